@@ -1,0 +1,69 @@
+# Two commands matter: `make demo` and `make test`. Both set the machine up first, and do nothing twice.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+JOBS = $(shell tools/jobs.sh)
+# What `make format` and `make lint` look at; override to look at less: make format FILES=src/base/text.cpp
+FILES = $(shell find include src tests bench examples tools -name '*.h' -o -name '*.cpp')
+LINT_FILES = $(filter src/%.cpp examples/%.cpp,$(FILES))
+
+.PHONY: help setup build demo test unit sanitize bench format check-format lint clean FORCE
+
+help:
+	@echo "make demo       train a small model on 2 ranks with sharded weights"
+	@echo "make test       build everything, run all tests and checks"
+	@echo "make unit       only the quick tests"
+	@echo "make sanitize   the tests, small, under address, undefined-behaviour and thread sanitizers"
+	@echo "make bench      measure against DDP, FSDP2 and DeepSpeed; writes bench/results/"
+	@echo "make format     clang-format (FILES=... for some files); make check-format only looks"
+	@echo "make lint       clang-tidy (FILES=... for some files)"
+	@echo "make setup      system packages and .venv; every target does it when needed"
+	@echo "make clean      remove the build folders (not .venv)"
+
+setup: .venv/.lock-stamp
+
+# The stamp changes only when the environment did; then the build is configured again.
+.venv/.lock-stamp: FORCE
+	@tools/setup.sh
+
+build/%/build.ninja: CMakePresets.json .venv/.lock-stamp
+	@mkdir -p build/$*
+	@cmake --preset $* >build/$*/configure.log 2>&1 || { cat build/$*/configure.log; exit 1; }
+	@touch $@
+
+build: build/dev/build.ninja
+	@cmake --build --preset dev -j $(JOBS)
+
+demo: build/dev/build.ninja
+	@cmake --build --preset dev -j $(JOBS) --target example_train_mlp
+	@build/dev/examples/example_train_mlp
+
+test: build
+	@tools/run_tests.sh dev
+
+unit: build
+	@tools/run_tests.sh dev -L unit
+
+sanitize: build/asan/build.ninja build/tsan/build.ninja
+	@cmake --build --preset asan -j $(JOBS)
+	@tools/run_tests.sh asan
+	@cmake --build --preset tsan -j $(JOBS)
+	@tools/run_tests.sh tsan
+
+bench: build/release/build.ninja
+	@cmake --build --preset release -j $(JOBS)
+	@tools/peers_setup.sh
+	@.venv/bin/python3 bench/run.py --build build/release
+
+format: setup
+	@.venv/bin/clang-format -i $(FILES)
+
+check-format: setup
+	@.venv/bin/python3 tools/check_format.py
+
+lint: build/dev/build.ninja
+	@tools/setup.sh lint
+	@printf '%s\n' $(LINT_FILES) | xargs -P $(JOBS) -n 1 clang-tidy -p build/dev --quiet
+
+clean:
+	@rm -rf build

@@ -1,0 +1,135 @@
+// DeepSpeed's JSON as a typed tree, plus Shoal's own section. Start with Config::from_file or Config::from_text.
+// A Config is checked and resolved: "auto" values are filled in, the batch triple is complete for the world size.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/dtype.h"
+
+namespace shoal {
+
+enum class Precision : uint8_t { fp32, bf16, fp16 };
+
+struct BatchConfig {
+  int64_t train_batch_size = 1;
+  int64_t micro_batch_size = 1;  // train_micro_batch_size_per_gpu
+  int64_t accumulation_steps = 1;
+
+  bool operator==(const BatchConfig&) const = default;
+};
+
+struct Fp16Config {
+  bool enabled = false;
+  double loss_scale = 0;  // 0: dynamic
+  int initial_scale_power = 16;
+  int loss_scale_window = 1000;
+  int hysteresis = 2;
+  bool consecutive_hysteresis = false;
+  double min_loss_scale = 1;
+
+  bool operator==(const Fp16Config&) const = default;
+};
+
+struct ZeroConfig {
+  int stage = 0;
+  bool overlap_comm = true;
+  int64_t reduce_bucket_size = 500'000'000;         // elements
+  int64_t prefetch_bucket_size = 50'000'000;        // elements; 0: no prefetch
+  int64_t param_persistence_threshold = 100'000;    // elements
+  int64_t model_persistence_threshold = INT64_MAX;  // elements in all
+  int64_t max_live_parameters = 1'000'000'000;      // elements
+
+  bool operator==(const ZeroConfig&) const = default;
+};
+
+enum class OptimizerKind : uint8_t { adamw, adam, sgd, adagrad, lion };
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double lr = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0, dampening = 0;
+  bool nesterov = false;
+  bool bias_correction = true;
+
+  bool operator==(const OptimizerConfig&) const = default;
+};
+
+enum class SchedulerKind : uint8_t { none, warmup, warmup_decay, warmup_cosine, one_cycle, lr_range_test };
+
+// The parameters of the learning-rate schedule as given, by DeepSpeed's names, with its defaults filled in.
+struct SchedulerConfig {
+  SchedulerKind kind = SchedulerKind::none;
+  std::map<std::string, double> params = {};  // booleans as 0 or 1; absent optional values are absent
+  bool log_warmup = true;                     // warmup_type "log" (true) or "linear"
+
+  bool operator==(const SchedulerConfig&) const = default;
+};
+
+enum class TransportChoice : uint8_t { automatic, shared_memory, gloo };
+
+struct ShoalConfig {
+  bool reproducible = false;
+  TransportChoice transport = TransportChoice::automatic;
+  double timeout_seconds = 600;
+
+  bool operator==(const ShoalConfig&) const = default;
+};
+
+// What a config file leaves open and somebody else knows.
+struct ConfigContext {
+  int world_size = 1;
+  std::optional<int64_t> hidden_size = {};       // for "auto" bucket sizes
+  std::optional<int64_t> micro_batch_size = {};  // for "auto" batch keys
+  std::optional<int64_t> accumulation_steps = {};
+  std::optional<double> lr = {};  // for "auto" learning-rate keys
+  std::optional<double> weight_decay = {};
+  std::optional<double> beta1 = {}, beta2 = {}, eps = {};
+  std::optional<double> gradient_clipping = {};
+  std::optional<Precision> precision = {};  // for "auto" in fp16.enabled and bf16.enabled
+  std::optional<int64_t> total_steps = {};
+  std::optional<int64_t> warmup_steps = {};
+};
+
+struct Config {
+  BatchConfig batch;
+  double gradient_clipping = 1.0;  // 0: off
+  Precision precision = Precision::fp32;
+  Fp16Config fp16;
+  std::optional<DType> grad_accum_dtype = {};     // data_types.grad_accum_dtype
+  std::optional<DType> communication_dtype = {};  // communication_data_type
+  bool prescale_gradients = false;
+  double gradient_predivide_factor = 1.0;
+  bool gradient_sum = false;  // gradient_allreduce_op "sum"
+  ZeroConfig zero;
+  OptimizerConfig optimizer;
+  SchedulerConfig scheduler;
+  int64_t steps_per_print = 0;  // 0: never
+  bool wall_clock_breakdown = false;
+  ShoalConfig shoal;
+
+  // One line for each key that was accepted and has no effect here, with the reason. Print them.
+  std::vector<std::string> notices = {};
+
+  // Both throw one shoal::Error that lists every mistake in the text.
+  // `overrides` are "path=value" texts laid over the file before it is checked: "zero_optimization.stage=3".
+  // SHOAL_REPRODUCIBLE=1 in the environment switches shoal.reproducible on.
+  static Config from_file(const std::string& path, const ConfigContext& context = {},
+                          const std::vector<std::string>& overrides = {});
+  static Config from_text(std::string_view text, const ConfigContext& context = {}, std::string_view origin = "config",
+                          const std::vector<std::string>& overrides = {});
+
+  // The effective config: every key that is carried out, with its value, as JSON that from_text accepts.
+  std::string to_json() const;
+
+  bool operator==(const Config&) const = default;
+};
+
+}  // namespace shoal

@@ -1,0 +1,111 @@
+// Start here. An Engine trains a libtorch model whose optimizer states, gradients and parameters are sharded over the
+// ranks of a Group, by a Config (DeepSpeed's JSON).
+//
+//   auto world = shoal::make_process_group();
+//   auto config = shoal::Config::from_file("ds_config.json", {.world_size = world->size()});
+//   shoal::Engine engine(units_of(model), config, *world);
+//   for (...) {
+//     at::Tensor x = engine.run(0, input, [&](const at::Tensor& t) { return model.embed(t); });
+//     ... one run() per unit ...
+//     engine.backward(loss);
+//     shoal::StepResult result = engine.step();
+//   }
+//
+// One engine belongs to one thread. Calls that communicate must be made by every rank in the same order.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shoal/config.h"
+#include "shoal/group.h"
+#include "shoal/memory_plan.h"
+#include "shoal/unit.h"
+
+namespace shoal {
+
+struct EngineOptions {
+  std::vector<ParamGroup> groups = {{}};  // parameter groups; Parameter::group points here
+  uint64_t seed = 0;                      // of the rank's own random generator
+  bool broadcast_weights = true;          // every rank starts from rank 0's values; false: they are equal already
+};
+
+struct StepResult {
+  bool boundary = false;      // false: one more micro-step to accumulate; nothing below is new
+  bool applied = false;       // false at a boundary: skipped, a gradient was not finite
+  double grad_norm = 0;       // global L2 norm before clipping, without the loss scale
+  double loss_scale = 1;      // that this step was taken with
+  std::vector<double> lrs;    // of each parameter group, that this step was taken with
+  int64_t applied_steps = 0;  // so far
+  int64_t skipped_steps = 0;  // so far
+  std::string overflow_unit;  // where a gradient was not finite
+};
+
+struct MemoryReport {
+  MemoryPlan planned;
+  MemoryPlan held;           // now, by the ledger
+  size_t user_gathered = 0;  // held by with_gathered, now
+};
+
+enum class Access : uint8_t { read, write };
+
+class Engine {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using Forward = std::function<Tensors(const Tensors&)>;
+
+  // Takes the model's parameters over. Every rank passes the same units and config; they are compared.
+  // The world outlives the engine.
+  Engine(std::vector<Unit> units, const Config& config, Group& world, EngineOptions options = {});
+  // Gives memory back and communicates nothing. At stage 3 the parameters stay released; another engine built from
+  // them adopts their shards, and make_whole() turns them into ordinary tensors. Below stage 3 they stay as they are.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Runs a part of the model that uses this unit's parameters. Everything the unit reads that needs a gradient must
+  // be among the inputs, and everything it hands on among the outputs.
+  Tensors run(int unit, const Tensors& inputs, const Forward& forward);
+  at::Tensor run(int unit, const at::Tensor& input, const std::function<at::Tensor(const at::Tensor&)>& forward);
+
+  // Runs a part of the model (run() calls inside) without keeping its activations; backward runs it again, with the
+  // same random numbers.
+  Tensors recompute(const Tensors& inputs, const Forward& forward);
+  at::Tensor recompute(const at::Tensor& input, const std::function<at::Tensor(const at::Tensor&)>& forward);
+
+  // A forward without gradients: run() calls inside use the order of evaluation.
+  void evaluate(const std::function<void()>& forward);
+
+  // Back-propagates the loss of this micro-step, divided by the accumulation steps and times the loss scale.
+  void backward(const at::Tensor& loss);
+  // Ends the micro-step; at an accumulation boundary clips, updates and brings the new weights to where they are read.
+  StepResult step();
+
+  // Calls `use` with the named parameters whole. With Access::write, what rank 0 wrote becomes the value on all ranks.
+  // Every rank calls it, between passes.
+  void with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use);
+
+  int unit_index(const std::string& name) const;
+  // The rank's own random numbers: draw dropout masks from it, so that recompute can repeat them.
+  at::Generator& generator();
+  double loss_scale() const;
+  MemoryReport memory() const;
+  // Bytes sent and received so far, weights and gradients together.
+  Traffic traffic() const;
+  const Config& config() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Turns parameters that an engine left released into ordinary, whole tensors. Every rank calls it.
+void make_whole(const std::vector<Unit>& units, Group& world);
+
+}  // namespace shoal

@@ -1,0 +1,308 @@
+// See json.h: the reader. One pass over the text by recursive descent.
+#include <fmt/format.h>
+
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <unordered_map>
+
+#include "base/json.h"
+#include "shoal/error.h"
+
+namespace shoal::json {
+namespace {
+
+constexpr int kDeepest = 200;                               // levels of nesting
+constexpr double kExactIntegers = 9'007'199'254'740'992.0;  // 2^53: beyond, a double may stand for several integers
+
+void append_utf8(uint32_t point, std::string& out) {
+  const auto put = [&](uint32_t byte) { out += static_cast<char>(byte); };
+  if (point < 0x80) {
+    put(point);
+  } else if (point < 0x800) {
+    put(0xc0 | point >> 6), put(0x80 | (point & 0x3f));
+  } else if (point < 0x10000) {
+    put(0xe0 | point >> 12), put(0x80 | (point >> 6 & 0x3f)), put(0x80 | (point & 0x3f));
+  } else {
+    put(0xf0 | point >> 18), put(0x80 | (point >> 12 & 0x3f)), put(0x80 | (point >> 6 & 0x3f));
+    put(0x80 | (point & 0x3f));
+  }
+}
+
+class Parser {
+ public:
+  Parser(std::string_view text, std::string_view origin, std::vector<Duplicate>* duplicates)
+      : text_(text), origin_(origin), duplicates_(duplicates) {
+    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
+  }
+
+  Value document() {
+    skip_blank();
+    Value value = parse_value("a value");
+    skip_blank();
+    if (at_ < text_.size()) fail("the end of the text");
+    return value;
+  }
+
+ private:
+  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  bool looking_at(std::string_view word) const { return text_.substr(at_).starts_with(word); }
+
+  void advance(size_t count = 1) {
+    for (; count > 0 && at_ < text_.size(); --count) {
+      const char c = text_[at_++];
+      if (c == '\n') {
+        ++mark_.line;
+        mark_.column = 1;
+      } else if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) {  // columns count characters, not bytes
+        ++mark_.column;
+      }
+    }
+  }
+
+  [[noreturn]] void throw_at(const Mark& mark, const std::string& message) const {
+    throw Error(fmt::format("{} line {}, column {}", origin_, mark.line, mark.column), message);
+  }
+
+  [[noreturn]] void fail(std::string_view expected) const {
+    throw_at(mark_, fmt::format("expected {} but found {}. Correct the text there.", expected, found()));
+  }
+
+  std::string found() const {
+    if (at_ >= text_.size()) return "the end of the text";
+    if (peek() == '\n' || peek() == '\r') return "the end of the line";
+    size_t end = at_;
+    const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+    while (end < text_.size() && end - at_ < 20 && is_word(text_[end])) ++end;
+    if (end == at_) {
+      do ++end;
+      while (end < text_.size() && (static_cast<unsigned char>(text_[end]) & 0xc0) == 0x80);
+    }
+    return fmt::format("'{}'", text_.substr(at_, end - at_));
+  }
+
+  void skip_blank() {
+    while (at_ < text_.size()) {
+      if (std::isspace(static_cast<unsigned char>(peek())) != 0) {
+        advance();
+      } else if (peek() == '#' || looking_at("//")) {
+        while (at_ < text_.size() && peek() != '\n') advance();
+      } else if (looking_at("/*")) {
+        const Mark opened = mark_;
+        const size_t end = text_.find("*/", at_ + 2);
+        if (end == std::string_view::npos) throw_at(opened, "this comment is never closed. End it with */.");
+        advance(end + 2 - at_);
+      } else {
+        return;
+      }
+    }
+  }
+
+  Value parse_value(std::string_view expected) {
+    const Mark mark = mark_;
+    Value value = parse_unmarked(expected);
+    value.mark = mark;
+    return value;
+  }
+
+  Value parse_unmarked(std::string_view expected) {
+    const char c = peek();
+    if (c == '{') return parse_object();
+    if (c == '[') return parse_array();
+    if (c == '"') return parse_text();
+    if (c == '-' || (c >= '0' && c <= '9')) return parse_number();
+    for (const auto& [word, value] :
+         {std::pair<std::string_view, Value>{"true", true}, {"false", false}, {"null", {}}}) {
+      if (looking_at(word)) {
+        advance(word.size());
+        return value;
+      }
+    }
+    for (const std::string_view word : {"True", "False", "None", "NaN", "Infinity", "inf", "nan"}) {
+      if (looking_at(word)) throw_at(mark_, fmt::format("{} is not JSON. Write true, false, null or a number.", word));
+    }
+    if (c == '\'') throw_at(mark_, "single quotes are not JSON. Put text in double quotes.");
+    fail(expected);
+  }
+
+  void enter() {
+    if (++depth_ > kDeepest) throw_at(mark_, fmt::format("nested deeper than {} levels. Flatten it.", kDeepest));
+  }
+
+  Value parse_object() {
+    enter();
+    advance();
+    Object members;
+    std::unordered_map<std::string, Mark> seen;
+    for (skip_blank(); peek() != '}'; skip_blank()) {
+      const Mark mark = mark_;
+      std::string key = parse_key();
+      const auto [first, fresh] = seen.emplace(key, mark);
+      const size_t outer_nbytes = path_.size();
+      path_ += (path_.empty() ? "" : ".") + key;
+      if (!fresh) report_duplicate({path_, first->second, mark});
+      skip_blank();
+      if (peek() != ':') fail(fmt::format("':' after the key \"{}\"", key));
+      advance();
+      skip_blank();
+      Value value = parse_value(fmt::format("the value of \"{}\"", key));
+      if (fresh) members.push_back({std::move(key), std::move(value), mark});
+      path_.resize(outer_nbytes);
+      skip_blank();
+      if (peek() == ',') {
+        advance();
+      } else if (peek() != '}') {
+        fail("',' or '}'");
+      }
+    }
+    advance();
+    --depth_;
+    return Value(std::move(members));
+  }
+
+  std::string parse_key() {
+    if (peek() == '"') return parse_text().as_text();
+    const auto is_word = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+    };
+    const size_t begin = at_;
+    while (is_word(peek())) advance();
+    if (at_ == begin) fail("a key or '}'");
+    return std::string(text_.substr(begin, at_ - begin));
+  }
+
+  void report_duplicate(const Duplicate& duplicate) {
+    if (duplicates_ != nullptr) {
+      duplicates_->push_back(duplicate);
+      return;
+    }
+    throw_at(duplicate.second, fmt::format("the key \"{}\" is given twice, first on line {}. Remove one of them.",
+                                           duplicate.path, duplicate.first.line));
+  }
+
+  Value parse_array() {
+    enter();
+    advance();
+    Array items;
+    for (skip_blank(); peek() != ']'; skip_blank()) {
+      items.push_back(parse_value("a value or ']'"));
+      skip_blank();
+      if (peek() == ',') {
+        advance();
+      } else if (peek() != ']') {
+        fail("',' or ']'");
+      }
+    }
+    advance();
+    --depth_;
+    return Value(std::move(items));
+  }
+
+  Value parse_text() {
+    const Mark opened = mark_;
+    advance();
+    std::string out;
+    while (peek() != '"') {
+      if (at_ >= text_.size() || peek() == '\n') throw_at(opened, "this text is never closed. End it with \".");
+      if (static_cast<unsigned char>(peek()) < 0x20 && peek() != '\t') fail("a printable character");
+      if (peek() == '\\') {
+        parse_escape(out);
+      } else {
+        out += peek();
+        advance();
+      }
+    }
+    advance();
+    return Value(std::move(out));
+  }
+
+  void parse_escape(std::string& out) {
+    constexpr std::string_view kLetters = "\"\\/bfnrt";
+    constexpr std::string_view kMeanings = "\"\\/\b\f\n\r\t";
+    advance();
+    if (peek() == 'u') {
+      advance();
+      uint32_t point = parse_hex4();
+      if (point >= 0xd800 && point < 0xdc00) {
+        if (!looking_at("\\u")) fail("the second half of a surrogate pair, \\uDC00 to \\uDFFF");
+        advance(2);
+        const uint32_t low = parse_hex4();
+        if (low < 0xdc00 || low > 0xdfff) fail("the second half of a surrogate pair, \\uDC00 to \\uDFFF");
+        point = 0x10000 + ((point - 0xd800) << 10) + (low - 0xdc00);
+      }
+      append_utf8(point, out);
+      return;
+    }
+    const size_t index = peek() == '\0' ? std::string_view::npos : kLetters.find(peek());
+    if (index == std::string_view::npos) fail("one of \" \\ / b f n r t u after a backslash");
+    out += kMeanings[index];
+    advance();
+  }
+
+  uint32_t parse_hex4() {
+    uint32_t point = 0;
+    for (int i = 0; i < 4; ++i) {
+      if (std::isxdigit(static_cast<unsigned char>(peek())) == 0) fail("four hexadecimal digits");
+      const char c = static_cast<char>(std::tolower(peek()));
+      point = point * 16 + static_cast<uint32_t>(c <= '9' ? c - '0' : c - 'a' + 10);
+      advance();
+    }
+    return point;
+  }
+
+  Value parse_number() {
+    const Mark mark = mark_;
+    const size_t begin = at_;
+    const auto digits = [&] {
+      const size_t first = at_;
+      while (std::isdigit(static_cast<unsigned char>(peek())) != 0) advance();
+      if (at_ == first) fail("a digit");
+    };
+    if (peek() == '-') advance();
+    const size_t leading = at_;
+    digits();
+    if (text_[leading] == '0' && at_ - leading > 1)
+      throw_at(mark, "a number does not begin with 0. Drop the leading zeros.");
+    bool whole = true;
+    if (peek() == '.') {
+      whole = false;
+      advance();
+      digits();
+    }
+    if (peek() == 'e' || peek() == 'E') {
+      whole = false;
+      advance();
+      if (peek() == '+' || peek() == '-') advance();
+      digits();
+    }
+    const std::string_view token = text_.substr(begin, at_ - begin);
+    int64_t integer = 0;
+    if (whole && token != "-0" && std::from_chars(token.begin(), token.end(), integer).ec == std::errc())
+      return Value(integer);
+    double number = 0;
+    if (std::from_chars(token.begin(), token.end(), number).ec != std::errc()) {
+      throw_at(mark, fmt::format("{} does not fit a double. Give a number between 1e-308 and 1e308.", token));
+    }
+    const bool negative_zero = number == 0 && std::signbit(number);
+    if (!whole && !negative_zero && std::trunc(number) == number && std::abs(number) <= kExactIntegers) {
+      return Value(static_cast<int64_t>(number));
+    }
+    return Value(number);
+  }
+
+  std::string_view text_;
+  std::string_view origin_;
+  std::vector<Duplicate>* duplicates_;
+  size_t at_ = 0;
+  Mark mark_{1, 1};
+  int depth_ = 0;
+  std::string path_;  // of the value being read
+};
+
+}  // namespace
+
+Value parse(std::string_view text, std::string_view origin, std::vector<Duplicate>* duplicates) {
+  return Parser(text, origin, duplicates).document();
+}
+
+}  // namespace shoal::json

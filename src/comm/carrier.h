@@ -1,0 +1,44 @@
+// The blocking collectives beneath a Group: what a transport implements. Called by one worker thread, in order, so an
+// implementation needs no queue and no lock of its own for them; interrupt() and abort() come from other threads.
+// The caller has filled in the Ticket; an implementation finds ranks that disagree by comparing tickets.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/ticket.h"
+#include "device/slab.h"
+#include "shoal/group.h"
+
+namespace shoal {
+
+class Carrier {
+ public:
+  virtual ~Carrier() = default;  // after interrupt(), with no collective in flight
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Each throws shoal::Error when the world cannot go on, and throws the same one ever after.
+  virtual void all_gather(const Ticket& ticket, const AllGather& args) = 0;
+  virtual void reduce_scatter(const Ticket& ticket, const ReduceScatter& args) = 0;
+  virtual void all_reduce(const Ticket& ticket, const AllReduce& args) = 0;
+  virtual void broadcast(const Ticket& ticket, const Broadcast& args) = 0;
+  virtual void barrier(const Ticket& ticket) = 0;
+
+  virtual std::unique_ptr<Carrier> channel(const std::string& name) = 0;
+  virtual std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) = 0;
+  virtual void forget_peer_memory() {}
+
+  // This rank leaves the channel: wakes the collective in flight, if any, and tells waiting peers.
+  virtual void interrupt() = 0;
+  // Wakes every rank on every channel of this world.
+  virtual void abort(const std::string& reason) = 0;
+
+  virtual std::string channel_name() const = 0;  // "" for the main one
+  virtual std::string transport_name() const = 0;
+  // Memory that the transport itself holds, by kind.
+  virtual std::shared_ptr<Ledger> ledger() const = 0;
+};
+
+}  // namespace shoal

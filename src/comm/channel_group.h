@@ -1,0 +1,64 @@
+// The Group that users see, over any Carrier: gives each collective its sequence number and its ticket, runs them in
+// order on a worker thread of its own, counts the traffic, and keeps each error in the handle it belongs to.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "comm/carrier.h"
+#include "comm/handle.h"
+#include "shoal/group.h"
+
+namespace shoal {
+
+class ChannelGroup final : public Group {
+ public:
+  explicit ChannelGroup(std::unique_ptr<Carrier> carrier);
+  ~ChannelGroup() override;
+
+  int rank() const override { return carrier_->rank(); }
+  int size() const override { return carrier_->size(); }
+  Handle all_gather(AllGather args) override;
+  Handle reduce_scatter(ReduceScatter args) override;
+  Handle all_reduce(AllReduce args) override;
+  Handle broadcast(Broadcast args) override;
+  Handle barrier(Subject subject) override;
+  std::unique_ptr<Group> channel(const std::string& name) override;
+  std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override;
+  void forget_peer_memory() override { carrier_->forget_peer_memory(); }
+  size_t staging_nbytes() const override;
+  void abort(const std::string& reason) override { carrier_->abort(reason); }
+  Traffic traffic() const override;
+  std::string transport_name() const override { return carrier_->transport_name(); }
+
+ private:
+  struct Job {
+    Ticket ticket;
+    Traffic traffic;
+    std::function<void(const Ticket&)> run;
+    std::function<void()> after;
+    std::shared_ptr<Handle::State> state;  // shared with the handle that the caller holds
+  };
+
+  Handle issue(std::shared_ptr<const void> keep, const std::function<Job(uint64_t sequence)>& make);
+  void work();
+  std::exception_ptr carry_out(const Job& job);
+
+  std::unique_ptr<Carrier> carrier_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  uint64_t issued_ = 0;
+  Traffic traffic_;
+  std::exception_ptr failure_;  // the first error of the transport; every later call throws it
+  bool leaving_ = false;
+  std::thread worker_;
+};
+
+}  // namespace shoal

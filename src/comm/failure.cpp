@@ -1,0 +1,53 @@
+// See failure.h.
+#include "comm/failure.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace shoal {
+
+Error error_of(const Failure& failure, int rank, const std::string& at) {
+  const std::string place = fmt::format("comm rank {}", rank);
+  const std::string own = at.empty() ? "" : at + ": ";
+  if (failure.reporter == rank || failure.at.empty() || failure.at == at) return Error(place, own + failure.cause);
+  return Error(place, fmt::format("{}rank {} stopped at {}: {}", own, failure.reporter, failure.at, failure.cause));
+}
+
+// Text := reporter "\n" at "\n" cause.
+std::string to_text(const Failure& failure) {
+  return fmt::format("{}\n{}\n{}", failure.reporter, failure.at, failure.cause);
+}
+
+Failure failure_from_text(const std::string& text) {
+  const size_t first = text.find('\n');
+  const size_t second = first == std::string::npos ? first : text.find('\n', first + 1);
+  SHOAL_CHECK(second != std::string::npos, "not a failure: {}", text);
+  return {std::stoi(text.substr(0, first)), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
+}
+
+std::string cause_late(const std::vector<int>& missing, Timeout timeout) {
+  std::vector<std::string> ranks;
+  for (const int rank : missing) ranks.push_back(std::to_string(rank));
+  const double seconds = std::chrono::duration<double>(timeout).count();
+  return fmt::format("{} {} did not arrive within {} s. Look at what {} does there, or raise shoal.timeout_seconds.",
+                     missing.size() == 1 ? "rank" : "ranks", join(ranks, ", "), seconds,
+                     missing.size() == 1 ? "it" : "they");
+}
+
+std::string cause_left(int rank) {
+  return fmt::format("rank {} left: it destroyed its group and will not come. "
+                     "Make every rank run the same number of steps.", rank);
+}
+
+std::string cause_died(int rank, const std::string& how_known) {
+  return fmt::format("rank {} died ({}). Look at its own output for the reason; the others cannot go on without it.",
+                     rank, how_known);
+}
+
+std::string cause_aborted(int rank, const std::string& reason) {
+  return fmt::format("rank {} gave up: {}", rank, reason);
+}
+
+}  // namespace shoal

@@ -1,0 +1,32 @@
+// Why a world of ranks cannot go on. The first rank that finds out writes it where its peers look, and every rank
+// makes its own message of it: what it was doing itself, and who is to blame.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shoal/error.h"
+#include "shoal/group.h"
+
+namespace shoal {
+
+struct Failure {
+  int reporter = 0;    // the rank that found out
+  std::string at;      // what the reporter was doing: "gather of block.3 (weights #42)"; empty outside a collective
+  std::string cause;   // names the rank to blame: "rank 0 died (process 1234 is gone). ..."
+};
+
+// As one text for a KeyStore, and back.
+std::string to_text(const Failure& failure);
+Failure failure_from_text(const std::string& text);
+
+// The error of `rank`, which was at `at`.
+Error error_of(const Failure& failure, int rank, const std::string& at);
+
+// Causes, worded once for every transport.
+std::string cause_late(const std::vector<int>& missing, Timeout timeout);
+std::string cause_left(int rank);
+std::string cause_died(int rank, const std::string& how_known);
+std::string cause_aborted(int rank, const std::string& reason);
+
+}  // namespace shoal

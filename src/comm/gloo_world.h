@@ -1,0 +1,69 @@
+// What ranks connected by Gloo share as one world: its links, and the failure that ends them all. Gloo only says that
+// a connection broke; who is to blame is settled through the store, where each rank writes why it stops before it
+// cuts its own connections. One a process and world; the carriers of its channels share it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/c10d_store.h"
+#include "comm/failure.h"
+#include "comm/gloo_link.h"
+
+namespace shoal {
+
+class GlooWorld {
+ public:
+  struct Options {
+    int rank = 0;
+    int size = 1;
+    Timeout timeout = kDefaultTimeout;
+    std::shared_ptr<C10dStore> store;  // of this world alone
+    int store_host = 0;                // the rank whose process serves the store; -1: none of them
+    std::string address;
+    std::string interface;
+  };
+  // Blocks until all ranks are connected.
+  explicit GlooWorld(const Options& options);
+
+  int rank() const { return options_.rank; }
+  int size() const { return options_.size; }
+  Timeout timeout() const { return options_.timeout; }
+
+  // One channel's connections.
+  struct Channel {
+    std::string id;  // name and how many came before it
+    std::shared_ptr<GlooLink> link;
+  };
+  // The next channel of that name; blocks until every rank opens it.
+  Channel open(const std::string& name);
+  // This rank leaves the channel: says so to those who will find the connection cut, and cuts it.
+  void leave(const Channel& channel) noexcept;
+
+  std::optional<Failure> failure();
+  // Makes this the failure of the world unless another rank was first, cuts all connections of this rank, and returns
+  // the one that counts.
+  Failure fail(const Failure& failure);
+  // The same for a broken link, having found out what it means.
+  Failure settle(const LinkBroken& broken, const Channel& channel, const std::string& at);
+
+ private:
+  std::shared_ptr<GlooLink> connect(const std::string& id);
+  std::string cause_of(const LinkBroken& broken, const Channel& channel);
+  void wait_until_heard();
+  std::string cause_store_gone(const LinkBroken& broken) const;
+
+  Options options_;
+  std::mutex mutex_;  // of what follows
+  std::optional<Failure> failure_;
+  std::vector<std::weak_ptr<GlooLink>> links_;
+  std::map<std::string, int> channels_opened_;
+  std::mutex control_mutex_;
+  std::shared_ptr<GlooLink> control_;  // on which ranks wait for each other to open a channel
+};
+
+}  // namespace shoal

@@ -1,0 +1,23 @@
+// The state behind a Handle: made by a Group when a collective is issued, completed once by its worker.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+
+#include "shoal/group.h"
+
+namespace shoal {
+
+struct Handle::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::exception_ptr error;
+  std::shared_ptr<const void> keep;  // dropped on completion
+
+  void finish(std::exception_ptr outcome);
+};
+
+}  // namespace shoal

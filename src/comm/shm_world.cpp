@@ -1,0 +1,162 @@
+// See shm_world.h.
+#include "comm/shm_world.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace shoal {
+
+namespace {
+
+constexpr size_t kDeadRing = 64;
+
+template <size_t n>
+void copy_text(char (&to)[n], const std::string& text) {
+  const size_t count = std::min(text.size(), n - 1);
+  std::memcpy(to, text.data(), count);
+  to[count] = 0;
+}
+
+}  // namespace
+
+// Page := failure, then one RankPage a rank. Zero bytes are a valid beginning.
+struct alignas(64) ShmWorld::Page {
+  std::atomic<uint32_t> failure_state;  // 0 none, 1 being written, 2 written
+  int32_t reporter;
+  char at[256];
+  char cause[1024];
+};
+
+struct alignas(64) ShmWorld::RankPage {
+  std::atomic<uint64_t> dead_count;        // slabs of this rank that have died
+  std::atomic<uint64_t> dead[kDeadRing];   // their ids, the last ones
+};
+
+ShmWorld::RankPage& ShmWorld::rank_page(int rank) const {
+  return reinterpret_cast<RankPage*>(segment_.data() + sizeof(Page))[rank];
+}
+
+ShmWorld::ShmWorld(const Options& options)
+    : options_(options), peer_memory_(options.pids), dead_seen_(options.pids.size(), 0) {
+  for (const pid_t pid : options_.pids) {
+    // -1 when the process is gone already, or the kernel has no pidfds; dead_peer tells the two apart.
+    pidfds_.push_back(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    SHOAL_CHECK(pidfds_.back() >= 0 || errno == ESRCH, "pidfd_open: {}", std::strerror(errno));
+  }
+  segment_ = open_segment("world", sizeof(Page) + sizeof(RankPage) * options_.pids.size());
+}
+
+ShmWorld::~ShmWorld() {
+  for (const int fd : pidfds_) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+SharedSegment ShmWorld::open_segment(const std::string& name, size_t nbytes) {
+  SharedSegment segment;
+  const std::string key = "shm/" + name;
+  // The last word says which segment it is: rank 0 may have closed it, and its fd may be another file by now.
+  const uint64_t mark = hash_text(key);
+  const size_t marked_nbytes = (nbytes + 7) / 8 * 8 + sizeof(mark);
+  if (rank() == 0) {
+    segment.own = Slab::create(marked_nbytes, Slab::Backing::shareable, control_ledger_, MemoryKind::staging);
+    std::memcpy(segment.own->data() + marked_nbytes - sizeof(mark), &mark, sizeof(mark));
+    options_.store->set(key, std::to_string(segment.own->fd()));
+    return segment;
+  }
+  const std::string place = fmt::format("comm rank {}", rank());
+  const auto deadline = std::chrono::steady_clock::now() + options_.timeout;
+  const auto look_around = [&] {
+    const std::string cause = dead_peer();
+    if (!cause.empty()) throw Error(place, "opening " + name + ": " + cause);
+  };
+  const auto found = wait_for_key(*options_.store, key, deadline, look_around);
+  if (!found) throw Error(place, "opening " + name + ": " + cause_late({0}, options_.timeout));
+  segment.mapped = PeerMapping::open(options_.pids[0], std::stoi(*found), marked_nbytes, true);
+  if (segment.mapped && std::memcmp(segment.data() + marked_nbytes - sizeof(mark), &mark, sizeof(mark)) != 0) {
+    segment.mapped.reset();
+    errno = ESTALE;
+  }
+  if (!segment.mapped) {
+    const std::string why = std::strerror(errno);
+    look_around();
+    throw Error(place, fmt::format("opening {}: rank 0's memory cannot be mapped ({}): it left, or the processes may "
+                                   "not see each other. Set SHOAL_TRANSPORT=gloo to do without.", name, why));
+  }
+  return segment;
+}
+
+SharedSegment ShmWorld::open_channel(const std::string& name, size_t nbytes) {
+  int index = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    index = channels_opened_[name]++;
+  }
+  return open_segment(fmt::format("channel/{}/{}", name, index), nbytes);
+}
+
+std::optional<Failure> ShmWorld::failure() const {
+  const auto& page = *reinterpret_cast<const Page*>(segment_.data());
+  if (page.failure_state.load(std::memory_order_acquire) != 2) return std::nullopt;
+  return Failure{page.reporter, page.at, page.cause};
+}
+
+void ShmWorld::fail(const Failure& failure) {
+  auto& page = *reinterpret_cast<Page*>(segment_.data());
+  uint32_t none = 0;
+  if (!page.failure_state.compare_exchange_strong(none, 1)) return;
+  page.reporter = failure.reporter;
+  copy_text(page.at, failure.at);
+  copy_text(page.cause, failure.cause);
+  page.failure_state.store(2, std::memory_order_release);
+}
+
+std::string ShmWorld::dead_peer() const {
+  for (size_t peer = 0; peer < pidfds_.size(); ++peer) {
+    pollfd waited{pidfds_[peer], POLLIN, 0};
+    // A pidfd becomes readable when its process ends, reaped or not.
+    const bool gone = pidfds_[peer] < 0 || (poll(&waited, 1, 0) == 1 && (waited.revents & POLLIN) != 0);
+    if (gone) return cause_died(static_cast<int>(peer), fmt::format("process {} is gone", options_.pids[peer]));
+  }
+  return "";
+}
+
+std::shared_ptr<Slab> ShmWorld::allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) {
+  auto slab = Slab::create(nbytes, Slab::Backing::shareable, std::move(ledger), kind);
+  own_slabs_.add(slab);
+  return slab;
+}
+
+void ShmWorld::exchange_dead_slabs() {
+  const std::lock_guard lock(mutex_);
+  RankPage& own = rank_page(rank());
+  for (const uint64_t id : own_slabs_.take_dead()) {
+    const uint64_t count = own.dead_count.load(std::memory_order_relaxed);
+    own.dead[count % kDeadRing].store(id, std::memory_order_relaxed);
+    own.dead_count.store(count + 1, std::memory_order_release);
+  }
+  for (int peer = 0; peer < size(); ++peer) {
+    uint64_t& seen = dead_seen_[static_cast<size_t>(peer)];
+    const RankPage& page = rank_page(peer);
+    const uint64_t count = page.dead_count.load(std::memory_order_acquire);
+    if (count == seen) continue;
+    // More died than the ring remembers, or may while it is read: let go of everything, and map again what is needed.
+    if (count - seen > kDeadRing / 2) {
+      peer_memory_.forget_all();
+    } else {
+      for (uint64_t i = seen; i < count; ++i) peer_memory_.forget(peer, page.dead[i % kDeadRing].load());
+    }
+    seen = count;
+  }
+}
+
+}  // namespace shoal

@@ -1,0 +1,76 @@
+// What processes of one host share as one world of ranks: who they are and whether they live, the failure that ends
+// them all, and their memory. One a process and world; the boards of its channels share it.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/failure.h"
+#include "comm/key_store.h"
+#include "comm/peer_memory.h"
+
+namespace shoal {
+
+// A control segment: made by rank 0, mapped by all, zero at the start.
+struct SharedSegment {
+  std::shared_ptr<Slab> own;            // on rank 0
+  std::shared_ptr<PeerMapping> mapped;  // elsewhere
+  std::byte* data() const { return own ? own->data() : mapped->data(); }
+};
+
+class ShmWorld {
+ public:
+  struct Options {
+    int rank = 0;
+    Timeout timeout = kDefaultTimeout;
+    std::vector<pid_t> pids;  // by rank
+    std::shared_ptr<KeyStore> store;
+  };
+  explicit ShmWorld(const Options& options);
+  ~ShmWorld();
+  ShmWorld(const ShmWorld&) = delete;
+  ShmWorld& operator=(const ShmWorld&) = delete;
+
+  int rank() const { return options_.rank; }
+  int size() const { return static_cast<int>(options_.pids.size()); }
+  Timeout timeout() const { return options_.timeout; }
+
+  // The segment of that name, the same on every rank. Blocks until rank 0 has made it.
+  SharedSegment open_segment(const std::string& name, size_t nbytes);
+  // The segment of the next channel of that name.
+  SharedSegment open_channel(const std::string& name, size_t nbytes);
+
+  // The failure that the first rank wrote down, if any.
+  std::optional<Failure> failure() const;
+  void fail(const Failure& failure);
+  // The first rank whose process is gone, said as a cause; empty when all live.
+  std::string dead_peer() const;
+
+  std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind);
+  OwnSlabs& own_slabs() { return own_slabs_; }
+  PeerMemory& peer_memory() { return peer_memory_; }
+  // Tells peers which own slabs have died, and unmaps those that peers have said are dead.
+  void exchange_dead_slabs();
+
+ private:
+  struct Page;
+  struct RankPage;
+  RankPage& rank_page(int rank) const;
+
+  Options options_;
+  std::vector<int> pidfds_;
+  std::shared_ptr<Ledger> control_ledger_ = std::make_shared<Ledger>();  // pages of control, not of the model
+  OwnSlabs own_slabs_;
+  PeerMemory peer_memory_;
+  SharedSegment segment_;
+  std::mutex mutex_;  // of what follows
+  std::map<std::string, int> channels_opened_;
+  std::vector<uint64_t> dead_seen_;  // by rank: how many dead slabs of it have been unmapped
+};
+
+}  // namespace shoal

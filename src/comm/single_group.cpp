@@ -1,0 +1,109 @@
+// A world of one rank: each collective is carried out in the call itself, by the same kernels as in a larger world,
+// so that pre, post, accumulation and rounding mean the same.
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "base/check.h"
+#include "comm/failure.h"
+#include "comm/handle.h"
+#include "device/slab.h"
+#include "kernels/reduce.h"
+#include "shoal/group.h"
+
+namespace shoal {
+
+namespace {
+
+class SingleGroup final : public Group {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+
+  Handle all_gather(AllGather args) override {
+    begin();
+    if (args.shard != args.whole && args.shard_nbytes > 0) std::memcpy(args.whole, args.shard, args.shard_nbytes);
+    return Handle();
+  }
+
+  Handle reduce_scatter(ReduceScatter args) override {
+    begin();
+    kernels::OrderedMean mean;
+    mean.sources = &args.whole;
+    mean.source_count = 1;
+    mean.source_dtype = args.whole_dtype;
+    mean.out = args.shard;
+    mean.out_dtype = args.shard_dtype;
+    mean.numel = args.shard_numel;
+    mean.pre = args.pre;
+    mean.post = args.post;
+    mean.accumulate = args.accumulate;
+    kernels::ordered_mean(mean);
+    if (!args.after) return Handle();
+    auto state = std::make_shared<Handle::State>();
+    try {
+      args.after();
+      state->finish(nullptr);
+    } catch (...) {
+      state->finish(std::current_exception());
+    }
+    return Handle(state);
+  }
+
+  Handle all_reduce(AllReduce args) override {
+    ReduceScatter reduce;
+    reduce.whole = args.data;
+    reduce.shard = args.data;
+    reduce.whole_dtype = reduce.shard_dtype = args.dtype;
+    reduce.shard_numel = args.numel;
+    reduce.post = args.post;
+    return reduce_scatter(std::move(reduce));
+  }
+
+  Handle broadcast(Broadcast args) override {
+    begin();
+    SHOAL_CHECK_EQ(args.root, 0);
+    return Handle();
+  }
+
+  Handle barrier(Subject) override {
+    begin();
+    return Handle();
+  }
+
+  std::unique_ptr<Group> channel(const std::string&) override { return std::make_unique<SingleGroup>(stopped_); }
+
+  std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
+    return Slab::create(nbytes, Slab::Backing::anonymous, std::move(ledger), kind);
+  }
+
+  void abort(const std::string& reason) override {
+    const std::lock_guard lock(stopped_->mutex);
+    if (stopped_->cause.empty()) stopped_->cause = cause_aborted(0, reason);
+  }
+
+  Traffic traffic() const override { return {0, 0, collectives_.load()}; }
+  std::string transport_name() const override { return "one rank"; }
+
+  struct Stopped {
+    std::mutex mutex;
+    std::string cause;
+  };
+  explicit SingleGroup(std::shared_ptr<Stopped> stopped = std::make_shared<Stopped>()) : stopped_(std::move(stopped)) {}
+
+ private:
+  void begin() {
+    const std::lock_guard lock(stopped_->mutex);
+    if (!stopped_->cause.empty()) throw Error("comm rank 0", stopped_->cause);
+    ++collectives_;
+  }
+
+  std::shared_ptr<Stopped> stopped_;  // shared by the channels: an abort stops them all
+  std::atomic<uint64_t> collectives_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<Group> make_single_group() { return std::make_unique<SingleGroup>(); }
+
+}  // namespace shoal

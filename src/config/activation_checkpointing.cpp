@@ -1,0 +1,26 @@
+// The section "activation_checkpointing". Which units are recomputed is the model's choice, by the engine's recompute
+// call; the refinements of DeepSpeed's own checkpointing function are refused.
+#include "config/sections.h"
+
+namespace shoal::config {
+
+std::vector<Section> activation_checkpointing_sections() {
+  Section section{
+      .path = "activation_checkpointing",
+      .meaning = "Recomputing activations in backward.",
+      .keys = {
+          boolean("partition_activations", false)
+              .means("Shard kept activations over model-parallel ranks.")
+              .is_refused(),
+          integer("number_checkpoints", Value()).at_least(1).means("How many activations are kept.").is_refused(),
+          boolean("contiguous_memory_optimization", false).means("Keep activations in one buffer.").is_refused(),
+          boolean("cpu_checkpointing", false).means("Keep activations in host memory.").is_refused(),
+          boolean("synchronize_checkpoint_boundary", false)
+              .means("Synchronize the device at each recomputed region.")
+              .has_no_effect("recomputation runs in order on the caller's thread, so there is nothing to wait for"),
+          boolean("profile", false).means("Time recomputed regions.").is_refused(),
+      }};
+  return {std::move(section)};
+}
+
+}  // namespace shoal::config

@@ -1,0 +1,42 @@
+// The section "bf16", also spelled "bfloat16".
+#include "config/sections.h"
+#include "config/settings.h"
+
+namespace shoal::config {
+
+static std::string check_one_precision(const Value& value, const Settings& all) {
+  if (!value.as_boolean() || !all.value("fp16.enabled").as_boolean()) return "";
+  return "true, and fp16.enabled is true as well. Switch one of them off.";
+}
+
+std::vector<Section> bf16_sections() {
+  Section bf16{
+      .path = "bf16",
+      .meaning = "bfloat16 with a split fp32 master.",
+      .keys = {
+          boolean("enabled", false)
+              .means("Parameters and activations in bf16; 16 more bits a weight keep the exact fp32 master.")
+              .on_auto("true when the caller asks for bf16; else false",
+                       [](const ConfigContext& c, const Settings&) -> Known {
+                         if (!c.precision) return std::nullopt;
+                         return Value(*c.precision == Precision::bf16);
+                       })
+              .fills({[](Config& c, const Value& value) {
+                        if (value.as_boolean()) c.precision = Precision::bf16;
+                      },
+                      [](const Config& c) { return Value(c.precision == Precision::bf16); }})
+              .must(check_one_precision),
+          boolean("immediate_grad_update", false)
+              .means("Add each gradient to the accumulated one as soon as it is ready.")
+              .has_no_effect("gradients are always taken as soon as they are ready"),
+          boolean("check_grad_overflow", true)
+              .means("Skip the step when a gradient is not finite.")
+              .has_no_effect("a gradient that is not finite skips the step in every dtype and stage"),
+          boolean("bf16_master_weights_and_grads", false).means("Keep masters and gradients in bf16.").is_refused(),
+          boolean("bf16_optimizer_states", false).means("Keep the optimizer's moments in bf16.").is_refused(),
+      }};
+  bf16.aliases = {"bfloat16"};
+  return {std::move(bf16)};
+}
+
+}  // namespace shoal::config

@@ -1,0 +1,31 @@
+// The section "checkpoint". The engine saves no checkpoints yet, so what would change them is refused and what would
+// only check them has no effect.
+#include "config/sections.h"
+
+namespace shoal::config {
+
+std::vector<Section> checkpoint_sections() {
+  const std::string idle = "this version writes no checkpoints";
+  Section checkpoint{
+      .path = "checkpoint",
+      .meaning = "Saving and loading.",
+      .keys = {
+          text("tag_validation", "Warn")
+              .one_of({"Warn", "Ignore", "Fail"})
+              .means("What happens when ranks save under different tags.")
+              .has_no_effect(idle),
+          boolean("load_universal", false).means("Load DeepSpeed's universal checkpoints.").is_refused(),
+          boolean("use_node_local_storage", false).means("Save on every host's own disk.").is_refused(),
+          boolean("checkpoint_serialization", true).means("Serialize tensors as torch.save does.").has_no_effect(idle),
+          anything("writer").means("DeepSpeed's faster writers.").is_refused("is not supported yet. Remove the key."),
+      }};
+  Section parallel{
+      .path = "checkpoint.parallel_write",
+      .meaning = "Saving by several ranks.",
+      .keys = {
+          boolean("pipeline_stage", false).means("Save layers of a pipeline stage in parallel.").is_refused(),
+      }};
+  return {std::move(checkpoint), std::move(parallel)};
+}
+
+}  // namespace shoal::config

@@ -1,0 +1,40 @@
+// The section "data_types".
+#include <fmt/format.h>
+
+#include "config/sections.h"
+#include "config/settings.h"
+
+namespace shoal::config {
+
+static std::string check_param_dtype(const Value& value, const Settings& all) {
+  if (value.is_null()) return "";
+  std::string mode = "fp32";
+  if (all.value("fp16.enabled").as_boolean()) mode = "fp16";
+  if (all.value("bf16.enabled").as_boolean()) mode = "bf16";
+  if (value.as_text() == mode) return "";
+  return fmt::format("\"{}\" contradicts the enabled precision, {}. Remove the key, or switch {}.", value.as_text(),
+                     mode, value.as_text() == "fp32" ? "fp16 and bf16 off" : value.as_text() + " on");
+}
+
+std::vector<Section> data_types_sections() {
+  Section types{
+      .path = "data_types",
+      .meaning = "Element types.",
+      .keys = {
+          text("grad_accum_dtype", Value())
+              .dtype()
+              .means(
+                  "The dtype in which gradients are kept and added up over micro-steps. null: the dtype in which they "
+                  "travel at accumulation 1, fp32 above. Here Shoal deviates from DeepSpeed, whose default is the "
+                  "model's dtype.")
+              .fills(bound_to([](auto& c) -> auto& { return c.grad_accum_dtype; })),
+          text("param_dtype", Value())
+              .dtype()
+              .means("The dtype of the parameters; only checked against `fp16.enabled` and `bf16.enabled`.")
+              .must(check_param_dtype),
+          text("buffer_dtype", Value()).dtype().means("The dtype to which buffers are cast.").is_refused(),
+      }};
+  return {std::move(types)};
+}
+
+}  // namespace shoal::config

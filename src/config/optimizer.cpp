@@ -1,0 +1,185 @@
+// The section "optimizer": its type, and the parameters that each type takes.
+#include <fmt/format.h>
+
+#include "config/sections.h"
+#include "config/settings.h"
+
+namespace shoal::config {
+namespace {
+
+using Types = std::vector<std::pair<std::string, Value>>;
+
+Value pair_of(double first, double second) { return json::Array{Value(first), Value(second)}; }
+
+// The same default for each of these types.
+Types shared(const std::vector<std::string>& names, const Value& fallback) {
+  Types types;
+  for (const std::string& name : names) types.emplace_back(name, fallback);
+  return types;
+}
+
+const std::vector<std::string> kAll = {"AdamW", "Adam", "SGD", "Adagrad", "Lion"};
+const std::vector<std::string> kAdams = {"AdamW", "Adam"};
+
+Binding betas_binding() {
+  return {[](Config& c, const Value& value) {
+            c.optimizer.beta1 = value.as_array()[0].as_number();
+            c.optimizer.beta2 = value.as_array()[1].as_number();
+          },
+          [](const Config& c) { return pair_of(c.optimizer.beta1, c.optimizer.beta2); }};
+}
+
+std::optional<Value> betas_of(const ConfigContext& context) {
+  if (!context.beta1 || !context.beta2) return std::nullopt;
+  return pair_of(*context.beta1, *context.beta2);
+}
+
+// "Adam" decouples weight decay unless it is told not to; kind `adam` stands for the coupled form alone.
+Binding adam_w_mode_binding() {
+  return {[](Config& c, const Value& value) {
+            if (value.as_boolean()) c.optimizer.kind = OptimizerKind::adamw;
+          },
+          [](const Config& c) { return Value(c.optimizer.kind == OptimizerKind::adamw); }};
+}
+
+std::string check_adam_w_mode(const Value& value, const Settings& all) {
+  if (value.as_boolean() || all.value("optimizer.type").as_text() != "AdamW") return "";
+  return "false contradicts the type AdamW. Remove the key, or use the type \"Adam\".";
+}
+
+std::string check_nesterov(const Value& value, const Settings& all) {
+  if (!value.as_boolean()) return "";
+  const double momentum = all.value("optimizer.params.momentum").as_number();
+  const double dampening = all.value("optimizer.params.dampening").as_number();
+  if (momentum > 0 && dampening == 0) return "";
+  return fmt::format(
+      "true needs a momentum above 0 and no dampening; they are {} and {}. Set them so, or remove nesterov.", momentum,
+      dampening);
+}
+
+std::vector<Key> carried_out_keys() {
+  const std::string caller = "the caller's; else the default";
+  return {
+      number("lr", 1e-3)
+          .at_least(0)
+          .of_types({{"AdamW", 1e-3}, {"Adam", 1e-3}, {"SGD", 1e-3}, {"Adagrad", 1e-2}, {"Lion", 1e-3}})
+          .means("The learning rate.")
+          .on_auto(caller, [](const ConfigContext& c, const Settings&) { return Known(c.lr); })
+          .fills(bound_to([](auto& c) -> auto& { return c.optimizer.lr; })),
+      pair_of_numbers("betas", pair_of(0.9, 0.999))
+          .at_least(0)
+          .below(1)
+          .of_types({{"AdamW", pair_of(0.9, 0.999)}, {"Adam", pair_of(0.9, 0.999)}, {"Lion", pair_of(0.9, 0.99)}})
+          .means("How slowly the moments follow the gradient.")
+          .on_auto(caller, [](const ConfigContext& c, const Settings&) { return betas_of(c); })
+          .fills(betas_binding()),
+      number("eps", 1e-8)
+          .at_least(0)
+          .of_types({{"AdamW", 1e-8}, {"Adam", 1e-8}, {"Adagrad", 1e-10}})
+          .means("Added to the root of the second moment.")
+          .on_auto(caller, [](const ConfigContext& c, const Settings&) { return Known(c.eps); })
+          .fills(bound_to([](auto& c) -> auto& { return c.optimizer.eps; })),
+      number("weight_decay", 0.0)
+          .at_least(0)
+          .of_types(shared(kAll, 0.0))
+          .means("How strongly weights shrink: decoupled from the gradient for AdamW and Lion, added to it otherwise.")
+          .on_auto(caller, [](const ConfigContext& c, const Settings&) { return Known(c.weight_decay); })
+          .fills(bound_to([](auto& c) -> auto& { return c.optimizer.weight_decay; })),
+      boolean("bias_correction", true)
+          .of_types(shared(kAdams, true))
+          .means("Correct the moments for their start at zero.")
+          .fills(bound_to([](auto& c) -> auto& { return c.optimizer.bias_correction; })),
+      boolean("adam_w_mode", true)
+          .of_types(shared(kAdams, true))
+          .means("Decouple weight decay from the gradient. As in DeepSpeed, \"Adam\" means AdamW unless this is false.")
+          .fills(adam_w_mode_binding())
+          .must(check_adam_w_mode),
+      number("momentum", 0.0)
+          .at_least(0)
+          .of_types(shared({"SGD"}, 0.0))
+          .means("The share of the last update that is kept.")
+          .fills(bound_to([](auto& c) -> auto& { return c.optimizer.momentum; })),
+      number("dampening", 0.0)
+          .of_types(shared({"SGD"}, 0.0))
+          .means("The share of the gradient that momentum leaves out.")
+          .fills(bound_to([](auto& c) -> auto& { return c.optimizer.dampening; })),
+      boolean("nesterov", false)
+          .of_types(shared({"SGD"}, false))
+          .means("Look ahead along the momentum.")
+          .fills(bound_to([](auto& c) -> auto& { return c.optimizer.nesterov; }))
+          .must(check_nesterov),
+  };
+}
+
+std::vector<Key> other_keys() {
+  const std::string one_pass = "every update is one fused pass over the shard";
+  return {
+      boolean("torch_adam", false)
+          .of_types(shared(kAdams, false))
+          .means("Use torch's Adam.")
+          .has_no_effect(one_pass + ", by the same formula; the default weight decay stays 0"),
+      boolean("fused", false)
+          .or_null()
+          .of_types(shared({"AdamW", "Adam", "SGD", "Adagrad"}, false))
+          .means("Use torch's fused form.")
+          .has_no_effect(one_pass),
+      boolean("foreach", false)
+          .or_null()
+          .of_types(shared({"AdamW", "Adam", "SGD", "Adagrad"}, false))
+          .means("Use torch's form over lists of tensors.")
+          .has_no_effect(one_pass),
+      boolean("set_grad_none", true)
+          .of_types(shared(kAdams, true))
+          .means("Drop gradients instead of zeroing them.")
+          .has_no_effect("gradients live in the engine's flats, which are reused"),
+      boolean("amsgrad", false)
+          .of_types(shared({"AdamW", "Adam", "Adagrad"}, false))
+          .means("Divide by the largest second moment so far.")
+          .is_refused(),
+      boolean("maximize", false)
+          .of_types(shared({"AdamW", "Adam", "SGD", "Adagrad"}, false))
+          .means("Climb instead of descend.")
+          .is_refused(),
+      boolean("fp32_optimizer_states", true)
+          .of_types(shared({"AdamW", "Adam", "Lion"}, true))
+          .means("Keep the moments in fp32.")
+          .is_refused(),
+      number("lr_decay", 0.0)
+          .of_types(shared({"Adagrad"}, 0.0))
+          .means("Let the learning rate fall.")
+          .is_refused("is not supported yet. Set it to 0 and use a scheduler."),
+      number("initial_accumulator_value", 0.0)
+          .of_types(shared({"Adagrad"}, 0.0))
+          .means("Where the sum of squares starts.")
+          .is_refused(),
+      number("max_grad_norm", Value())
+          .of_types(shared(kAll, Value()))
+          .means("Not a parameter here.")
+          .is_refused("does not belong here. Write \"gradient_clipping\" at the top level instead."),
+  };
+}
+
+}  // namespace
+
+std::vector<Section> optimizer_sections() {
+  Section optimizer{
+      .path = "optimizer",
+      .meaning = "The update of the weights.",
+      .keys = {
+          text("type", "AdamW")
+              .one_of(kAll)
+              .not_yet({"Lamb", "Muon", "OneBitAdam", "ZeroOneAdam", "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD"})
+              .means("The optimizer; letter case does not matter.")
+              .fills(bound_to_choice(
+                  [](auto& c) -> auto& { return c.optimizer.kind; }, kAll)),
+          boolean("legacy_fusion", false).means("DeepSpeed's older mixed precision optimizer.").is_refused(),
+      }};
+  Section params{.path = "optimizer.params", .meaning = "The parameters of the optimizer's type.", .keys = {}};
+  params.type_key = "optimizer.type";
+  for (const auto& make : {carried_out_keys, other_keys}) {
+    for (Key& key : make()) params.keys.push_back(std::move(key));
+  }
+  return {std::move(optimizer), std::move(params)};
+}
+
+}  // namespace shoal::config

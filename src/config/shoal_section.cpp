@@ -1,0 +1,33 @@
+// The section "shoal": what Shoal adds to DeepSpeed's config.
+#include "config/sections.h"
+
+namespace shoal::config {
+
+std::vector<Section> shoal_sections() {
+  const std::vector<std::string> transports = {"auto", "shm", "gloo"};
+  Section section{.path = "shoal",
+                  .meaning = "What Shoal adds.",
+                  .keys = {
+                      boolean("reproducible", false)
+                          .means("Every stage reduces gradients at each micro-step, so that all stages agree to the "
+                                 "bit at any number of "
+                                 "accumulation steps. SHOAL_REPRODUCIBLE=1 in the environment switches it on too.")
+                          .fills(bound_to([](auto& c) -> auto& { return c.shoal.reproducible; })),
+                      text("transport", "auto")
+                          .one_of(transports)
+                          .means("How ranks talk. auto: through shared memory when all ranks are on one host, else "
+                                 "Gloo. The results are "
+                                 "the same bits.")
+                          .fills(bound_to_choice(
+                              [](auto& c) -> auto& { return c.shoal.transport; }, transports)),
+                      number("timeout_seconds", 600.0)
+                          .above(0)
+                          .at_most(1e6)
+                          .in("seconds")
+                          .means("How long a rank waits for the others before every rank stops with an error.")
+                          .fills(bound_to([](auto& c) -> auto& { return c.shoal.timeout_seconds; })),
+                  }};
+  return {std::move(section)};
+}
+
+}  // namespace shoal::config

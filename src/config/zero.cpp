@@ -1,0 +1,205 @@
+// The section "zero_optimization", but for its offload blocks (offload.cpp).
+#include <cstdint>
+
+#include "config/sections.h"
+
+namespace shoal::config {
+namespace {
+
+// "auto" as Hugging Face fills it: a size made from the model's hidden size.
+AutoRule from_hidden(int64_t (*size)(int64_t hidden)) {
+  return [size](const ConfigContext& context, const Settings&) -> Known {
+    if (!context.hidden_size) return std::nullopt;
+    return Value(size(*context.hidden_size));
+  };
+}
+
+std::vector<Key> carried_out_keys() {
+  return {
+      integer("stage", 0)
+          .at_least(0)
+          .at_most(3)
+          .or_else("is not a ZeRO stage. Use 0, 1, 2 or 3.")
+          .means(
+              "What is sharded over the ranks. 0: nothing; 1: optimizer states; 2: and gradients; 3: and parameters.")
+          .fills(bound_to([](auto& c) -> auto& { return c.zero.stage; })),
+      boolean("overlap_comm", true)
+          .or_null()
+          .means(
+              "Communicate on a worker while the model computes; the results are the same bits either way. DeepSpeed "
+              "switches this on by itself only at stage 3.")
+          .fills({[](Config& c, const Value& value) { c.zero.overlap_comm = value.is_null() || value.as_boolean(); },
+                  [](const Config& c) { return Value(c.zero.overlap_comm); }}),
+      integer("reduce_bucket_size", int64_t{500'000'000})
+          .at_least(1)
+          .in("elements")
+          .or_else("elements is no size to cut gradients into. Give at least 1, or 5e8, the default.")
+          .means("Gradients are reduced in pieces of at most this size. A larger value than the model costs nothing.")
+          .on_auto("hidden size squared; else the default", from_hidden([](int64_t h) { return h * h; }))
+          .fills(bound_to([](auto& c) -> auto& { return c.zero.reduce_bucket_size; })),
+      integer("prefetch_bucket_size", int64_t{50'000'000})
+          .at_least(0)
+          .in("elements")
+          .also_called("stage3_prefetch_bucket_size")
+          .means("Stage 3: how far ahead of their use parameters are gathered. 0: no prefetch.")
+          .on_auto("0.9 x hidden size squared, rounded down; else the default",
+                   from_hidden([](int64_t h) { return h * h / 10 * 9 + h * h % 10 * 9 / 10; }))
+          .fills(bound_to([](auto& c) -> auto& { return c.zero.prefetch_bucket_size; })),
+      integer("param_persistence_threshold", int64_t{100'000})
+          .at_least(0)
+          .in("elements")
+          .also_called("stage3_param_persistence_threshold")
+          .means("Stage 3: parameters of at most this size stay gathered.")
+          .on_auto("10 x hidden size; else the default", from_hidden([](int64_t h) { return 10 * h; }))
+          .fills(bound_to([](auto& c) -> auto& { return c.zero.param_persistence_threshold; })),
+      integer("model_persistence_threshold", INT64_MAX)
+          .at_least(0)
+          .in("elements")
+          .also_called("stage3_model_persistence_threshold")
+          .means("Stage 3: at most so many elements stay gathered in all.")
+          .fills(bound_to([](auto& c) -> auto& { return c.zero.model_persistence_threshold; })),
+      integer("max_live_parameters", int64_t{1'000'000'000})
+          .at_least(0)
+          .in("elements")
+          .also_called("stage3_max_live_parameters")
+          .means("Stage 3: prefetch stops at so many gathered elements. The unit in use is always gathered.")
+          .fills(bound_to([](auto& c) -> auto& { return c.zero.max_live_parameters; })),
+  };
+}
+
+std::vector<Key> no_effect_keys() {
+  return {
+      boolean("contiguous_gradients", true)
+          .means("Copy gradients into one buffer as they come.")
+          .has_no_effect("gradients always go straight into the contiguous flat of their unit"),
+      boolean("reduce_scatter", true)
+          .means("Reduce each gradient to its owner only.")
+          .has_no_effect("each stage always communicates the least it can, with the same bits"),
+      boolean("use_multi_rank_bucket_allreduce", true)
+          .means("Reduce the parts of several owners in one call.")
+          .has_no_effect("a reduction always serves all owners in one call"),
+      boolean("allgather_partitions", true)
+          .means("Nothing, in DeepSpeed either.")
+          .has_no_effect("DeepSpeed reads this key and does nothing with it"),
+      integer("allgather_bucket_size", int64_t{500'000'000})
+          .at_least(0)
+          .in("elements")
+          .means("Stages 1 and 2: size of the pieces in which updated parameters are gathered.")
+          .has_no_effect("updated parameters are gathered in place, unit by unit, without a bucket"),
+      integer("sub_group_size", int64_t{1'000'000'000})
+          .at_least(0)
+          .in("elements")
+          .means("Stage 3: size of the tiles in which the optimizer runs.")
+          .has_no_effect("the optimizer runs unit by unit"),
+      integer("max_reuse_distance", int64_t{1'000'000'000})
+          .at_least(0)
+          .in("elements")
+          .also_called("stage3_max_reuse_distance")
+          .means("Stage 3: keep a parameter gathered when it is used again within this distance.")
+          .has_no_effect("a unit is released when its last use in forward or backward is over"),
+      integer("module_granularity_threshold", 0)
+          .at_least(0)
+          .in("elements")
+          .also_called("stage3_module_granularity_threshold")
+          .means("Stage 3: gather modules with smaller parameters as a whole.")
+          .has_no_effect("units are always gathered as a whole"),
+      boolean("use_all_reduce_for_fetch_params", false)
+          .also_called("stage3_use_all_reduce_for_fetch_params")
+          .means("Stage 3: gather by an all-reduce.")
+          .has_no_effect("gathers are in place, so an all-reduce would only move more bytes"),
+      boolean("allgather_sequential", false)
+          .also_called("stage3_allgather_sequential")
+          .means("Stage 3: gather parameter by parameter to save buffers.")
+          .has_no_effect("gathers are in place and need no buffers"),
+      boolean("gather_16bit_weights_on_model_save", false)
+          .also_called("stage3_gather_16bit_weights_on_model_save")
+          .also_called("stage3_gather_fp16_weights_on_model_save")
+          .means("Stage 3: save whole weights with save_16bit_model.")
+          .has_no_effect("this door saves no model; gather parameters with the engine to read them"),
+      boolean("ignore_unused_parameters", true)
+          .means("Accept parameters without a gradient.")
+          .has_no_effect("parameters that a step does not use are always accepted; their gradient is zero"),
+      boolean("round_robin_gradients", false)
+          .means("Stages 1 and 2: deal gradients to ranks in turn.")
+          .has_no_effect("every rank owns an equal slice of every unit, so the load is even as it is"),
+      boolean("memory_efficient_linear", true)
+          .means("Stage 3: replace torch's linear function by one that keeps no gathered weight.")
+          .has_no_effect("a released weight is gathered again for backward without replacing any function"),
+      boolean("override_module_apply", true)
+          .means("Stage 3: gather parameters inside Module.apply.")
+          .has_no_effect("there are no Python modules in this door"),
+      boolean("log_trace_cache_warnings", false)
+          .means("Stage 3: warn when the order of modules changes.")
+          .has_no_effect("a change in the order of units is always agreed between ranks or reported"),
+      boolean("enable_sanity_checks", false)
+          .means("Stage 3: check the state of parameters as they are used.")
+          .has_no_effect("the engine's checks are always on"),
+      boolean("load_from_fp32_weights", true)
+          .means("Take the masters from a checkpoint rather than from its 16-bit weights.")
+          .has_no_effect("this door loads no DeepSpeed checkpoints"),
+  };
+}
+
+std::vector<Key> refused_keys() {
+  return {
+      boolean("elastic_checkpoint", false).means("Checkpoints for another number of ranks.").is_refused(),
+      boolean("pipeline_loading_checkpoint", false).means("Load checkpoints one rank after another.").is_refused(),
+      anything("zenflow")
+          .means("Updates of important gradients first.")
+          .is_refused("is not supported yet. Remove the section."),
+      integer("zero_hpz_partition_size", 1)
+          .at_least(0)
+          .in("ranks")
+          .means("ZeRO++: a second shard of the parameters inside groups of so many ranks.")
+          .is_refused(),
+      boolean("zero_quantized_weights", false).means("ZeRO++: gather parameters as int8.").is_refused(),
+      boolean("zero_quantized_nontrainable_weights", false)
+          .means("ZeRO++: store frozen parameters as int8.")
+          .is_refused(),
+      boolean("zero_quantized_gradients", false).means("ZeRO++: reduce gradients as int4.").is_refused(),
+      anything("zeropp_loco_param").means("ZeRO++: error feedback of quantized gradients.").is_refused(),
+      integer("mics_shard_size", -1).in("ranks").means("MiCS: shard over groups of so many ranks.").is_refused(),
+      boolean("mics_hierarchical_params_gather", false).means("MiCS: gather inside a host first.").is_refused(),
+      boolean("save_muon_momentum_buffer_in_memory", false).means("Muon: keep its momentum off the disk.").is_refused(),
+      boolean("legacy_stage1", false)
+          .means("An older stage 1.")
+          .is_refused("asks for an older stage 1 that is gone from DeepSpeed too. Remove the key."),
+      boolean("cpu_offload", false)
+          .or_null()
+          .means("Deprecated.")
+          .is_refused("is the deprecated form. Write \"offload_optimizer\": {\"device\": \"cpu\"} instead."),
+      boolean("cpu_offload_param", false)
+          .or_null()
+          .means("Deprecated.")
+          .is_refused("is the deprecated form. Write \"offload_param\": {\"device\": \"cpu\"} instead."),
+      boolean("cpu_offload_use_pin_memory", false)
+          .or_null()
+          .means("Deprecated.")
+          .is_refused("is the deprecated form. Write \"pin_memory\" inside the offload section instead."),
+  };
+}
+
+}  // namespace
+
+std::vector<Section> zero_sections() {
+  Section zero{
+      .path = "zero_optimization", .meaning = "Sharding over ranks. All sizes are elements, not bytes.", .keys = {}};
+  zero.not_an_object =
+      "That is DeepSpeed's deprecated form: write {\"stage\": 1} for true, or leave the section out for false.";
+  for (const auto& make : {carried_out_keys, no_effect_keys, refused_keys}) {
+    for (Key& key : make()) zero.keys.push_back(std::move(key));
+  }
+  const std::string unmarked =
+      "all ranks follow one agreed order of units, so modules that only some ranks run need no mark";
+  Section leaf{.path = "zero_optimization.leaf_module",
+               .meaning = "Modules that stage 3 treats as one.",
+               .keys = {
+                   list_of_texts("classes").means("By class.").has_no_effect(unmarked),
+                   list_of_texts("names").means("By name.").has_no_effect(unmarked),
+                   list_of_texts("name_suffixes").means("By the end of the name.").has_no_effect(unmarked),
+               }};
+  leaf.nullable = true;
+  return {std::move(zero), std::move(leaf)};
+}
+
+}  // namespace shoal::config

@@ -1,0 +1,49 @@
+// See ledger.h.
+#include "device/ledger.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace shoal {
+
+std::string_view name_of(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::weights: return "weights";
+    case MemoryKind::gradients: return "gradients";
+    case MemoryKind::states: return "states";
+    case MemoryKind::gather_arena: return "gather_arena";
+    case MemoryKind::reduce_slots: return "reduce_slots";
+    case MemoryKind::user_gather: return "user_gather";
+    case MemoryKind::staging: return "staging";
+  }
+  return "?";
+}
+
+void Ledger::add(MemoryKind kind, size_t nbytes) {
+  const std::lock_guard lock(mutex_);
+  Line& line = lines_[static_cast<size_t>(kind)];
+  line.nbytes += nbytes;
+  line.peak = std::max(line.peak, line.nbytes);
+}
+
+void Ledger::remove(MemoryKind kind, size_t nbytes) {
+  const std::lock_guard lock(mutex_);
+  Line& line = lines_[static_cast<size_t>(kind)];
+  SHOAL_CHECK_LE(nbytes, line.nbytes);
+  line.nbytes -= nbytes;
+}
+
+Ledger::Line Ledger::line(MemoryKind kind) const {
+  const std::lock_guard lock(mutex_);
+  return lines_[static_cast<size_t>(kind)];
+}
+
+size_t Ledger::total_nbytes() const {
+  const std::lock_guard lock(mutex_);
+  size_t total = 0;
+  for (const Line& line : lines_) total += line.nbytes;
+  return total;
+}
+
+}  // namespace shoal

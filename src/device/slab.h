@@ -1,0 +1,48 @@
+// One mapping of host memory, owned, counted in a ledger and given back to the system when it dies.
+// Backed by private pages, or by a memfd that processes of this host can map too. Zero on creation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "device/ledger.h"
+
+namespace shoal {
+
+class Slab {
+ public:
+  enum class Backing : uint8_t {
+    anonymous,  // private to this process; huge pages where the system has them
+    shareable,  // a memfd: other processes map it through /proc/<pid>/fd/<fd>
+  };
+
+  // Maps nbytes (rounded up to pages by the system; the ledger counts nbytes). Zero bytes is a valid, empty slab.
+  static std::shared_ptr<Slab> create(size_t nbytes, Backing backing, std::shared_ptr<Ledger> ledger, MemoryKind kind);
+  ~Slab();
+  Slab(const Slab&) = delete;
+  Slab& operator=(const Slab&) = delete;
+
+  std::byte* data() const { return data_; }
+  size_t nbytes() const { return nbytes_; }
+  // -1 when anonymous.
+  int fd() const { return fd_; }
+  // Unique in this process, never reused: tells a peer's cached mapping of an old fd from the new one.
+  uint64_t id() const { return id_; }
+  bool contains(const void* pointer) const {
+    const auto* p = static_cast<const std::byte*>(pointer);
+    return p >= data_ && p < data_ + nbytes_;
+  }
+
+ private:
+  Slab() = default;
+
+  std::byte* data_ = nullptr;
+  size_t nbytes_ = 0;
+  int fd_ = -1;
+  uint64_t id_ = 0;
+  MemoryKind kind_ = MemoryKind::staging;
+  std::shared_ptr<Ledger> ledger_;  // shared: slabs outlive the engine when parameters keep them
+};
+
+}  // namespace shoal

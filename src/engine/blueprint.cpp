@@ -1,0 +1,120 @@
+// See blueprint.h.
+#include "engine/blueprint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <unordered_map>
+
+#include "base/text.h"
+#include "shard/param_slot.h"
+#include "shoal/error.h"
+
+namespace shoal {
+
+namespace {
+
+DType stored_dtype(const Parameter& param, const Config& config) {
+  const DType own = to_dtype(param.tensor.scalar_type(), param.name);
+  if (param.keep_dtype) return own;
+  switch (config.precision) {
+    case Precision::fp32: return own;
+    case Precision::bf16: return DType::bf16;
+    case Precision::fp16: return DType::f16;
+  }
+  return own;
+}
+
+void check_param(const Parameter& param, size_t group_count) {
+  const std::string place = "parameter " + param.name;
+  if (!param.tensor.defined()) throw Error(place, "is not a tensor. Pass the model's own parameter.");
+  if (!param.tensor.is_leaf()) throw Error(place, "is not a leaf: it was computed from others. Pass the model's own parameter.");
+  if (!param.tensor.device().is_cpu()) {
+    throw Error(place, fmt::format("is on {}. This build trains on the CPU; move the model there.", param.tensor.device().str()));
+  }
+  if (param.group < 0 || static_cast<size_t>(param.group) >= group_count) {
+    throw Error(place, fmt::format("names parameter group {}, but there are {}. Add it to EngineOptions::groups.",
+                                   param.group, group_count));
+  }
+}
+
+}  // namespace
+
+Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, size_t group_count) {
+  Blueprint blueprint;
+  std::unordered_map<const at::TensorImpl*, ParamAddress> owners;
+  std::unordered_map<const void*, std::string> memory_owners;
+  std::set<std::string> unit_names;
+  for (const Unit& unit : units) {
+    const int unit_index = static_cast<int>(blueprint.specs.size());
+    if (!unit_names.insert(unit.name).second) {
+      throw Error("unit " + unit.name, "is declared twice. Give every unit a name of its own.");
+    }
+    UnitSpec spec;
+    spec.name = unit.name;
+    std::vector<at::Tensor> tensors;
+    for (const Parameter& param : unit.params) {
+      check_param(param, group_count);
+      const auto owner = owners.find(param.tensor.unsafeGetTensorImpl());
+      ParamAddress address{unit_index, static_cast<int>(tensors.size())};
+      if (owner != owners.end()) {
+        address = owner->second;
+        if (address.unit != unit_index && std::find(spec.borrows.begin(), spec.borrows.end(), address.unit) == spec.borrows.end()) {
+          spec.borrows.push_back(address.unit);
+        }
+      } else {
+        if (find_shard_record(param.tensor) == nullptr && param.tensor.numel() > 0) {
+          const auto [other, fresh] = memory_owners.emplace(param.tensor.storage().data(), param.name);
+          if (!fresh) {
+            throw Error("parameter " + param.name,
+                        fmt::format("shares its memory with {} but is another tensor. Tie weights by using one tensor "
+                                    "in both places.",
+                                    other->second));
+          }
+        }
+        owners.emplace(param.tensor.unsafeGetTensorImpl(), address);
+        ParamSpec param_spec;
+        param_spec.name = param.name;
+        param_spec.shape = param.tensor.sizes().vec();
+        param_spec.dtype = stored_dtype(param, config);
+        param_spec.trainable = param.tensor.requires_grad();
+        param_spec.group = param.group;
+        spec.params.push_back(std::move(param_spec));
+        tensors.push_back(param.tensor);
+      }
+      if (!blueprint.by_name.emplace(param.name, address).second) {
+        throw Error("parameter " + param.name, "is declared twice. Give every parameter a name of its own.");
+      }
+    }
+    blueprint.specs.push_back(std::move(spec));
+    blueprint.tensors.push_back(std::move(tensors));
+  }
+  if (units.empty()) throw Error("engine", "the model has no units. Pass at least one.");
+  return blueprint;
+}
+
+void check_agreement(const Blueprint& blueprint, const Config& config, Group& channel) {
+  const std::array<uint64_t, 2> mine = {hash_text(to_text(blueprint.specs)), hash_text(config.to_json())};
+  std::vector<uint64_t> all(mine.size() * static_cast<size_t>(channel.size()));
+  channel
+      .all_gather({.subject = {"compare models and configs", "all units"},
+                   .shard = mine.data(),
+                   .whole = all.data(),
+                   .shard_nbytes = sizeof(mine),
+                   .keep = nullptr})
+      .wait();
+  std::vector<std::string> differences;
+  for (int rank = 1; rank < channel.size(); ++rank) {
+    const auto at = static_cast<size_t>(rank) * mine.size();
+    if (all[at] != all[0]) differences.push_back(fmt::format("rank {} has another model than rank 0", rank));
+    if (all[at + 1] != all[1]) differences.push_back(fmt::format("rank {} has another config than rank 0", rank));
+  }
+  if (differences.empty()) return;
+  throw Error("engine", fmt::format("the ranks disagree: {}. Start every rank with the same model (names, shapes, "
+                                    "dtypes, order) and the same config file.",
+                                    join(differences, "; ")));
+}
+
+}  // namespace shoal

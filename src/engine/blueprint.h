@@ -1,0 +1,32 @@
+// From the user's units to what the layout understands: specs, owners of tied tensors, names. Checks the model, and
+// that all ranks brought the same one.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "layout/param_spec.h"
+#include "shoal/config.h"
+#include "shoal/group.h"
+#include "shoal/unit.h"
+
+namespace shoal {
+
+struct ParamAddress {
+  int unit = 0;
+  int param = 0;  // index within the unit's own parameters
+};
+
+struct Blueprint {
+  std::vector<UnitSpec> specs;
+  std::vector<std::vector<at::Tensor>> tensors;  // own parameters, as in specs
+  std::map<std::string, ParamAddress> by_name;   // tied names too
+};
+
+Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, size_t group_count);
+
+// Throws on every rank if the ranks have different models or configs, and says which rank differs in what.
+void check_agreement(const Blueprint& blueprint, const Config& config, Group& channel);
+
+}  // namespace shoal

@@ -1,0 +1,375 @@
+// Wires the parts together; see include/shoal/engine.h. What happens in a pass is in passes.h, at a boundary in
+// finish_step below; everything that computes lives in the folders before this one.
+#include "shoal/engine.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "engine/blueprint.h"
+#include "engine/gathered.h"
+#include "engine/graph_hooks.h"
+#include "engine/initial_values.h"
+#include "engine/passes.h"
+#include "engine/recompute.h"
+#include "engine/step_line.h"
+#include "optim/grad_norm.h"
+#include "optim/loss_scale.h"
+#include "optim/lr_schedule.h"
+#include "optim/updater.h"
+#include "plan/memory.h"
+#include "shoal/error.h"
+
+namespace shoal {
+
+namespace {
+
+LayoutOptions layout_options(const Config& config, int world) {
+  return {.world = world,
+          .persistence_threshold = config.zero.param_persistence_threshold,
+          .model_persistence_threshold = config.zero.model_persistence_threshold};
+}
+
+GradientOptions gradient_options(const Config& config) {
+  return {.stage = config.zero.stage,
+          .accumulation_steps = config.batch.accumulation_steps,
+          .reproducible = config.shoal.reproducible,
+          .communication_dtype = config.communication_dtype,
+          .accumulation_dtype = config.grad_accum_dtype};
+}
+
+GatherLimits gather_limits(const Config& config) {
+  return {.prefetch_numel = config.zero.prefetch_bucket_size, .max_live_numel = config.zero.max_live_parameters};
+}
+
+int reduce_slots(const Config& config) { return config.zero.overlap_comm ? 2 : 1; }
+
+// Before the sum each rank divides by the predivide factor, or with prescale_gradients by the world size at once; the
+// rest of the division follows the sum.
+ReduceOptions reduce_options(const Config& config, int world) {
+  const double before = config.prescale_gradients ? world : config.gradient_predivide_factor;
+  const double total = config.gradient_sum ? 1.0 : world;
+  ReduceOptions options;
+  options.pre = static_cast<float>(1.0 / before);
+  options.post = static_cast<float>(before / total);
+  options.piece_numel = config.zero.reduce_bucket_size;
+  options.slots = reduce_slots(config);
+  return options;
+}
+
+PassOptions pass_options(const Config& config) {
+  return {.stage = config.zero.stage, .gather = gather_limits(config), .overlap = config.zero.overlap_comm};
+}
+
+MemoryOptions memory_options(const Config& config) {
+  return {.gradients = gradient_options(config),
+          .moments = moments_of(config.optimizer),
+          .reduce_slots = reduce_slots(config),
+          .gather = gather_limits(config)};
+}
+
+std::vector<double> group_lrs(const EngineOptions& options, const Config& config) {
+  std::vector<double> lrs;
+  for (const ParamGroup& group : options.groups) lrs.push_back(group.lr.value_or(config.optimizer.lr));
+  return lrs;
+}
+
+std::vector<double> group_weight_decays(const EngineOptions& options, const Config& config) {
+  std::vector<double> decays;
+  for (const ParamGroup& group : options.groups) {
+    decays.push_back(group.weight_decay.value_or(config.optimizer.weight_decay));
+  }
+  return decays;
+}
+
+// Seconds that a scope took, added up.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& total) : total_(total), begin_(std::chrono::steady_clock::now()) {}
+  ~Stopwatch() { total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& total_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+}  // namespace
+
+class Engine::Impl {
+ public:
+  Impl(const std::vector<Unit>& units, const Config& config, Group& world, const EngineOptions& options)
+      : config_(config),
+        options_(options),
+        blueprint_(make_blueprint(units, config, options.groups.size())),
+        layout_(lay_out(blueprint_.specs, layout_options(config, world.size()))),
+        weights_channel_(world.channel("weights")),
+        gradients_channel_((check_agreement(blueprint_, config, *weights_channel_), world.channel("gradients"))),
+        ledger_(std::make_shared<Ledger>()),
+        weights_(layout_, config.zero.stage, *weights_channel_, ledger_),
+        gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), *gradients_channel_, ledger_),
+        updater_(layout_, blueprint_.specs, config.zero.stage, config.optimizer, world.rank(), ledger_),
+        passes_(layout_, pass_options(config), weights_, gradients_, *weights_channel_, *gradients_channel_),
+        loss_scale_(config),
+        lr_schedule_(config.scheduler, group_lrs(options, config)),
+        weight_decays_(group_weight_decays(options, config)),
+        generator_(at::detail::createCPUGenerator(
+            hash_text(fmt::format("seed {} rank {}", options.seed, world.rank())))) {
+    take_over(blueprint_, layout_, options.broadcast_weights, weights_, updater_, *weights_channel_);
+    for (int unit = 0; unit < static_cast<int>(blueprint_.specs.size()); ++unit) hook_gradients(unit);
+  }
+
+  ~Impl() {
+    gradient_hooks_.clear();
+    weights_.leave();
+  }
+
+  void hook_gradients(int unit) {
+    const UnitSpec& spec = blueprint_.specs[static_cast<size_t>(unit)];
+    for (int param = 0; param < static_cast<int>(spec.params.size()); ++param) {
+      if (!spec.params[static_cast<size_t>(param)].trainable) continue;
+      const at::Tensor& tensor = blueprint_.tensors[static_cast<size_t>(unit)][static_cast<size_t>(param)];
+      gradient_hooks_.emplace_back(tensor,
+                                   [this, unit, param](const at::Tensor& grad) { passes_.take_gradient(unit, param, grad); });
+    }
+  }
+
+  Tensors run(int unit, const Tensors& inputs, const Forward& forward) {
+    check_unit(unit);
+    Stopwatch watch(times_.forward);
+    passes_.enter(unit, inputs);
+    Tensors outputs;
+    try {
+      outputs = forward(inputs);
+    } catch (...) {
+      passes_.abandon(unit);
+      throw;
+    }
+    passes_.exit(unit, outputs);
+    return outputs;
+  }
+
+  void backward(const at::Tensor& loss) {
+    if (micro_step_ == config_.batch.accumulation_steps) {
+      throw Error("backward", fmt::format("{} micro-steps are accumulated and wait for their update. Call step() first.",
+                                          micro_step_));
+    }
+    if (loss.numel() != 1 || !loss.requires_grad()) {
+      throw Error("backward", fmt::format("the loss has {} elements and {} a graph. Pass a scalar that the model computed.",
+                                          loss.numel(), loss.requires_grad() ? "has" : "has not"));
+    }
+    Stopwatch watch(times_.backward);
+    passes_.begin_backward();
+    // In fp32: a 16-bit loss could not hold the scale.
+    const at::Tensor root = loss.scalar_type() == at::kFloat ? loss : loss.to(at::kFloat);
+    const double scale = loss_scale_.value() / static_cast<double>(config_.batch.accumulation_steps);
+    torch::autograd::backward({root}, {at::full(root.sizes(), scale, root.options().requires_grad(false))});
+    passes_.finish_backward();
+    ++micro_step_;
+    passes_.set_micro_step(micro_step_);
+  }
+
+  StepResult step() {
+    if (micro_step_ == 0) throw Error("step", "no gradient has come since the last step. Call backward(loss) first.");
+    StepResult result;
+    if (micro_step_ < config_.batch.accumulation_steps) return result;
+    {
+      Stopwatch watch(times_.step);
+      result = finish_step();
+    }
+    print(result);
+    times_ = {};
+    return result;
+  }
+
+  // The boundary: norm, clip, update, publish.
+  StepResult finish_step() {
+    gradients_.wait();
+    micro_step_ = 0;
+    passes_.set_micro_step(0);
+    const GradNorm norm = global_grad_norm(*gradients_channel_, gradients_.shard_square_sums());
+
+    StepResult result;
+    result.boundary = true;
+    result.applied = norm.finite;
+    result.loss_scale = loss_scale_.value();
+    result.grad_norm = norm.value / result.loss_scale;
+    result.lrs = lr_schedule_.lrs(applied_steps_);
+    if (norm.finite) {
+      update(result);
+      ++applied_steps_;
+    } else {
+      ++skipped_steps_;
+      result.overflow_unit = unit_of_flat(norm.first_bad_flat);
+    }
+    loss_scale_.update(!norm.finite);
+    result.applied_steps = applied_steps_;
+    result.skipped_steps = skipped_steps_;
+    return result;
+  }
+
+  void update(const StepResult& result) {
+    StepNumbers numbers;
+    numbers.step = applied_steps_ + 1;
+    const double limit = config_.gradient_clipping;
+    const double clip = limit > 0 ? std::max(1.0, (result.grad_norm + 1e-6) / limit) : 1.0;
+    numbers.grad_scale = 1.0 / (result.loss_scale * clip);
+    numbers.lrs = result.lrs;
+    numbers.weight_decays = weight_decays_;
+    numbers.beta1 = lr_schedule_.beta1(applied_steps_).value_or(config_.optimizer.beta1);
+    numbers.beta2 = lr_schedule_.beta2().value_or(config_.optimizer.beta2);
+    for (int unit = 0; unit < static_cast<int>(layout_.units.size()); ++unit) {
+      updater_.update(unit, numbers, weights_, gradients_);
+      weights_.publish(unit);
+      if (!config_.zero.overlap_comm) weights_.finish_publish();
+    }
+    weights_.finish_publish();
+  }
+
+  void print(const StepResult& result) const {
+    const int64_t step = result.applied_steps + result.skipped_steps;
+    if (weights_channel_->rank() != 0) return;
+    if (!result.applied || (config_.steps_per_print > 0 && step % config_.steps_per_print == 0)) {
+      fmt::print(stderr, "shoal: {}\n", step_line(result));
+    }
+    if (config_.wall_clock_breakdown) fmt::print(stderr, "shoal: {}\n", time_line(result, times_));
+  }
+
+  void with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use) {
+    if (!passes_.between_passes()) {
+      throw Error("with_gathered", "a pass is open: its forward ran and its backward did not. Gather between passes.");
+    }
+    std::vector<ParamAddress> addresses;
+    for (const std::string& name : names) {
+      const auto found = blueprint_.by_name.find(name);
+      if (found == blueprint_.by_name.end()) {
+        std::vector<std::string> known;
+        for (const auto& [known_name, address] : blueprint_.by_name) known.push_back(known_name);
+        const std::string near = nearest_word(name, known);
+        throw Error("with_gathered", fmt::format("there is no parameter {}.{}", name,
+                                                 near.empty() ? " Use the names that the units were declared with."
+                                                              : fmt::format(" Did you mean {}?", near)));
+      }
+      addresses.push_back(found->second);
+    }
+    shoal::with_gathered({layout_, weights_, updater_, *weights_channel_, ledger_}, addresses, access, use);
+  }
+
+  MemoryReport memory() const {
+    MemoryReport report;
+    report.planned = plan_memory(layout_, memory_options(config_));
+    report.held.weights = ledger_->line(MemoryKind::weights).nbytes;
+    report.held.gradients = ledger_->line(MemoryKind::gradients).nbytes;
+    report.held.states = ledger_->line(MemoryKind::states).nbytes;
+    report.held.gather_arena = ledger_->line(MemoryKind::gather_arena).nbytes;
+    report.held.reduce_slots = ledger_->line(MemoryKind::reduce_slots).nbytes;
+    report.user_gathered = ledger_->line(MemoryKind::user_gather).nbytes;
+    return report;
+  }
+
+  Traffic traffic() const {
+    const Traffic weights = weights_channel_->traffic();
+    const Traffic gradients = gradients_channel_->traffic();
+    return {weights.sent_nbytes + gradients.sent_nbytes, weights.received_nbytes + gradients.received_nbytes,
+            weights.collectives + gradients.collectives};
+  }
+
+  void check_unit(int unit) const {
+    if (unit >= 0 && unit < static_cast<int>(layout_.units.size())) return;
+    throw Error("engine", fmt::format("there is no unit {}: the model has {}, counted from 0.", unit, layout_.units.size()));
+  }
+
+  std::string unit_of_flat(int trainable_flat) const {
+    int index = 0;
+    for (const UnitLayout& unit : layout_.units) {
+      for (const FlatLayout& flat : unit.flats) {
+        if (flat.trainable && index++ == trainable_flat) return unit.name;
+      }
+    }
+    return "the sum over all units";  // every unit is finite, their sum is not
+  }
+
+  Config config_;
+  EngineOptions options_;
+  Blueprint blueprint_;
+  ModelLayout layout_;
+  std::unique_ptr<Group> weights_channel_;    // gathers and publishes
+  std::unique_ptr<Group> gradients_channel_;  // reductions and the norm
+  std::shared_ptr<Ledger> ledger_;            // shared with slabs that outlive the engine
+  Weights weights_;
+  Gradients gradients_;
+  Updater updater_;
+  Passes passes_;
+  LossScale loss_scale_;
+  LrSchedule lr_schedule_;
+  std::vector<double> weight_decays_;
+  at::Generator generator_;
+  std::vector<GradientHook> gradient_hooks_;
+  int64_t micro_step_ = 0;  // of the step that is being accumulated
+  int64_t applied_steps_ = 0;
+  int64_t skipped_steps_ = 0;
+  StepTimes times_;
+};
+
+Engine::Engine(std::vector<Unit> units, const Config& config, Group& world, EngineOptions options)
+    : impl_(std::make_unique<Impl>(units, config, world, options)) {}
+
+Engine::~Engine() = default;
+
+Engine::Tensors Engine::run(int unit, const Tensors& inputs, const Forward& forward) {
+  return impl_->run(unit, inputs, forward);
+}
+
+at::Tensor Engine::run(int unit, const at::Tensor& input, const std::function<at::Tensor(const at::Tensor&)>& forward) {
+  return impl_->run(unit, {input}, [&](const Tensors& inputs) { return Tensors{forward(inputs.at(0))}; }).at(0);
+}
+
+Engine::Tensors Engine::recompute(const Tensors& inputs, const Forward& forward) {
+  return shoal::recompute(impl_->passes_, impl_->generator_, inputs, forward);
+}
+
+at::Tensor Engine::recompute(const at::Tensor& input, const std::function<at::Tensor(const at::Tensor&)>& forward) {
+  return recompute(Tensors{input}, [forward](const Tensors& inputs) { return Tensors{forward(inputs.at(0))}; }).at(0);
+}
+
+void Engine::evaluate(const std::function<void()>& forward) {
+  impl_->passes_.begin_evaluation();
+  at::NoGradGuard without_graph;
+  forward();
+  impl_->passes_.finish_evaluation();
+}
+
+void Engine::backward(const at::Tensor& loss) { impl_->backward(loss); }
+
+StepResult Engine::step() { return impl_->step(); }
+
+void Engine::with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use) {
+  impl_->with_gathered(names, access, use);
+}
+
+int Engine::unit_index(const std::string& name) const {
+  const std::vector<UnitLayout>& units = impl_->layout_.units;
+  std::vector<std::string> names;
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    if (units[unit].name == name) return static_cast<int>(unit);
+    names.push_back(units[unit].name);
+  }
+  const std::string near = nearest_word(name, names);
+  throw Error("engine", fmt::format("there is no unit {}.{}", name, near.empty() ? "" : fmt::format(" Did you mean {}?", near)));
+}
+
+at::Generator& Engine::generator() { return impl_->generator_; }
+double Engine::loss_scale() const { return impl_->loss_scale_.value(); }
+MemoryReport Engine::memory() const { return impl_->memory(); }
+Traffic Engine::traffic() const { return impl_->traffic(); }
+const Config& Engine::config() const { return impl_->config_; }
+
+}  // namespace shoal

@@ -1,0 +1,301 @@
+// See passes.h.
+#include "engine/passes.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "plan/memory.h"
+#include "shoal/error.h"
+
+namespace shoal {
+
+namespace {
+
+std::vector<int64_t> gathered_numels(const ModelLayout& layout, int stage) {
+  std::vector<int64_t> numels;
+  for (const UnitLayout& unit : layout.units) numels.push_back(gathered_numel(unit, stage));
+  return numels;
+}
+
+std::vector<bool> units_with_gradients(const ModelLayout& layout) {
+  std::vector<bool> has;
+  for (const UnitLayout& unit : layout.units) {
+    has.push_back(std::any_of(unit.flats.begin(), unit.flats.end(), [](const FlatLayout& flat) { return flat.trainable; }));
+  }
+  return has;
+}
+
+}  // namespace
+
+Passes::Passes(const ModelLayout& layout, const PassOptions& options, Weights& weights, Gradients& gradients,
+               Group& weights_channel, Group& gradients_channel)
+    : layout_(layout),
+      options_(options),
+      weights_(weights),
+      gradients_(gradients),
+      weights_channel_(weights_channel),
+      gradients_channel_(gradients_channel),
+      schedule_(gathered_numels(layout, options.stage), options.gather),
+      reduce_order_(units_with_gradients(layout)),
+      units_(layout.units.size()) {
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    for (const FlatLayout& flat : layout_.units[unit].flats) {
+      if (flat.trainable) units_[unit].trainable += static_cast<int>(flat.pieces.size());
+    }
+  }
+}
+
+void Passes::enter(int unit, const std::vector<at::Tensor>& inputs) {
+  const bool nested = !nested_held_.empty();
+  const bool with_graph = at::GradMode::is_enabled();
+  if (mode_ == Mode::forward) {
+    if (!with_graph && !inside_region()) {
+      throw Error("unit " + layout_.units[static_cast<size_t>(unit)].name,
+                  "is used without gradients in a training pass. Run forwards without gradients inside "
+                  "Engine::evaluate.");
+    }
+    if (!schedule_.is_open()) open_training_pass();
+  }
+  enter_needed(unit);
+  if (mode_ == Mode::evaluate) return;
+  if (inside_region()) {
+    regions_.back()->units.push_back(unit);
+    for (const int other : needed(unit)) {
+      ++units_[static_cast<size_t>(other)].recomputed_uses;
+      if (!nested) reduce_order_.expect(other);
+    }
+  } else if (nested) {
+    nested_held_.back().push_back(unit);
+  } else {
+    for (const int other : needed(unit)) {
+      ++units_[static_cast<size_t>(other)].plain_uses;
+      reduce_order_.expect(other);
+    }
+    for (const at::Tensor& input : inputs) {
+      const bool flows = hooks_.when_gradient_complete(input, [this, unit] {
+        --units_[static_cast<size_t>(unit)].inputs_pending;
+        release_if_through(unit);
+      });
+      if (flows) ++units_[static_cast<size_t>(unit)].inputs_pending;
+    }
+  }
+}
+
+void Passes::exit(int unit, const std::vector<at::Tensor>& outputs) {
+  const bool held_by_nested = !nested_held_.empty() && !inside_region();
+  if (held_by_nested) return;
+  exit_needed(unit);
+  if (mode_ == Mode::evaluate || inside_region()) return;
+  for (const at::Tensor& output : outputs) {
+    hooks_.before_backward_of(output, [this, unit] { begin_unit_backward(unit); });
+  }
+}
+
+void Passes::abandon(int unit) {
+  const bool held_by_nested = !nested_held_.empty() && !inside_region();
+  if (!held_by_nested && schedule_.is_open()) exit_needed(unit);
+}
+
+void Passes::begin_evaluation() {
+  if (!between_passes()) {
+    throw Error("evaluation", "a training pass is open: its forward ran and its backward did not. Call backward first.");
+  }
+  mode_ = Mode::evaluate;
+  carry_out(schedule_.begin(Phase::evaluate));
+}
+
+void Passes::finish_evaluation() {
+  close_phase();
+  carry_out(schedule_.finish());
+  if (!evaluation_order_agreed_) agree_on_order(Phase::evaluate);
+  evaluation_order_agreed_ = true;
+  mode_ = Mode::forward;
+}
+
+void Passes::begin_backward() {
+  if (!schedule_.is_open()) open_training_pass();  // a loss that no unit took part in
+  mode_ = Mode::backward;
+  close_phase();
+  carry_out(schedule_.begin(Phase::backward));
+}
+
+void Passes::finish_backward() {
+  reduce(reduce_order_.finish());
+  close_phase();
+  carry_out(schedule_.finish());
+  hooks_.clear();
+  mode_ = Mode::forward;
+  for (UnitPass& unit : units_) unit = UnitPass{.trainable = unit.trainable};
+  if (!gather_orders_agreed_) {
+    agree_on_order(Phase::forward);
+    agree_on_order(Phase::backward);
+    gather_orders_agreed_ = true;
+  }
+  if (!reduce_order_agreed_) {
+    std::vector<int> order = reduce_order_.readiness();
+    gradients_channel_
+        .broadcast({.subject = {"agree on the order of reductions", "all units"},
+                    .data = order.data(),
+                    .nbytes = order.size() * sizeof(int),
+                    .root = 0,
+                    .keep = nullptr})
+        .wait();
+    reduce_order_.adopt(std::move(order));
+    reduce_order_agreed_ = true;
+  }
+}
+
+void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
+  if (mode_ != Mode::backward) {
+    throw Error("unit " + layout_.units[static_cast<size_t>(unit)].name,
+                "a gradient came outside Engine::backward. Call engine.backward(loss) instead of loss.backward().");
+  }
+  gradients_.deposit(unit, param, grad);
+  if (!nested_held_.empty()) return;
+  ++units_[static_cast<size_t>(unit)].gradients_in;
+  reduce_if_complete(unit);
+  release_if_through(unit);
+}
+
+void Passes::begin_nested() { nested_held_.emplace_back(); }
+
+void Passes::finish_nested(const Region& region) {
+  const std::vector<int> held = std::move(nested_held_.back());
+  nested_held_.pop_back();
+  for (const int unit : held) exit_needed(unit);
+  for (const int unit : region.units) {
+    for (const int other : needed(unit)) --units_[static_cast<size_t>(other)].recomputed_uses;
+  }
+  for (const int unit : region.units) {
+    for (const int other : needed(unit)) reduce_if_complete(other);
+  }
+}
+
+// The unit itself and those it borrows parameters from.
+std::vector<int> Passes::needed(int unit) const {
+  std::vector<int> units = layout_.units[static_cast<size_t>(unit)].borrows;
+  units.push_back(unit);
+  return units;
+}
+
+void Passes::open_training_pass() {
+  gradients_.begin_micro_step(micro_step_);
+  carry_out(schedule_.begin(Phase::forward));
+}
+
+// In a first pass: takes part in what other ranks gather until this rank's wish is the one that all gather next.
+void Passes::agree_on_next(int wished_unit) {
+  while (true) {
+    std::vector<int> wishes(static_cast<size_t>(weights_channel_.size()));
+    weights_channel_
+        .all_gather({.subject = {"agree on the next unit", "first pass"},
+                     .shard = &wished_unit,
+                     .whole = wishes.data(),
+                     .shard_nbytes = sizeof(int),
+                     .keep = nullptr})
+        .wait();
+    const int chosen = schedule_.choose(wishes);
+    if (chosen == wished_unit) return;
+    if (schedule_.is_live(chosen)) {
+      throw Error("unit " + layout_.units[static_cast<size_t>(chosen)].name,
+                  "is in use on this rank while others enter it in another place. Make every rank use units in the "
+                  "same order; a rank may leave units out.");
+    }
+    carry_out(schedule_.take_part(chosen));
+  }
+}
+
+// The end of a phase is agreed on too, while there is no order.
+void Passes::close_phase() {
+  if (schedule_.must_agree_on_end()) agree_on_next(kNoUnit);
+}
+
+void Passes::enter_needed(int unit) {
+  const std::vector<int> units = needed(unit);
+  for (const int other : units) {
+    for (const ParamSlot& param : weights_.params(other)) param.check_unchanged();
+  }
+  for (const int other : units) {
+    if (schedule_.must_agree_on(other)) agree_on_next(other);
+    carry_out(schedule_.enter(other));
+  }
+  for (const int other : units) weights_.finish_gather(other);
+}
+
+void Passes::exit_needed(int unit) {
+  for (const int other : needed(unit)) carry_out(schedule_.exit(other));
+}
+
+void Passes::begin_unit_backward(int unit) {
+  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  if (pass.in_backward || mode_ != Mode::backward) return;
+  pass.in_backward = true;
+  enter_needed(unit);
+}
+
+void Passes::reduce_if_complete(int unit) {
+  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  if (pass.reduced || pass.trainable == 0 || pass.recomputed_uses > 0) return;
+  if (pass.plain_uses > 0 && pass.gradients_in < pass.trainable) return;
+  pass.reduced = true;
+  reduce(reduce_order_.ready(unit));
+}
+
+void Passes::release_if_through(int unit) {
+  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  if (!pass.in_backward || pass.inputs_pending > 0 || pass.gradients_in < pass.trainable) return;
+  pass.in_backward = false;
+  exit_needed(unit);
+}
+
+void Passes::reduce(const std::vector<int>& units) {
+  for (const int unit : units) {
+    pass_by(unit);
+    gradients_.reduce(unit);
+    // In the first pass the ranks still settle each gather together, and none may stop for a reduction.
+    if (!options_.overlap && gather_orders_agreed_) gradients_.wait();
+  }
+}
+
+// See [Note: why a skipped unit is passed by before its reduction].
+void Passes::pass_by(int unit) {
+  if (schedule_.has_passed(unit)) return;
+  if (schedule_.must_agree_on(unit)) agree_on_next(unit);
+  carry_out(schedule_.pass_by(unit));
+}
+
+void Passes::carry_out(const std::vector<Action>& actions) {
+  for (const Action& action : actions) {
+    if (action.verb == Action::Verb::gather) {
+      weights_.gather(action.unit);
+      if (!options_.overlap) weights_.finish_gather(action.unit);
+    } else {
+      weights_.release(action.unit);
+    }
+  }
+}
+
+// Once per phase: what no rank used at its place in the order is dropped from it.
+void Passes::agree_on_order(Phase phase) {
+  const std::vector<uint8_t>& mine = schedule_.used(phase);
+  if (mine.empty()) return;
+  const auto ranks = static_cast<size_t>(weights_channel_.size());
+  std::vector<uint8_t> all(mine.size() * ranks);
+  weights_channel_
+      .all_gather({.subject = {"agree on the order of units", fmt::format("{} entries", mine.size())},
+                   .shard = mine.data(),
+                   .whole = all.data(),
+                   .shard_nbytes = mine.size(),
+                   .keep = nullptr})
+      .wait();
+  std::vector<uint8_t> used_by_any(mine.size(), 0);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    for (size_t entry = 0; entry < mine.size(); ++entry) used_by_any[entry] |= all[rank * mine.size() + entry];
+  }
+  schedule_.prune(phase, used_by_any);
+}
+
+}  // namespace shoal

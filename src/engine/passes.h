@@ -1,0 +1,126 @@
+// One pass of the model, from the first unit entered to the end of backward: turns what happens (a unit is entered, a
+// gradient comes, a node is about to run) into the schedules' actions and has weights and gradients carry them out.
+//
+// [Note: when a unit's backward begins and ends]
+// It begins when the first of the nodes that made its outputs is about to run: the unit is gathered again. Its
+// gradients are complete when every trainable parameter has handed over its gradient, once for all plain uses, since
+// autograd sums those first, and every recomputed region that used it is through: then its reduction may start. The
+// unit is released at the later of: all its gradients are in; the gradients of all its inputs are complete, so nothing
+// that reads its weights is left to run. What never completes (unused outputs, inputs without a gradient) is settled
+// when backward is over.
+//
+// [Note: recompute inside backward]
+// A recomputed region runs its forward without a graph, notes which units it used, and in backward runs again with a
+// graph of its own and back-propagates that, nested in the outer backward. Units entered in the nested forward stay
+// live until the nested backward is through. Completion belongs to the outer graph: a unit's gradients are complete
+// only when no region that used it is left.
+//
+// [Note: why a skipped unit is passed by before its reduction]
+// A reduction waits for all ranks, and so does a gather. A rank that does not use a unit could wait in that unit's
+// reduction while its peers wait for it in the unit's gather. So before a unit is reduced that this rank has not
+// entered in this backward, it takes part in its gather.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/graph_hooks.h"
+#include "layout/flat_layout.h"
+#include "schedule/gather_schedule.h"
+#include "schedule/reduce_order.h"
+#include "shard/gradients.h"
+#include "shard/weights.h"
+#include "shoal/group.h"
+
+namespace shoal {
+
+struct PassOptions {
+  int stage = 0;
+  GatherLimits gather;
+  bool overlap = true;  // false: every collective is waited for where it is issued
+};
+
+// The units that a recomputed region used in its forward.
+struct Region {
+  std::vector<int> units;
+};
+
+class Passes {
+ public:
+  Passes(const ModelLayout& layout, const PassOptions& options, Weights& weights, Gradients& gradients,
+         Group& weights_channel, Group& gradients_channel);
+
+  // Around each use of a unit.
+  void enter(int unit, const std::vector<at::Tensor>& inputs);
+  void exit(int unit, const std::vector<at::Tensor>& outputs);
+  // The use ended with an exception.
+  void abandon(int unit);
+
+  void begin_evaluation();
+  void finish_evaluation();
+
+  void begin_backward();
+  void finish_backward();
+
+  void take_gradient(int unit, int param, const at::Tensor& grad);
+
+  // Around a region's forward, and around its repetition in backward.
+  void begin_region(Region* region) { regions_.push_back(region); }
+  void finish_region() { regions_.pop_back(); }
+  void begin_nested();
+  void finish_nested(const Region& region);
+  bool inside_region() const { return !regions_.empty(); }
+
+  bool between_passes() const { return !schedule_.is_open(); }
+  // Which micro-step of the step the next pass is.
+  void set_micro_step(int64_t index) { micro_step_ = index; }
+
+ private:
+  enum class Mode : uint8_t { forward, backward, evaluate };
+  struct UnitPass {
+    int trainable = 0;        // own trainable parameters; the same in every pass
+    int plain_uses = 0;       // in this pass's forward, with a graph
+    int recomputed_uses = 0;  // by regions that are not through yet
+    int gradients_in = 0;     // from the outer graph
+    int inputs_pending = 0;   // inputs whose gradient is not complete
+    bool in_backward = false;
+    bool reduced = false;
+  };
+
+  std::vector<int> needed(int unit) const;
+  void open_training_pass();
+  void agree_on_next(int wished_unit);
+  void close_phase();
+  void enter_needed(int unit);
+  void exit_needed(int unit);
+  void begin_unit_backward(int unit);
+  void reduce_if_complete(int unit);
+  void release_if_through(int unit);
+  void reduce(const std::vector<int>& units);
+  void pass_by(int unit);
+  void carry_out(const std::vector<Action>& actions);
+  void agree_on_order(Phase phase);
+
+  const ModelLayout& layout_;
+  PassOptions options_;
+  Weights& weights_;
+  Gradients& gradients_;
+  Group& weights_channel_;
+  Group& gradients_channel_;
+  GatherSchedule schedule_;
+  ReduceOrder reduce_order_;
+  NodeHooks hooks_;
+  std::vector<UnitPass> units_;
+  std::vector<Region*> regions_;             // whose forward is running, innermost last
+  std::vector<std::vector<int>> nested_held_;  // per nested backward: units that it holds
+  Mode mode_ = Mode::forward;
+  int64_t micro_step_ = 0;
+  bool gather_orders_agreed_ = false;
+  bool evaluation_order_agreed_ = false;
+  bool reduce_order_agreed_ = false;
+};
+
+}  // namespace shoal

@@ -1,0 +1,125 @@
+// See recompute.h.
+#include "engine/recompute.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "shoal/error.h"
+
+namespace shoal {
+
+namespace ag = torch::autograd;
+
+namespace {
+
+// Sets the generator to a state and back, whatever happens in between.
+class RandomState {
+ public:
+  RandomState(at::Generator& generator, const at::Tensor& state) : generator_(generator), later_(generator.get_state()) {
+    generator_.set_state(state);
+  }
+  ~RandomState() { generator_.set_state(later_); }
+  RandomState(const RandomState&) = delete;
+  RandomState& operator=(const RandomState&) = delete;
+
+ private:
+  at::Generator& generator_;
+  at::Tensor later_;
+};
+
+struct RecomputeNode final : ag::Node {
+  RecomputeNode(ag::edge_list&& edges, Passes& passes, at::Generator& generator)
+      : ag::Node(std::move(edges)), passes_(passes), generator_(generator) {}
+
+  ag::variable_list apply(ag::variable_list&& grads) override {
+    if (!forward_) throw Error("recompute", "backward runs a second time through a recomputed region. Run it once.");
+    std::vector<at::Tensor> leaves;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i].defined() && inputs_[i]._version() != versions_[i]) {
+        throw Error("recompute", "an input of a recomputed region was changed in place after its forward. "
+                                 "Clone it before changing it.");
+      }
+      leaves.push_back(inputs_[i].defined() ? inputs_[i].detach() : at::Tensor());
+      if (task_should_compute_output(i)) leaves.back().set_requires_grad(true);
+    }
+    passes_.begin_nested();
+    {
+      at::AutoGradMode with_graph(true);
+      std::vector<at::Tensor> outputs;
+      {
+        RandomState as_in_forward(generator_, random_state_);
+        outputs = forward_(leaves);
+      }
+      ag::variable_list roots;
+      ag::variable_list root_grads;
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        if (!outputs[i].requires_grad() || !grads[i].defined()) continue;
+        roots.push_back(outputs[i]);
+        root_grads.push_back(grads[i]);
+      }
+      if (!roots.empty()) ag::backward(roots, root_grads);
+    }
+    passes_.finish_nested(region_);
+    ag::variable_list input_grads;
+    for (const at::Tensor& leaf : leaves) {
+      input_grads.push_back(leaf.defined() && leaf.requires_grad() ? leaf.grad() : at::Tensor());
+    }
+    return input_grads;
+  }
+
+  void release_variables() override {
+    inputs_.clear();
+    forward_ = nullptr;
+  }
+  std::string name() const override { return "ShoalRecompute"; }
+
+  Passes& passes_;
+  at::Generator& generator_;
+  RecomputedForward forward_;
+  std::vector<at::Tensor> inputs_;  // without their graph
+  std::vector<uint32_t> versions_;
+  at::Tensor random_state_;
+  Region region_;
+};
+
+}  // namespace
+
+std::vector<at::Tensor> recompute(Passes& passes, at::Generator& generator, const std::vector<at::Tensor>& inputs,
+                                  const RecomputedForward& forward) {
+  // Without a graph there is nothing to repeat; inside another region the outer one repeats it.
+  if (!at::GradMode::is_enabled()) return forward(inputs);
+
+  std::shared_ptr<RecomputeNode> node(new RecomputeNode(ag::collect_next_edges(inputs), passes, generator), ag::deleteNode);
+  node->forward_ = forward;
+  node->random_state_ = generator.get_state();
+  for (const at::Tensor& input : inputs) {
+    node->inputs_.push_back(input.defined() ? input.detach() : at::Tensor());
+    node->versions_.push_back(input.defined() ? input._version() : 0);
+  }
+  std::vector<at::Tensor> outputs;
+  {
+    at::AutoGradMode without_graph(false);
+    passes.begin_region(&node->region_);
+    try {
+      outputs = forward(inputs);
+    } catch (...) {
+      passes.finish_region();
+      throw;
+    }
+    passes.finish_region();
+  }
+  for (at::Tensor& output : outputs) {
+    output = output.detach();  // a tensor of its own: an output may be an input handed through
+    if (at::isFloatingType(output.scalar_type())) {
+      ag::set_history(output, node);
+    } else {
+      node->add_input_metadata(ag::Node::undefined_input());
+    }
+  }
+  return outputs;
+}
+
+}  // namespace shoal

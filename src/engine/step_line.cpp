@@ -1,0 +1,22 @@
+// See step_line.h.
+#include "engine/step_line.h"
+
+#include <fmt/format.h>
+
+namespace shoal {
+
+std::string step_line(const StepResult& result) {
+  std::string line = fmt::format("step {} | norm {:.4g} | lr {:.3g}", result.applied_steps + result.skipped_steps,
+                                 result.grad_norm, result.lrs.empty() ? 0.0 : result.lrs[0]);
+  if (result.loss_scale != 1) line += fmt::format(" | scale {:g}", result.loss_scale);
+  line += fmt::format(" | skipped {}", result.skipped_steps);
+  if (!result.applied) line += fmt::format(" | skipped now: a gradient in {} is not finite", result.overflow_unit);
+  return line;
+}
+
+std::string time_line(const StepResult& result, const StepTimes& times) {
+  return fmt::format("step {} | forward {:.1f} ms | backward {:.1f} ms | update {:.1f} ms",
+                     result.applied_steps + result.skipped_steps, times.forward * 1e3, times.backward * 1e3, times.step * 1e3);
+}
+
+}  // namespace shoal

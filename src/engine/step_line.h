@@ -1,0 +1,20 @@
+// The line that rank 0 prints about a step (steps_per_print), and where its time went (wall_clock_breakdown).
+#pragma once
+
+#include <string>
+
+#include "shoal/engine.h"
+
+namespace shoal {
+
+// Seconds since the last step, by what the caller's thread did.
+struct StepTimes {
+  double forward = 0;  // inside run(), evaluation apart
+  double backward = 0;
+  double step = 0;
+};
+
+std::string step_line(const StepResult& result);
+std::string time_line(const StepResult& result, const StepTimes& times);
+
+}  // namespace shoal

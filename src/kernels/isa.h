@@ -1,0 +1,56 @@
+// Which version of the kernels runs: one instruction set for all families, chosen once from the CPU's features, or by
+// SHOAL_ISA=reference|neon|avx2|avx512. All versions give the same bits; the choice is one of speed alone.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "kernels/convert.h"
+#include "kernels/reduce.h"
+#include "kernels/update.h"
+
+namespace shoal::kernels {
+
+enum class Isa { reference, neon, avx2, avx512 };
+inline constexpr Isa kEveryIsa[] = {Isa::reference, Isa::neon, Isa::avx2, Isa::avx512};
+
+// The functions of update.h, reduce.h and convert.h as one version implements them. They do not check their arguments;
+// the public functions do, once for every version.
+struct UpdateKernels {
+  void (*adam)(const Segment&, const AdamStep&);
+  void (*sgd)(const Segment&, const SgdStep&);
+  void (*adagrad)(const Segment&, const AdagradStep&);
+  void (*lion)(const Segment&, const LionStep&);
+};
+struct ReduceKernels {
+  void (*ordered_mean)(const OrderedMean&);
+  void (*sum_squares)(const void* values, DType dtype, int64_t numel, double* sums);
+};
+struct ConvertKernels {
+  void (*convert)(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel);
+  void (*add)(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel);
+  void (*split)(const float* master, void* weight, void* remainder, int64_t numel);
+  void (*join)(const void* weight, const void* remainder, float* master, int64_t numel);
+};
+struct Kernels {
+  Isa isa;
+  UpdateKernels update;
+  ReduceKernels reduce;
+  ConvertKernels convert;
+};
+
+std::string_view isa_name(Isa isa);
+
+// Empty when this build on this CPU can run the version; otherwise the reason in words.
+std::string why_unusable(Isa isa);
+
+// The kernels of one version. Throws an Error with the reason when it is not usable here.
+const Kernels& kernels_of(Isa isa);
+
+// The fastest usable version when `wanted` is null or empty; otherwise the named one, or an Error.
+Isa choose_isa(const char* wanted);
+
+// The version that every public function uses: choose_isa(SHOAL_ISA), decided at the first call.
+const Kernels& active_kernels();
+
+}  // namespace shoal::kernels

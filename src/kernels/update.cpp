@@ -1,0 +1,46 @@
+// The doors of update.h: check the segment once, then run the version that this machine uses.
+#include "kernels/update.h"
+
+#include "base/check.h"
+#include "kernels/isa.h"
+
+namespace shoal::kernels {
+namespace {
+
+void check(const Segment& s, bool needs_first, bool needs_second) {
+  SHOAL_CHECK_GE(s.numel, 0);
+  if (s.numel == 0) return;
+  SHOAL_CHECK(s.weight != nullptr && s.grad != nullptr, "(a segment of {} elements)", s.numel);
+  SHOAL_CHECK((s.master != nullptr) == (s.master_kind != Master::weight), "(master kind {})",
+              static_cast<int>(s.master_kind));
+  SHOAL_CHECK((s.weight_dtype == DType::f32) == (s.master_kind == Master::weight), "(weight {}, master kind {})",
+              name_of(s.weight_dtype), static_cast<int>(s.master_kind));
+  SHOAL_CHECK(s.master_kind != Master::remainder || s.weight_dtype == DType::bf16, "(weight {})",
+              name_of(s.weight_dtype));
+  SHOAL_CHECK(!needs_first || s.first != nullptr, "(a segment of {} elements)", s.numel);
+  SHOAL_CHECK(!needs_second || s.second != nullptr, "(a segment of {} elements)", s.numel);
+}
+
+}  // namespace
+
+void adam(const Segment& segment, const AdamStep& step) {
+  check(segment, true, true);
+  active_kernels().update.adam(segment, step);
+}
+
+void sgd(const Segment& segment, const SgdStep& step) {
+  check(segment, step.momentum != 0, false);
+  active_kernels().update.sgd(segment, step);
+}
+
+void adagrad(const Segment& segment, const AdagradStep& step) {
+  check(segment, true, false);
+  active_kernels().update.adagrad(segment, step);
+}
+
+void lion(const Segment& segment, const LionStep& step) {
+  check(segment, true, false);
+  active_kernels().update.lion(segment, step);
+}
+
+}  // namespace shoal::kernels

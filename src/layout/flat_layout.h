@@ -1,0 +1,68 @@
+// Who owns which elements: parameters laid out in flats, flats cut into equal shards.
+// Pure integers. The engine allocates by it, the planner counts by it, so they cannot disagree.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layout/param_spec.h"
+
+namespace shoal {
+
+// Every parameter begins at a multiple of this many elements in its flat, and every shard too: 256 bytes in bf16,
+// 512 in fp32, so that matmuls see the same alignment at every stage.
+inline constexpr int64_t kAlignNumel = 128;
+
+struct Piece {
+  int param = 0;       // index into the unit's parameters
+  int64_t offset = 0;  // first element in the flat
+  int64_t numel = 0;
+};
+
+// One contiguous run of a unit's parameters of one dtype, frozen and trainable apart, small ones apart.
+struct FlatLayout {
+  DType dtype = DType::f32;
+  bool trainable = true;
+  bool persistent = false;  // small parameters, whole on every rank at every stage
+  int64_t numel = 0;        // world * shard_numel, padding included
+  int64_t shard_numel = 0;
+  std::vector<Piece> pieces;
+};
+
+struct UnitLayout {
+  std::string name;
+  std::vector<FlatLayout> flats;
+  std::vector<int> borrows;
+};
+
+struct ModelLayout {
+  int world = 1;
+  std::vector<UnitLayout> units;
+};
+
+struct LayoutOptions {
+  int world = 1;
+  int64_t persistence_threshold = 100'000;           // parameters of at most this many elements are small
+  int64_t model_persistence_threshold = INT64_MAX;  // small parameters in all, in elements, in order of appearance
+};
+
+// The layout does not depend on the stage: the gradient norm is summed shard by shard, so equal bits at every stage
+// need equal shards at every stage.
+ModelLayout lay_out(const std::vector<UnitSpec>& units, const LayoutOptions& options);
+
+// The part of a piece that lies in [begin, end) of its flat.
+struct ParamRun {
+  int param = 0;
+  int64_t param_offset = 0;  // first element within the parameter
+  int64_t flat_offset = 0;   // first element within the flat
+  int64_t numel = 0;
+};
+std::vector<ParamRun> runs_in(const FlatLayout& flat, int64_t begin, int64_t end);
+
+// The elements of the flat that belong to no parameter, as (offset, numel).
+std::vector<std::pair<int64_t, int64_t>> gaps_of(const FlatLayout& flat);
+
+std::string to_text(const ModelLayout& layout);
+
+}  // namespace shoal

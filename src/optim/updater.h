@@ -1,0 +1,64 @@
+// The optimizer's states on this rank, and the update of a unit's weights: one fused pass over what this rank owns.
+// Knows no stage: it owns the range of each flat that the layout gives it, a shard or the whole.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "device/slab.h"
+#include "kernels/update.h"
+#include "layout/stage.h"
+#include "shard/gradients.h"
+#include "shard/weights.h"
+#include "shoal/config.h"
+
+namespace shoal {
+
+// fp32 numbers per element that an optimizer keeps beside the weight.
+int moments_of(const OptimizerConfig& config);
+
+// What changes from step to step.
+struct StepNumbers {
+  int64_t step = 1;  // of the applied steps, this one counted
+  double grad_scale = 1;
+  std::vector<double> lrs;            // per parameter group
+  std::vector<double> weight_decays;  // per parameter group
+  double beta1 = 0.9, beta2 = 0.999;
+};
+
+class Updater {
+ public:
+  Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, int stage, const OptimizerConfig& config,
+          int rank, std::shared_ptr<Ledger> ledger);
+
+  // Sets weights and masters of what this rank keeps of a flat from the whole flat's fp32 values, and leaves the
+  // moments alone.
+  void set_values(int unit, int flat, const float* values, Weights& weights);
+
+  // A parameter was written from outside: takes its new values from the whole flat, in the flat's dtype, as exact.
+  void reset_param(int unit, int flat, const Piece& piece, const std::byte* whole, Weights& weights);
+
+  // Updates this rank's part of the unit's trainable flats.
+  void update(int unit, const StepNumbers& numbers, Weights& weights, const Gradients& gradients);
+
+ private:
+  struct Flat {
+    int64_t begin = 0, end = 0;  // elements of the flat whose states this rank keeps
+    size_t master = 0, first = 0, second = 0;  // offsets in the slab
+  };
+
+  void run(const kernels::Segment& segment, const StepNumbers& numbers, int group) const;
+
+  const ModelLayout& layout_;
+  int stage_;
+  int rank_;
+  OptimizerConfig config_;
+  int moments_;
+  std::vector<std::vector<Flat>> units_;
+  std::vector<std::vector<int>> groups_;  // of each unit's parameters
+  std::shared_ptr<Slab> slab_;
+};
+
+}  // namespace shoal

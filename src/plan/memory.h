@@ -1,0 +1,40 @@
+// How many bytes a rank will hold. Pure; the engine allocates by the same functions.
+#pragma once
+
+#include <cstdint>
+
+#include "layout/stage.h"
+#include "schedule/gather_schedule.h"
+#include "shoal/memory_plan.h"
+
+namespace shoal {
+
+// What the optimizer keeps beside the weight, per element.
+size_t master_nbytes(DType weight_dtype);  // 0 for fp32, 2 for bf16 (the remainder), 4 for fp16
+
+struct MemoryOptions {
+  GradientOptions gradients;  // its stage is the run's stage
+  int moments = 2;            // fp32 numbers per element that the optimizer keeps
+  int reduce_slots = 2;       // units whose gradients are on their way at one time
+  GatherLimits gather;
+};
+
+// Of one flat on one rank.
+int64_t weight_numel(const FlatLayout& flat, int stage);
+int64_t kept_gradient_numel(const FlatLayout& flat, const GradientOptions& options);
+int64_t state_numel(const FlatLayout& flat, int stage);
+
+// Of one unit on one rank.
+size_t slot_nbytes(const UnitLayout& unit, const GradientOptions& options);  // what it puts into a reduce slot
+int64_t gathered_numel(const UnitLayout& unit, int stage);                   // what it gathers
+size_t gathered_nbytes(const UnitLayout& unit, int stage);                   // the same in bytes, in whole granules
+
+// The arena hands out memory in granules: a multiple of every page size in use.
+inline constexpr size_t kArenaGranule = 64 * 1024;
+
+// The largest number of arena bytes live at one time when units are used in the declared order, forward and backward.
+size_t largest_live_nbytes(const ModelLayout& layout, int stage, const GatherLimits& limits);
+
+MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options);
+
+}  // namespace shoal

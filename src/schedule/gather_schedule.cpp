@@ -1,0 +1,222 @@
+// See gather_schedule.h.
+#include "schedule/gather_schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace shoal {
+
+GatherSchedule::GatherSchedule(std::vector<int64_t> numel, GatherLimits limits)
+    : numel_(std::move(numel)),
+      limits_(limits),
+      uses_(numel_.size(), 0),
+      live_(numel_.size(), false),
+      ahead_(numel_.size(), false) {}
+
+std::vector<Action> GatherSchedule::begin(Phase phase) {
+  std::vector<Action> actions = open_ ? finish() : std::vector<Action>{};
+  const Order& recorded = recorded_[static_cast<size_t>(phase)];
+  has_order_ = !recorded.units.empty();
+  if (has_order_) {
+    expected_ = recorded.units;
+  } else if (phase == Phase::backward) {
+    expected_ = executed_.units;  // of the forward that has just been finished
+    std::reverse(expected_.begin(), expected_.end());
+  } else {
+    expected_.resize(numel_.size());
+    std::iota(expected_.begin(), expected_.end(), 0);
+    std::erase_if(expected_, [&](int unit) { return numel_[static_cast<size_t>(unit)] == 0; });
+  }
+  open_ = true;
+  phase_ = phase;
+  executed_ = {};
+  used_up_to_ = 0;
+  gathered_up_to_ = 0;
+  return actions;
+}
+
+bool GatherSchedule::must_agree_on(int unit) const {
+  const auto u = static_cast<size_t>(unit);
+  return open_ && !has_order_ && numel_[u] > 0 && uses_[u] == 0;
+}
+
+// What comes first in the likely order goes first: whoever wishes for something else gets it afterwards.
+int GatherSchedule::choose(const std::vector<int>& wishes) const {
+  int chosen = kNoUnit;
+  auto chosen_at = expected_.end();
+  for (const int wish : wishes) {
+    if (wish == kNoUnit) continue;
+    const auto at = find_ahead(wish);
+    if (chosen == kNoUnit || at < chosen_at || (at == chosen_at && wish < chosen)) {
+      chosen = wish;
+      chosen_at = at;
+    }
+  }
+  return chosen;
+}
+
+std::vector<Action> GatherSchedule::take_part(int unit) {
+  const auto u = static_cast<size_t>(unit);
+  SHOAL_CHECK(!live_[u], "unit {} is live here and gathered by others", unit);
+  std::vector<Action> actions;
+  if (const auto found = find_ahead(unit); found != expected_.end()) {
+    skip_to(static_cast<size_t>(found - expected_.begin()), actions);
+    used_up_to_ = gathered_up_to_ = used_up_to_ + 1;
+  }
+  gather(unit, actions);
+  release(unit, actions);
+  record(unit, false);
+  return actions;
+}
+
+bool GatherSchedule::has_passed(int unit) const {
+  return numel_[static_cast<size_t>(unit)] == 0 ||
+         std::find(executed_.units.begin(), executed_.units.end(), unit) != executed_.units.end();
+}
+
+std::vector<Action> GatherSchedule::pass_by(int unit) {
+  if (has_passed(unit)) return {};
+  if (!has_order_) return take_part(unit);
+  std::vector<Action> actions;
+  const auto found = find_ahead(unit);
+  if (found != expected_.end()) skip_to(static_cast<size_t>(found - expected_.begin()) + 1, actions);
+  return actions;
+}
+
+std::vector<Action> GatherSchedule::enter(int unit) {
+  SHOAL_CHECK(open_, "unit {} entered outside a phase", unit);
+  std::vector<Action> actions;
+  const auto u = static_cast<size_t>(unit);
+  if (numel_[u] == 0) return actions;
+  if (uses_[u]++ > 0) return actions;  // in use already, so live
+  if (const auto found = find_ahead(unit); found != expected_.end()) {
+    const auto entry = static_cast<size_t>(found - expected_.begin());
+    skip_to(entry, actions);
+    if (gathered_up_to_ <= entry) {
+      if (!live_[u]) gather(unit, actions);
+      gathered_up_to_ = entry + 1;
+    }
+    used_up_to_ = entry + 1;
+  } else if (!live_[u]) {
+    gather(unit, actions);
+  }
+  if (ahead_[u]) {
+    ahead_[u] = false;
+    ahead_numel_ -= numel_[u];
+  }
+  record(unit, true);
+  if (has_order_) prefetch(actions);
+  return actions;
+}
+
+std::vector<Action> GatherSchedule::exit(int unit) {
+  std::vector<Action> actions;
+  const auto u = static_cast<size_t>(unit);
+  if (numel_[u] == 0) return actions;
+  SHOAL_CHECK_LT(0, uses_[u]);
+  if (--uses_[u] == 0) release(unit, actions);
+  return actions;
+}
+
+std::vector<Action> GatherSchedule::finish() {
+  SHOAL_CHECK(open_, "no phase is open");
+  std::vector<Action> actions;
+  skip_to(expected_.size(), actions);
+  for (int unit = 0; unit < static_cast<int>(live_.size()); ++unit) {
+    if (!live_[static_cast<size_t>(unit)]) continue;
+    uses_[static_cast<size_t>(unit)] = 0;
+    release(unit, actions);
+  }
+  recorded_[static_cast<size_t>(phase_)] = executed_;
+  open_ = false;
+  return actions;
+}
+
+void GatherSchedule::prune(Phase phase, const std::vector<uint8_t>& used_by_any) {
+  Order& order = recorded_[static_cast<size_t>(phase)];
+  SHOAL_CHECK_EQ(used_by_any.size(), order.units.size());
+  std::vector<bool> unit_used(numel_.size(), false);
+  for (size_t entry = 0; entry < order.units.size(); ++entry) {
+    if (used_by_any[entry]) unit_used[static_cast<size_t>(order.units[entry])] = true;
+  }
+  Order kept;
+  for (size_t entry = 0; entry < order.units.size(); ++entry) {
+    if (!used_by_any[entry] && unit_used[static_cast<size_t>(order.units[entry])]) continue;
+    kept.units.push_back(order.units[entry]);
+    kept.used.push_back(order.used[entry]);
+  }
+  order = std::move(kept);
+}
+
+void GatherSchedule::gather(int unit, std::vector<Action>& actions) {
+  const auto u = static_cast<size_t>(unit);
+  live_[u] = true;
+  live_numel_ += numel_[u];
+  actions.push_back({Action::Verb::gather, unit});
+}
+
+void GatherSchedule::release(int unit, std::vector<Action>& actions) {
+  const auto u = static_cast<size_t>(unit);
+  live_[u] = false;
+  live_numel_ -= numel_[u];
+  if (ahead_[u]) {
+    ahead_[u] = false;
+    ahead_numel_ -= numel_[u];
+  }
+  actions.push_back({Action::Verb::release, unit});
+}
+
+// Entries before `entry` that this rank did not use: taken part in, for the sake of the other ranks. In a first pass
+// no rank wished for them.
+void GatherSchedule::skip_to(size_t entry, std::vector<Action>& actions) {
+  for (; used_up_to_ < entry; ++used_up_to_) {
+    const int unit = expected_[used_up_to_];
+    const auto u = static_cast<size_t>(unit);
+    if (gathered_up_to_ <= used_up_to_) {
+      gathered_up_to_ = used_up_to_ + 1;
+      if (has_order_ && !live_[u]) {
+        gather(unit, actions);
+        release(unit, actions);
+      }
+    } else if (live_[u] && uses_[u] == 0) {
+      release(unit, actions);
+    }
+    record(unit, false);
+  }
+}
+
+std::vector<int>::const_iterator GatherSchedule::find_ahead(int unit) const {
+  return std::find(expected_.begin() + static_cast<std::ptrdiff_t>(used_up_to_), expected_.end(), unit);
+}
+
+void GatherSchedule::prefetch(std::vector<Action>& actions) {
+  for (; gathered_up_to_ < expected_.size(); ++gathered_up_to_) {
+    const int unit = expected_[gathered_up_to_];
+    const auto u = static_cast<size_t>(unit);
+    if (live_[u]) return;  // still in use: its next gather comes after its release
+    if (ahead_numel_ + numel_[u] > limits_.prefetch_numel) return;
+    if (live_numel_ + numel_[u] > limits_.max_live_numel) return;
+    gather(unit, actions);
+    ahead_[u] = true;
+    ahead_numel_ += numel_[u];
+  }
+}
+
+void GatherSchedule::record(int unit, bool used) {
+  executed_.units.push_back(unit);
+  executed_.used.push_back(used ? 1 : 0);
+}
+
+std::string to_text(const std::vector<Action>& actions) {
+  std::string text;
+  for (const Action& action : actions) {
+    text += fmt::format("{} {}\n", action.verb == Action::Verb::gather ? "gather" : "release", action.unit);
+  }
+  return text;
+}
+
+}  // namespace shoal

@@ -1,0 +1,108 @@
+// What is gathered and released next, at stage 3. Pure: it is told what the model does and answers with actions;
+// the engine carries them out. The ranks issue gathers in one agreed order, whether or not they use every unit.
+//
+// [Note: one order for all ranks]
+// A pass of the model (forward, backward, evaluate) has an order of units, recorded the first time. Later passes issue
+// gathers as a prefix of it: a unit that this rank skips is gathered and released all the same, so a rank that takes
+// another branch does not leave its peers waiting. A unit that is entered though the rest of the order does not hold
+// it is gathered on demand, which works only where all ranks do so at the same place; otherwise the group finds that
+// they disagree. In the first pass there is no order yet, so the ranks agree gather by gather: each says which unit it
+// wants next (kNoUnit at the end of the phase), choose() picks one of the wishes, the same on every rank, and all take
+// part in its gather.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shoal {
+
+enum class Phase : uint8_t { forward, backward, evaluate };
+
+inline constexpr int kNoUnit = -1;
+
+struct Action {
+  enum class Verb : uint8_t { gather, release };
+  Verb verb = Verb::gather;
+  int unit = 0;
+  bool operator==(const Action&) const = default;
+};
+
+struct GatherLimits {
+  int64_t prefetch_numel = 0;          // elements gathered ahead of use, at most; 0: none
+  int64_t max_live_numel = INT64_MAX;  // elements gathered in all; only ahead-of-use gathers wait for it
+};
+
+class GatherSchedule {
+ public:
+  // numel[u]: elements that unit u gathers; 0 for units that gather nothing and never appear in an action.
+  GatherSchedule(std::vector<int64_t> numel, GatherLimits limits);
+
+  // Opens a phase. The open one is finished first.
+  std::vector<Action> begin(Phase phase);
+  // The first pass of a phase: whether the ranks must agree before this unit is entered, and at the end of the phase.
+  bool must_agree_on(int unit) const;
+  bool must_agree_on_end() const { return open_ && !has_order_ && !expected_.empty(); }
+  // The unit that all ranks gather next, of those they wish for; kNoUnit when all are at the end of the phase.
+  int choose(const std::vector<int>& wishes) const;
+  // Gathers a unit that other ranks wished for, and releases it.
+  std::vector<Action> take_part(int unit);
+
+  // This rank will not use the unit in this phase: takes part in its gather now, before it does something that the
+  // other ranks reach only after theirs. Nothing if the unit had its turn already.
+  std::vector<Action> pass_by(int unit);
+  bool has_passed(int unit) const;
+
+  // The unit is about to be used; after these actions it is live.
+  std::vector<Action> enter(int unit);
+  // One use of the unit is over.
+  std::vector<Action> exit(int unit);
+  // The phase is over: the rest of the order is taken part in, and nothing stays live.
+  std::vector<Action> finish();
+
+  bool is_open() const { return open_; }
+  Phase phase() const { return phase_; }
+  bool is_live(int unit) const { return live_[static_cast<size_t>(unit)]; }
+  int64_t live_numel() const { return live_numel_; }
+
+  // The order of a phase, empty until its first pass is over, and for each entry whether this rank used it.
+  const std::vector<int>& order(Phase phase) const { return recorded_[static_cast<size_t>(phase)].units; }
+  const std::vector<uint8_t>& used(Phase phase) const { return recorded_[static_cast<size_t>(phase)].used; }
+  // Drops the entries that no rank used, where the unit has another entry that somebody used; `used_by_any` has one
+  // flag per entry, merged over all ranks.
+  void prune(Phase phase, const std::vector<uint8_t>& used_by_any);
+
+ private:
+  struct Order {
+    std::vector<int> units;
+    std::vector<uint8_t> used;
+  };
+
+  void gather(int unit, std::vector<Action>& actions);
+  void release(int unit, std::vector<Action>& actions);
+  void skip_to(size_t entry, std::vector<Action>& actions);
+  void prefetch(std::vector<Action>& actions);
+  std::vector<int>::const_iterator find_ahead(int unit) const;
+  void record(int unit, bool used);
+
+  std::vector<int64_t> numel_;
+  GatherLimits limits_;
+  Order recorded_[3];
+  bool open_ = false;
+  Phase phase_ = Phase::forward;
+  Order executed_;             // of the open phase, in order of use
+  bool has_order_ = false;     // the open phase has a recorded order
+  std::vector<int> expected_;  // the recorded order; in a first pass, the order that is likely
+  size_t used_up_to_ = 0;      // entries of expected_ before this are used or skipped
+  size_t gathered_up_to_ = 0;  // entries before this are gathered
+  std::vector<int> uses_;      // per unit: enters without exit
+  std::vector<bool> live_;
+  int64_t live_numel_ = 0;
+  int64_t ahead_numel_ = 0;  // live and not yet used
+  std::vector<bool> ahead_;
+};
+
+// "gather 3\nrelease 2\n": for golden tests and traces.
+std::string to_text(const std::vector<Action>& actions);
+
+}  // namespace shoal

@@ -1,0 +1,248 @@
+// See gradients.h.
+#include "shard/gradients.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/check.h"
+#include "kernels/convert.h"
+#include "kernels/reduce.h"
+#include "plan/memory.h"
+#include "shard/parallel.h"
+#include "shard/param_slot.h"
+#include "shoal/error.h"
+
+namespace shoal {
+
+Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, const ReduceOptions& reduce,
+                     Group& channel, std::shared_ptr<Ledger> ledger)
+    : layout_(layout), options_(options), reduce_(reduce), channel_(channel), ledger_(std::move(ledger)) {
+  size_t kept_nbytes = 0;
+  for (const UnitLayout& unit_layout : layout_.units) {
+    Unit unit;
+    size_t slot_offset = 0;
+    for (size_t index = 0; index < unit_layout.flats.size(); ++index) {
+      const FlatLayout& flat_layout = unit_layout.flats[index];
+      Flat flat;
+      flat.trainable = flat_layout.trainable;
+      if (flat.trainable) {
+        flat.rule = gradient_rule(flat_layout, options_);
+        flat.kept_offset = kept_nbytes;
+        kept_nbytes += static_cast<size_t>(kept_gradient_numel(flat_layout, options_)) * nbytes_of(flat.rule.kept);
+        if (flat.rule.through_slot) {
+          flat.slot_offset = slot_offset;
+          slot_offset += static_cast<size_t>(flat_layout.numel) * nbytes_of(flat.rule.wire);
+        }
+        flat.block_sums.resize(static_cast<size_t>((flat_layout.shard_numel + kernels::kNormBlock - 1) / kernels::kNormBlock));
+      }
+      unit.flats.push_back(std::move(flat));
+      for (const Piece& piece : flat_layout.pieces) {
+        if (static_cast<size_t>(piece.param) >= unit.params.size()) unit.params.resize(static_cast<size_t>(piece.param) + 1);
+        if (flat_layout.trainable) {
+          unit.params[static_cast<size_t>(piece.param)] = {static_cast<int>(index), piece.offset, piece.numel, false};
+        }
+      }
+    }
+    slot_nbytes_ = std::max(slot_nbytes_, slot_nbytes(unit_layout, options_));
+    units_.push_back(std::move(unit));
+  }
+  kept_ = channel_.allocate(kept_nbytes, ledger_, MemoryKind::gradients);
+  for (int slot = 0; slot < reduce_.slots && slot_nbytes_ > 0; ++slot) {
+    slots_.push_back({channel_.allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
+  }
+}
+
+void Gradients::begin_micro_step(int64_t index) {
+  micro_step_ = index;
+  for (Unit& unit : units_) {
+    unit.deposits = 0;
+    for (Param& param : unit.params) param.seen = false;
+  }
+}
+
+void Gradients::deposit(int unit_index, int param_index, const at::Tensor& grad) {
+  Unit& unit = units_[static_cast<size_t>(unit_index)];
+  Param& param = unit.params[static_cast<size_t>(param_index)];
+  SHOAL_CHECK(param.flat >= 0, "a frozen parameter got a gradient");
+  const Flat& flat = unit.flats[static_cast<size_t>(param.flat)];
+  if (!grad.defined() || grad.layout() != at::kStrided || grad.numel() != param.numel) {
+    throw Error("gradient in unit " + layout_.units[static_cast<size_t>(unit_index)].name,
+                "a parameter's gradient is sparse or has another shape than the parameter. Use dense gradients "
+                "(embeddings with sparse=false).");
+  }
+  const at::Tensor dense = grad.contiguous();
+  const DType in = to_dtype(dense.scalar_type(), "gradient");
+  const bool in_slot = collects_in_slot(flat);
+  const DType out = in_slot ? flat.rule.wire : flat.rule.kept;
+  std::byte* base = in_slot ? slot_of(unit_index) + flat.slot_offset : kept(flat);
+  std::byte* to = base + static_cast<size_t>(param.offset) * nbytes_of(out);
+  const auto* from = static_cast<const std::byte*>(dense.const_data_ptr());
+  // What was there before is either of this micro-step, or accumulated over earlier ones in place.
+  const bool add = param.seen || (!in_slot && micro_step_ > 0);
+  parallel_spans(param.numel, [&](int64_t begin, int64_t end) {
+    const auto* source = from + static_cast<size_t>(begin) * nbytes_of(in);
+    std::byte* target = to + static_cast<size_t>(begin) * nbytes_of(out);
+    if (add) {
+      kernels::add(source, in, target, out, end - begin);
+    } else {
+      kernels::convert(source, in, target, out, end - begin);
+    }
+  });
+  param.seen = true;
+  ++unit.deposits;
+}
+
+void Gradients::reduce(int unit_index) {
+  fill_missing(unit_index);
+  Unit& unit = units_[static_cast<size_t>(unit_index)];
+  const bool last = micro_step_ + 1 == options_.accumulation_steps;
+  for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
+    if (!unit.flats[flat].trainable) continue;
+    if (unit.flats[flat].rule.every_micro_step || last) reduce_flat(unit_index, static_cast<int>(flat));
+  }
+  unit.slot = -1;  // its reduces own the slot from here on
+}
+
+// Zeroes what no deposit will write: parameters without a gradient, and the gaps of a reused slot.
+void Gradients::fill_missing(int unit_index) {
+  Unit& unit = units_[static_cast<size_t>(unit_index)];
+  const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
+  for (size_t index = 0; index < unit.flats.size(); ++index) {
+    const Flat& flat = unit.flats[index];
+    if (!flat.trainable) continue;
+    const bool in_slot = collects_in_slot(flat);
+    if (!in_slot && micro_step_ > 0) continue;
+    const size_t element = nbytes_of(in_slot ? flat.rule.wire : flat.rule.kept);
+    std::byte* base = in_slot ? slot_of(unit_index) + flat.slot_offset : kept(flat);
+    const auto zero = [&](int64_t offset, int64_t numel) {
+      std::memset(base + static_cast<size_t>(offset) * element, 0, static_cast<size_t>(numel) * element);
+    };
+    for (const Piece& piece : layout.flats[index].pieces) {
+      if (!unit.params[static_cast<size_t>(piece.param)].seen) zero(piece.offset, piece.numel);
+    }
+    for (const auto& [offset, numel] : gaps_of(layout.flats[index])) zero(offset, numel);
+  }
+}
+
+void Gradients::reduce_flat(int unit_index, int flat_index) {
+  Unit& unit = units_[static_cast<size_t>(unit_index)];
+  Flat& flat = unit.flats[static_cast<size_t>(flat_index)];
+  const UnitLayout& unit_layout = layout_.units[static_cast<size_t>(unit_index)];
+  const FlatLayout& layout = unit_layout.flats[static_cast<size_t>(flat_index)];
+  const bool last = micro_step_ + 1 == options_.accumulation_steps;
+
+  std::byte* whole = kept(flat);
+  if (flat.rule.through_slot) {
+    whole = slot_of(unit_index) + flat.slot_offset;
+    if (!flat.rule.every_micro_step) {  // accumulated where it is kept; the wire wants another dtype
+      parallel_spans(layout.numel, [&](int64_t begin, int64_t end) {
+        kernels::convert(kept(flat) + static_cast<size_t>(begin) * nbytes_of(flat.rule.kept), flat.rule.kept,
+                         whole + static_cast<size_t>(begin) * nbytes_of(flat.rule.wire), flat.rule.wire, end - begin);
+      });
+    }
+  }
+  std::byte* shard = kept_shard(flat, layout);
+  ReduceScatter args;
+  args.subject = {"reduce", unit_layout.name};
+  args.whole = whole;
+  args.whole_dtype = flat.rule.wire;
+  args.shard = shard;
+  args.shard_dtype = flat.rule.kept;
+  args.shard_numel = layout.shard_numel;
+  args.pre = reduce_.pre;
+  args.post = reduce_.post;
+  args.accumulate = flat.rule.every_micro_step && micro_step_ > 0;
+  args.piece_numel = reduce_.piece_numel;
+  args.keep = kept_;
+  if (last) {
+    args.after = [&flat, shard, numel = layout.shard_numel] {
+      kernels::sum_squares(shard, flat.rule.kept, numel, flat.block_sums.data());
+    };
+  }
+  const Handle reduced = channel_.reduce_scatter(std::move(args));
+  if (flat.rule.through_slot) slots_[static_cast<size_t>(unit.slot)].reduces.push_back(reduced);
+  pending_.push_back(reduced);
+
+  if (last && !row_of(layout, options_.stage).shard_states) {
+    pending_.push_back(channel_.all_gather(
+        {.subject = {"share the gradient", unit_layout.name},
+         .shard = shard,
+         .whole = kept(flat),
+         .shard_nbytes = static_cast<size_t>(layout.shard_numel) * nbytes_of(flat.rule.kept),
+         .keep = kept_}));
+  }
+}
+
+void Gradients::wait() {
+  for (const Handle& handle : pending_) handle.wait();
+  pending_.clear();
+  for (Slot& slot : slots_) {
+    if (slot.reduces.empty()) continue;  // free, or a unit still collects in it
+    slot.unit = -1;
+    slot.reduces.clear();
+  }
+}
+
+std::byte* Gradients::kept_shard(const Flat& flat, const FlatLayout& layout) const {
+  if (!flat.rule.kept_whole) return kept(flat);
+  return kept(flat) + static_cast<size_t>(channel_.rank() * layout.shard_numel) * nbytes_of(flat.rule.kept);
+}
+
+const std::byte* Gradients::shard(int unit, int flat) const {
+  return kept_shard(units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)],
+                    layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)]);
+}
+
+const std::byte* Gradients::whole(int unit, int flat) const {
+  const Flat& state = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
+  return state.rule.kept_whole ? kept(state) : nullptr;
+}
+
+const GradientRule& Gradients::rule(int unit, int flat) const {
+  return units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].rule;
+}
+
+std::vector<double> Gradients::shard_square_sums() const {
+  std::vector<double> sums;
+  for (const Unit& unit : units_) {
+    for (const Flat& flat : unit.flats) {
+      if (flat.trainable) sums.push_back(std::accumulate(flat.block_sums.begin(), flat.block_sums.end(), 0.0));
+    }
+  }
+  return sums;
+}
+
+std::byte* Gradients::slot_of(int unit_index) {
+  Unit& unit = units_[static_cast<size_t>(unit_index)];
+  if (unit.slot < 0) {
+    unit.slot = pick_slot();
+    Slot& slot = slots_[static_cast<size_t>(unit.slot)];
+    slot.unit = unit_index;
+    slot.reduces.clear();
+    slot.turn = ++turn_;
+  }
+  return slots_[static_cast<size_t>(unit.slot)].slab->data();
+}
+
+// A free slot, else the one that was handed out first among those on their way (waited for), else a new one: all are
+// held by units that still collect.
+int Gradients::pick_slot() {
+  int oldest = -1;
+  for (int index = 0; index < static_cast<int>(slots_.size()); ++index) {
+    const Slot& slot = slots_[static_cast<size_t>(index)];
+    if (slot.unit < 0) return index;
+    if (slot.reduces.empty()) continue;
+    if (oldest < 0 || slot.turn < slots_[static_cast<size_t>(oldest)].turn) oldest = index;
+  }
+  if (oldest >= 0) {
+    for (const Handle& reduce : slots_[static_cast<size_t>(oldest)].reduces) reduce.wait();
+    return oldest;
+  }
+  slots_.push_back({channel_.allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
+  return static_cast<int>(slots_.size()) - 1;
+}
+
+}  // namespace shoal

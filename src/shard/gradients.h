@@ -1,0 +1,99 @@
+// The gradients of all units on this rank: taken from autograd as they come, reduced over the ranks unit by unit,
+// kept until the update. When a unit is reduced is decided elsewhere; how, by the gradient rule of each flat.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "device/slab.h"
+#include "layout/stage.h"
+#include "shoal/group.h"
+
+namespace shoal {
+
+struct ReduceOptions {
+  float pre = 1.0f;         // multiplies each rank's gradient before the sum
+  float post = 1.0f;        // multiplies the sum
+  int64_t piece_numel = 0;  // reduce_bucket_size
+  int slots = 2;            // units on their way at one time, without waiting
+};
+
+class Gradients {
+ public:
+  Gradients(const ModelLayout& layout, const GradientOptions& options, const ReduceOptions& reduce, Group& channel,
+            std::shared_ptr<Ledger> ledger);
+
+  // The micro-step that follows is number `index` of the step.
+  void begin_micro_step(int64_t index);
+  // Takes one gradient of a parameter; a second one in the same micro-step is added.
+  void deposit(int unit, int param, const at::Tensor& grad);
+  // Starts the unit's reduction, as far as this micro-step asks for one. Parameters without a gradient count as zero.
+  void reduce(int unit);
+  // Waits for every reduction that was started; throws what went wrong in them.
+  void wait();
+
+  // Where the update finds this rank's shard of the mean gradient, after wait().
+  const std::byte* shard(int unit, int flat) const;
+  // The whole mean gradient, where this stage keeps it.
+  const std::byte* whole(int unit, int flat) const;
+  const GradientRule& rule(int unit, int flat) const;
+
+  // Sum of squares of this rank's shard of each trainable flat, in the order of units and flats; after wait().
+  std::vector<double> shard_square_sums() const;
+  // Whether the unit had a gradient deposited in this micro-step.
+  bool has_deposits(int unit) const { return units_[static_cast<size_t>(unit)].deposits > 0; }
+  size_t slot_count() const { return slots_.size(); }
+
+ private:
+  struct Flat {
+    bool trainable = false;
+    GradientRule rule;
+    size_t kept_offset = 0;  // in the kept slab
+    size_t slot_offset = 0;  // within the unit's reduce slot
+    std::vector<double> block_sums;
+  };
+  struct Param {
+    int flat = -1;  // -1: frozen
+    int64_t offset = 0;
+    int64_t numel = 0;
+    bool seen = false;  // in this micro-step
+  };
+  struct Unit {
+    std::vector<Flat> flats;
+    std::vector<Param> params;
+    int slot = -1;
+    int deposits = 0;
+  };
+  struct Slot {
+    std::shared_ptr<Slab> slab;
+    int unit = -1;                // whose gradients it holds; -1: free
+    std::vector<Handle> reduces;  // empty while gradients are still being collected
+    uint64_t turn = 0;            // when it was last handed out
+  };
+
+  bool collects_in_slot(const Flat& flat) const { return flat.rule.through_slot && flat.rule.every_micro_step; }
+  std::byte* kept(const Flat& flat) const { return kept_->data() + flat.kept_offset; }
+  std::byte* kept_shard(const Flat& flat, const FlatLayout& layout) const;
+  std::byte* slot_of(int unit);
+  int pick_slot();
+  void fill_missing(int unit);
+  void reduce_flat(int unit, int flat);
+
+  const ModelLayout& layout_;
+  GradientOptions options_;
+  ReduceOptions reduce_;
+  Group& channel_;
+  std::shared_ptr<Ledger> ledger_;  // shared with the slabs
+  std::vector<Unit> units_;
+  std::shared_ptr<Slab> kept_;
+  size_t slot_nbytes_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<Handle> pending_;
+  int64_t micro_step_ = 0;
+  uint64_t turn_ = 0;
+};
+
+}  // namespace shoal

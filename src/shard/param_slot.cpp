@@ -1,0 +1,113 @@
+// See param_slot.h.
+#include "shard/param_slot.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "shoal/error.h"
+
+namespace shoal {
+
+namespace {
+
+c10::Storage storage_over(at::DataPtr data, size_t nbytes) {
+  return c10::Storage(c10::Storage::use_byte_size_t(), nbytes, std::move(data), /*allocator=*/nullptr,
+                      /*resizable=*/false);
+}
+
+at::DataPtr no_data() { return at::DataPtr(nullptr, at::Device(at::kCPU)); }
+
+c10::Storage throwing_storage(at::DataPtr data, size_t nbytes, const std::string& message) {
+  c10::Storage storage = storage_over(std::move(data), nbytes);
+  storage.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(message);
+  return storage;
+}
+
+void delete_slab_owner(void* owner) { delete static_cast<std::shared_ptr<Slab>*>(owner); }
+void delete_record(void* record) { delete static_cast<ShardRecord*>(record); }
+
+std::string released_message(const std::string& name) {
+  return fmt::format("[parameter {}] is released: its data is sharded over the ranks. Use it inside its unit, or gather "
+                     "it first (Engine::with_gathered).",
+                     name);
+}
+
+}  // namespace
+
+at::ScalarType to_scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return at::kFloat;
+    case DType::bf16: return at::kBFloat16;
+    case DType::f16: return at::kHalf;
+  }
+  return at::kFloat;
+}
+
+DType to_dtype(at::ScalarType type, const std::string& name) {
+  switch (type) {
+    case at::kFloat: return DType::f32;
+    case at::kBFloat16: return DType::bf16;
+    case at::kHalf: return DType::f16;
+    default:
+      throw Error("parameter " + name, fmt::format("has dtype {}. Shoal shards fp32, bf16 and fp16 parameters; convert "
+                                                   "it, or make it a buffer.",
+                                                   c10::toString(type)));
+  }
+}
+
+ParamSlot::ParamSlot(at::Tensor param, std::string name, DType dtype)
+    : param_(std::move(param)), name_(std::move(name)), scalar_type_(to_scalar_type(dtype)) {
+  const size_t nbytes = static_cast<size_t>(param_.numel()) * nbytes_of(dtype);
+  storage_ = storage_over(no_data(), nbytes);
+  released_ = throwing_storage(no_data(), nbytes, released_message(name_));
+  if (param_.scalar_type() != scalar_type_ || !param_.is_contiguous() || param_.storage_offset() != 0) {
+    // A tensor of the wanted dtype and plain strides; its own memory goes with the next line.
+    param_.set_data(at::empty(param_.sizes(), param_.options().dtype(scalar_type_)));
+  }
+  param_.unsafeGetTensorImpl()->set_storage_keep_dtype(released_);
+}
+
+void ParamSlot::attach(std::byte* data, std::shared_ptr<Slab> owner) {
+  at::DataPtr pointer(data, at::Device(at::kCPU));
+  if (owner) {
+    auto* kept = new std::shared_ptr<Slab>(std::move(owner));
+    pointer = at::DataPtr(data, kept, &delete_slab_owner, at::Device(at::kCPU));
+  }
+  storage_.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(pointer));
+  param_.unsafeGetTensorImpl()->set_storage_keep_dtype(storage_);
+  attached_ = true;
+}
+
+void ParamSlot::release() {
+  param_.unsafeGetTensorImpl()->set_storage_keep_dtype(released_);
+  storage_.unsafeGetStorageImpl()->set_data_ptr_noswap(no_data());
+  attached_ = false;
+}
+
+void ParamSlot::leave(ShardRecord record) {
+  const size_t nbytes = storage_.nbytes();
+  auto* kept = new ShardRecord(std::move(record));
+  at::DataPtr pointer(nullptr, kept, &delete_record, at::Device(at::kCPU));
+  released_ = throwing_storage(std::move(pointer), nbytes, released_message(name_));
+  release();
+}
+
+void ParamSlot::check_unchanged() const {
+  const at::TensorImpl* impl = param_.unsafeGetTensorImpl();
+  const c10::StorageImpl* expected = (attached_ ? storage_ : released_).unsafeGetStorageImpl();
+  if (impl->unsafe_storage().unsafeGetStorageImpl() == expected && param_.scalar_type() == scalar_type_) return;
+  throw Error("parameter " + name_,
+              fmt::format("was replaced, moved or cast after the engine took it over (it is {} on {} now). Change "
+                          "parameters before the engine is built, or in place through Engine::with_gathered.",
+                          c10::toString(param_.scalar_type()), param_.device().str()));
+}
+
+const ShardRecord* find_shard_record(const at::Tensor& param) {
+  if (!param.has_storage()) return nullptr;
+  const at::DataPtr& data = param.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
+  if (data.get_deleter() != &delete_record) return nullptr;
+  return static_cast<const ShardRecord*>(data.get_context());
+}
+
+}  // namespace shoal

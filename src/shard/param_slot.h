@@ -1,0 +1,67 @@
+// One parameter as libtorch sees it, with its memory under our control: attached to memory of ours, or released, when
+// touching it throws a message and the process lives.
+//
+// [Note: how a parameter is released]
+// Autograd saves aliases of a parameter that share its StorageImpl. That StorageImpl lives as long as the slot and is
+// pointed at the gathered data, so every alias sees it; release takes the pointer away. The parameter itself gets a
+// second StorageImpl while it is released, whose data access throws: the leaf is what a user can touch by mistake,
+// while aliases are only read by the backward of a unit that has been gathered for it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "device/slab.h"
+#include "layout/flat_layout.h"
+
+namespace shoal {
+
+// What a released parameter carries after its engine is gone: where its bytes are on this rank.
+struct ShardRecord {
+  std::shared_ptr<Slab> slab;        // keeps the memory
+  const std::byte* shard = nullptr;  // this rank's shard of the flat
+  FlatLayout flat;
+  Piece piece;  // the parameter within the flat
+  int world = 1;
+};
+
+class ParamSlot {
+ public:
+  // Takes the parameter over: from here on it has no memory until it is attached. `dtype` may differ from the
+  // tensor's; the tensor then changes to it.
+  ParamSlot(at::Tensor param, std::string name, DType dtype);
+
+  // The parameter and all its aliases read and write `data`. `owner` is kept alive by the storage.
+  void attach(std::byte* data, std::shared_ptr<Slab> owner = nullptr);
+  // Takes the memory away; touching the parameter throws.
+  void release();
+  // The engine is going: a released parameter keeps a record by which another engine finds its bytes.
+  void leave(ShardRecord record);
+
+  // Throws if somebody moved, cast or replaced the parameter behind our back.
+  void check_unchanged() const;
+
+  const at::Tensor& tensor() const { return param_; }
+  const std::string& name() const { return name_; }
+  int64_t numel() const { return param_.numel(); }
+
+ private:
+  at::Tensor param_;
+  std::string name_;
+  at::ScalarType scalar_type_;
+  c10::Storage storage_;   // seen by every alias
+  c10::Storage released_;  // carried by the leaf while it is released
+  bool attached_ = false;
+};
+
+// The record that a parameter carries if an engine left it released; null for an ordinary tensor.
+const ShardRecord* find_shard_record(const at::Tensor& param);
+
+at::ScalarType to_scalar_type(DType dtype);
+// Throws for a dtype that Shoal does not store; `name` is for the message.
+DType to_dtype(at::ScalarType type, const std::string& name);
+
+}  // namespace shoal

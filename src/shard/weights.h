@@ -1,0 +1,77 @@
+// The weights of all units: their memory on this rank, and their life. Whole flats stay attached to their
+// parameters; sharded flats are gathered into the arena for use and released after it.
+// Carries out what the schedule decides; decides nothing itself.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "device/arena.h"
+#include "device/slab.h"
+#include "layout/stage.h"
+#include "shard/param_slot.h"
+#include "shoal/group.h"
+
+namespace shoal {
+
+class Weights {
+ public:
+  // Allocates by the layout; the memory is zero until somebody fills it. The channel outlives this object.
+  Weights(const ModelLayout& layout, int stage, Group& channel, std::shared_ptr<Ledger> ledger);
+
+  // Hands over a unit's parameters, in the order of its spec. Whole flats are attached at once.
+  void take_params(int unit, std::vector<ParamSlot> params);
+
+  // This rank's shard of a flat; inside the whole flat where that is kept.
+  std::byte* shard(int unit, int flat) const;
+  // The whole flat, where this stage keeps it whole; null otherwise.
+  std::byte* whole(int unit, int flat) const;
+  bool is_sharded(int unit, int flat) const { return whole(unit, flat) == nullptr; }
+
+  // Starts gathering the unit's sharded flats into the arena.
+  void gather(int unit);
+  // Waits for the gather and attaches the parameters.
+  void finish_gather(int unit);
+  // Takes the memory away from the parameters. An unfinished gather is waited for first.
+  void release(int unit);
+
+  // After an update: starts bringing every rank's new shard of the unit's whole flats to all ranks.
+  void publish(int unit);
+  void finish_publish();
+
+  // Gathers one sharded flat into memory of the caller's. Blocks.
+  void gather_into(int unit, int flat, std::byte* whole);
+
+  // The engine is going: released parameters keep a record of their shard, whole ones keep their memory.
+  void leave();
+
+  std::vector<ParamSlot>& params(int unit) { return units_[static_cast<size_t>(unit)].params; }
+  size_t arena_nbytes() const { return arena_->nbytes(); }
+
+ private:
+  struct Flat {
+    size_t offset = 0;         // of this rank's bytes in the slab
+    size_t arena_offset = 0;   // within the unit's arena range
+    bool sharded = false;
+  };
+  struct Unit {
+    std::vector<Flat> flats;
+    std::vector<ParamSlot> params;
+    std::vector<Handle> gathers;
+    std::byte* gathered = nullptr;  // arena range, while gathered or being gathered
+    bool attached = false;
+  };
+
+  void attach_flat(int unit, int flat, std::byte* data, const std::shared_ptr<Slab>& owner);
+
+  const ModelLayout& layout_;
+  int stage_;
+  Group& channel_;
+  std::vector<Unit> units_;
+  std::shared_ptr<Slab> slab_;  // shared with the parameters' storages, which may outlive this
+  std::unique_ptr<Arena> arena_;
+  std::vector<Handle> publishes_;
+};
+
+}  // namespace shoal

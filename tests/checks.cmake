@@ -1,0 +1,7 @@
+# The checks of the repository itself, label "unit": the order of includes, tests beside sources, and that both checks
+# can fail.
+foreach(check check_layers check_mirror)
+  add_test(NAME ${check} COMMAND ${SHOAL_PYTHON} ${CMAKE_SOURCE_DIR}/tools/${check}.py ${CMAKE_SOURCE_DIR})
+  add_test(NAME ${check}_can_fail COMMAND ${SHOAL_PYTHON} ${CMAKE_SOURCE_DIR}/tools/${check}_test.py)
+  set_tests_properties(${check} ${check}_can_fail PROPERTIES LABELS unit TIMEOUT 60)
+endforeach()

@@ -1,0 +1,307 @@
+// Ranks as processes over shared memory and over Gloo: the same bits as ranks as threads, and the same messages when a
+// rank dies, hangs, leaves or goes astray. Every ending must come within seconds on every living rank.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "process/spawn.h"
+#include "shoal/error.h"
+#include "shoal/group.h"
+#include "unit/comm/collective_cases.h"
+
+namespace shoal {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using testing::Outcome;
+using testing::Ranks;
+using namespace std::chrono_literals;
+
+std::unique_ptr<Group> join() {
+  ProcessGroupOptions options;
+  if (const char* ms = std::getenv("TEST_TIMEOUT_MS")) options.timeout = Timeout(std::stoi(ms));
+  return make_process_group(options);
+}
+
+// ---- What the ranks do ----
+
+int run_collectives() {
+  auto group = join();
+  std::printf("transport: %s\n", group->transport_name().c_str());
+  testing::check_collectives(*group, testing::Memory::of_group);
+  testing::check_collectives(*group, group->rank() == 0 ? testing::Memory::foreign : testing::Memory::of_group, true);
+  auto side = group->channel("side");
+  testing::check_collectives(*side, testing::Memory::foreign);
+  return 0;
+}
+
+size_t shoal_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:shoal") != std::string::npos;
+  return count;
+}
+
+int let_go_of_memory() {
+  {
+    auto group = join();
+    const size_t at_start = shoal_mappings();
+    for (int round = 0; round < 3; ++round) {
+      auto slab = group->allocate(1 << 16, std::make_shared<Ledger>(), MemoryKind::weights);
+      const size_t shard = (1 << 16) / static_cast<size_t>(group->size());
+      std::byte* own = slab->data() + shard * static_cast<size_t>(group->rank());
+      group->all_gather({{"gather", "x"}, own, slab->data(), shard, slab}).wait();
+      EXPECT_EQ(shoal_mappings(), at_start + static_cast<size_t>(group->size()));
+      slab.reset();
+      group->forget_peer_memory();
+      EXPECT_EQ(shoal_mappings(), at_start);
+    }
+  }
+  EXPECT_EQ(shoal_mappings(), 0u);
+  return 0;
+}
+
+int two_worlds() {
+  auto first = join();
+  auto second = join();
+  testing::check_all_reduce(*second, testing::Memory::of_group, DType::bf16, 5000);
+  testing::check_all_reduce(*first, testing::Memory::of_group, DType::f32, 11);
+  first->barrier({"end", ""}).wait();
+  second->barrier({"end", ""}).wait();
+  return 0;
+}
+
+void print_all_reduced(Group& group) {
+  std::vector<float> data(5001);
+  testing::fill(data.data(), DType::f32, 5001, group.rank(), 9);
+  group.all_reduce({{"sum", "x"}, data.data(), DType::f32, 5001, 1.0f / 3.0f, nullptr}).wait();
+  uint32_t bits = 0;
+  for (const float value : data) bits = bits * 31 + std::bit_cast<uint32_t>(value);
+  std::printf("bits: %08x\n", bits);
+}
+
+int print_bits() {
+  auto group = join();
+  print_all_reduced(*group);
+  group->barrier({"end", ""}).wait();
+  return 0;
+}
+
+// Rank TEST_VICTIM says "ready" and then waits to be killed; where, says TEST_WHERE.
+int lose_a_rank() {
+  auto group = join();
+  auto side = group->channel("weights");
+  const int victim = std::stoi(std::getenv("TEST_VICTIM"));
+  const std::string where = std::getenv("TEST_WHERE");
+  side->barrier({"begin", ""}).wait();
+  std::vector<float> data(where == "streaming" ? 1 << 20 : 64);
+  const auto numel = static_cast<int64_t>(data.size());
+  for (int64_t round = 0; where == "streaming"; ++round) {  // until an error, or death at any point of it
+    side->all_reduce({{"sum", "block.3"}, data.data(), DType::f32, numel, 1.0f, nullptr}).wait();
+    if (round == 5 && group->rank() == victim) std::printf("ready\n");
+  }
+  if (group->rank() == victim) {
+    if (where == "inside") side->all_reduce({{"sum", "block.3"}, data.data(), DType::f32, 64, 1.0f, nullptr});
+    std::this_thread::sleep_for(100ms);
+    std::printf("ready\n");
+    std::this_thread::sleep_for(1h);
+  }
+  // Inside: one of the others comes late, so the victim is killed while it waits in the collective.
+  if (where == "inside" && group->rank() == (victim == 0 ? 1 : 0)) std::this_thread::sleep_for(700ms);
+  side->all_reduce({{"sum", "block.3"}, data.data(), DType::f32, 64, 1.0f, nullptr}).wait();
+  // In the collective itself the victim may have done its part already; then the next one finds it gone.
+  side->all_reduce({{"sum", "block.3"}, data.data(), DType::f32, 64, 1.0f, nullptr}).wait();
+  return 0;
+}
+
+int stop_together() {
+  auto group = join();
+  auto side = group->channel("weights");
+  const std::string how = std::getenv("TEST_HOW");
+  side->barrier({"begin", ""}).wait();
+  const bool last = group->rank() == group->size() - 1;
+  if (how == "abort by rank 0" && group->rank() == 0) {
+    group->abort("no space left");
+    return 4;  // and ends at once, with the store that it serves
+  }
+  if (last && how == "leave") {
+    side.reset();
+    std::this_thread::sleep_for(1500ms);
+    return 0;
+  }
+  if (last && how == "abort") group->abort("loss is not a number");
+  if (last && how == "hang") {
+    std::this_thread::sleep_for(6s);
+    return 0;
+  }
+  side->barrier({last && how == "astray" ? "reduce" : "gather", "head"}).wait();
+  return 0;
+}
+
+// ---- What must come of it ----
+
+class Transports : public ::testing::TestWithParam<std::tuple<const char*, int>> {
+ protected:
+  std::string transport() const { return std::get<0>(GetParam()); }
+  int world() const { return std::get<1>(GetParam()); }
+  std::map<std::string, std::string> env(std::map<std::string, std::string> more = {}) const {
+    more["SHOAL_TRANSPORT"] = transport();
+    return more;
+  }
+};
+
+void expect_all_good(const std::vector<Outcome>& outcomes) {
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+TEST_P(Transports, CollectivesGiveTheContractsBits) {
+  const auto outcomes = Ranks({.world = world(), .mode = "collectives", .env = env()}).wait();
+  expect_all_good(outcomes);
+  EXPECT_THAT(outcomes[0].output, HasSubstr(transport() == "shm" ? "transport: shared memory" : "transport: gloo"));
+}
+
+TEST_P(Transports, TwoWorldsInOneProcessDoNotMix) {
+  expect_all_good(Ranks({.world = world(), .mode = "two_worlds", .env = env()}).wait());
+}
+
+TEST_P(Transports, AKilledRankIsNamedByAllOthersWithinSeconds) {
+  for (const std::string where : {"before", "inside", "streaming"}) {
+    for (const int victim : {0, world() - 1}) {
+      SCOPED_TRACE(where + ", rank " + std::to_string(victim));
+      Ranks ranks({.world = world(), .mode = "lose_a_rank",
+                   .env = env({{"TEST_VICTIM", std::to_string(victim)}, {"TEST_WHERE", where}})});
+      ASSERT_TRUE(ranks.wait_for_output(victim, "ready"));
+      const auto killed = std::chrono::steady_clock::now();
+      ranks.kill(victim);
+      const auto outcomes = ranks.wait();
+      EXPECT_LT(std::chrono::steady_clock::now() - killed, 8s);
+      for (int rank = 0; rank < world(); ++rank) {
+        if (rank == victim) continue;
+        const Outcome& outcome = outcomes[static_cast<size_t>(rank)];
+        EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
+        EXPECT_THAT(outcome.output, HasSubstr("[comm rank " + std::to_string(rank) + "] sum of block.3 (weights #"));
+        EXPECT_THAT(outcome.output, HasSubstr("rank " + std::to_string(victim) + " died"));
+      }
+    }
+  }
+}
+
+TEST_P(Transports, ARankThatNeverComesIsNamed) {
+  const int absent = world() - 1;
+  const auto outcomes = Ranks({.world = world(), .mode = "collectives", .env = env({{"TEST_TIMEOUT_MS", "1500"}}),
+                               .absent = {absent}}).wait();
+  for (int rank = 0; rank < absent; ++rank) {
+    EXPECT_THAT(outcomes[static_cast<size_t>(rank)].output,
+                AnyOf(HasSubstr("joining the world: rank " + std::to_string(absent) + " did not arrive within 1.5 s"),
+                      HasSubstr("joining the world: rank " + std::to_string(absent) + " had not arrived when")));
+  }
+}
+
+TEST_P(Transports, ARankZeroThatNeverComesIsNamed) {
+  const auto outcomes = Ranks({.world = world(), .mode = "collectives", .env = env({{"TEST_TIMEOUT_MS", "1500"}}),
+                               .absent = {0}}).wait();
+  EXPECT_THAT(outcomes[1].output, HasSubstr("[comm rank 1] no rendezvous store at 127.0.0.1:"));
+  EXPECT_THAT(outcomes[1].output, HasSubstr("rank 0 did not come"));
+}
+
+struct Ending {
+  std::string how;
+  std::string others;  // what the other ranks say
+};
+
+TEST_P(Transports, EveryEndingIsSaidOnEveryRank) {
+  const std::string last = std::to_string(world() - 1);
+  const std::vector<Ending> endings{
+      {"leave", "gather of head (weights #2): rank " + last + " left"},
+      {"abort", "gather of head (weights #2): rank " + last + " gave up: loss is not a number"},
+      {"hang", "gather of head (weights #2): rank " + last + " did not arrive within 2 s"},
+      {"astray", "gather of head (weights #2): rank " + last + " is at reduce of head (weights #2) instead"},
+  };
+  for (const Ending& ending : endings) {
+    SCOPED_TRACE(ending.how);
+    auto more = env({{"TEST_HOW", ending.how}});
+    if (ending.how == "hang") more["TEST_TIMEOUT_MS"] = "2000";
+    const auto outcomes = Ranks({.world = world(), .mode = "stop_together", .env = more}).wait();
+    for (int rank = 0; rank < world() - 1; ++rank) {
+      const Outcome& outcome = outcomes[static_cast<size_t>(rank)];
+      EXPECT_EQ(outcome.exit_code, 3);
+      EXPECT_THAT(outcome.output, HasSubstr("[comm rank " + std::to_string(rank) + "] " + ending.others));
+    }
+    if (ending.how == "astray") {
+      EXPECT_THAT(outcomes.back().output,
+                  HasSubstr("reduce of head (weights #2): rank 0 is at gather of head (weights #2) instead"));
+    }
+    if (ending.how == "abort") {
+      EXPECT_THAT(outcomes.back().output, HasSubstr("loss is not a number"));
+    }
+  }
+}
+
+TEST_P(Transports, TheReasonOutlivesTheRankThatServesTheStore) {
+  const auto outcomes =
+      Ranks({.world = world(), .mode = "stop_together", .env = env({{"TEST_HOW", "abort by rank 0"}})}).wait();
+  EXPECT_EQ(outcomes[0].exit_code, 4);
+  for (int rank = 1; rank < world(); ++rank) {
+    EXPECT_THAT(outcomes[static_cast<size_t>(rank)].output,
+                HasSubstr("gather of head (weights #2): rank 0 gave up: no space left"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Processes, Transports,
+                         ::testing::Combine(::testing::Values("shm", "gloo"), ::testing::Values(2, 3)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + std::to_string(std::get<1>(info.param));
+                         });
+
+TEST(Transport, BitsAreTheSameOnThreadsSharedMemoryAndGloo) {
+  std::string threads;
+  {
+    auto groups = make_thread_groups(3);
+    std::vector<std::thread> ranks;
+    ::testing::internal::CaptureStdout();
+    for (auto& group : groups) ranks.emplace_back([&group] { print_all_reduced(*group); });
+    for (std::thread& rank : ranks) rank.join();
+    threads = ::testing::internal::GetCapturedStdout();
+  }
+  const std::string bits = threads.substr(0, threads.find('\n'));
+  ASSERT_THAT(bits, HasSubstr("bits: "));
+  for (const std::string transport : {"shm", "gloo"}) {
+    const auto outcomes = Ranks({.world = 3, .mode = "print_bits", .env = {{"SHOAL_TRANSPORT", transport}}}).wait();
+    for (const Outcome& outcome : outcomes) EXPECT_THAT(outcome.output, HasSubstr(bits));
+  }
+}
+
+TEST(Transport, AutomaticTakesSharedMemoryOnOneHost) {
+  const auto outcomes = Ranks({.world = 2, .mode = "collectives", .env = {{"SHOAL_TRANSPORT", "auto"}}}).wait();
+  expect_all_good(outcomes);
+  EXPECT_THAT(outcomes[0].output, HasSubstr("transport: shared memory"));
+}
+
+TEST(Transport, FreedMemoryIsUnmappedByPeers) {
+  expect_all_good(Ranks({.world = 3, .mode = "let_go", .env = {{"SHOAL_TRANSPORT", "shm"}}}).wait());
+}
+
+TEST(Transport, AnUnknownTransportIsRefused) {
+  const auto outcomes = Ranks({.world = 2, .mode = "collectives", .env = {{"SHOAL_TRANSPORT", "pigeon"}}}).wait();
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_THAT(outcome.output, HasSubstr("[comm SHOAL_TRANSPORT] pigeon is not a transport. Use auto, shm or gloo."));
+  }
+}
+
+}  // namespace
+
+int run(int argc, char** argv) {
+  return testing::rank_main(argc, argv,
+                            {{"collectives", run_collectives},
+                             {"let_go", let_go_of_memory},
+                             {"two_worlds", two_worlds},
+                             {"print_bits", print_bits},
+                             {"lose_a_rank", lose_a_rank},
+                             {"stop_together", stop_together}});
+}
+
+}  // namespace shoal
+
+int main(int argc, char** argv) { return shoal::run(argc, argv); }

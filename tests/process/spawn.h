@@ -1,0 +1,210 @@
+// Ranks as real processes, for tests: starts this test program again, once a rank, in a mode of its own.
+//
+// A test file lists its modes and has its own main:
+//
+//   int train() { auto group = make_process_group(); ...; return 0; }        // runs in each rank's process
+//   TEST(Run, Ends) {
+//     Ranks ranks({.world = 3, .mode = "train", .env = {{"SHOAL_TRANSPORT", "gloo"}}});
+//     ranks.wait_for_output(1, "ready");                                     // what rank 1 printed so far
+//     ranks.kill(1);
+//     for (const Outcome& outcome : ranks.wait()) EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+//   }
+//   int main(int argc, char** argv) { return shoal::testing::rank_main(argc, argv, {{"train", train}}); }
+//
+// Each rank gets torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT) and one thread of
+// OpenMP. Its stdout and stderr come back as `output`. A mode that throws prints the message and exits with 3; one
+// whose EXPECTs fail exits with 1. Ranks still alive when a Ranks dies, or at its time limit, are killed.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace shoal::testing {
+
+struct Outcome {
+  int exit_code = -1;  // -1 when it ended by a signal
+  int signal = 0;
+  std::string output;
+  double seconds = 0;  // from start to end
+};
+
+struct RanksOptions {
+  int world = 2;
+  std::string mode;
+  std::map<std::string, std::string> env = {};
+  std::vector<int> absent = {};  // ranks that are not started
+  std::string host = "127.0.0.1";
+  std::chrono::seconds limit{60};
+  // Words before the command of a rank, as {"ip", "netns", "exec", "name"}.
+  std::function<std::vector<std::string>(int rank)> prefix = {};
+};
+
+// A port that was free a moment ago.
+inline int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t nbytes = sizeof(address);
+  bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &nbytes);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+class Ranks {
+ public:
+  explicit Ranks(const RanksOptions& options) : options_(options), started_(Clock::now()) {
+    const std::string port = std::to_string(free_port());
+    for (int rank = 0; rank < options.world; ++rank) children_.push_back(start(rank, port));
+  }
+  ~Ranks() {
+    for (Child& child : children_) {
+      if (child.running) ::kill(child.pid, SIGKILL);
+    }
+    wait();
+    for (Child& child : children_) close(child.output_fd);
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  void kill(int rank, int signal = SIGKILL) { ::kill(children_.at(static_cast<size_t>(rank)).pid, signal); }
+
+  // Whether the rank's output contains the text before it ends or the limit passes.
+  bool wait_for_output(int rank, const std::string& text) {
+    Child& child = children_.at(static_cast<size_t>(rank));
+    while (output_of(child).find(text) == std::string::npos) {
+      reap(child);
+      if (!child.running) return output_of(child).find(text) != std::string::npos;
+      if (Clock::now() - started_ > options_.limit) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return true;
+  }
+
+  // Waits for all; those that outlive the limit are killed, and then have signal SIGKILL.
+  std::vector<Outcome> wait() {
+    std::vector<Outcome> outcomes;
+    for (Child& child : children_) {
+      while (child.running) {
+        reap(child);
+        if (child.running && Clock::now() - started_ > options_.limit) ::kill(child.pid, SIGKILL);
+        if (child.running) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      child.outcome.output = output_of(child);
+      outcomes.push_back(child.outcome);
+    }
+    return outcomes;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Child {
+    pid_t pid = -1;
+    int output_fd = -1;
+    bool running = false;
+    Outcome outcome;
+  };
+
+  Child start(int rank, const std::string& port) {
+    Child child;
+    child.output_fd = memfd_create("output", MFD_CLOEXEC);
+    for (const int absent : options_.absent) {
+      if (absent == rank) return child;
+    }
+    std::map<std::string, std::string> env = options_.env;
+    env.insert({{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(options_.world)},
+                {"LOCAL_RANK", std::to_string(rank)}, {"MASTER_ADDR", options_.host}, {"MASTER_PORT", port},
+                {"OMP_NUM_THREADS", "1"}, {"TORCH_CPP_LOG_LEVEL", "ERROR"}});
+    std::vector<std::string> words = options_.prefix ? options_.prefix(rank) : std::vector<std::string>{};
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    words.emplace_back(self, static_cast<size_t>(length));
+    words.emplace_back("--rank-mode=" + options_.mode);
+    // Everything that allocates happens before the fork: the parent may have threads.
+    std::vector<std::string> settings;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string name(*entry, std::strcspn(*entry, "="));
+      if (env.count(name) == 0) settings.emplace_back(*entry);
+    }
+    for (const auto& [name, value] : env) settings.push_back(name + "=" + value);
+    std::vector<char*> argv, envp;
+    for (std::string& word : words) argv.push_back(word.data());
+    for (std::string& setting : settings) envp.push_back(setting.data());
+    argv.push_back(nullptr);
+    envp.push_back(nullptr);
+    child.pid = fork();
+    if (child.pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      dup2(child.output_fd, STDOUT_FILENO);
+      dup2(child.output_fd, STDERR_FILENO);
+      execvpe(argv[0], argv.data(), envp.data());
+      _exit(127);
+    }
+    child.running = child.pid > 0;
+    return child;
+  }
+
+  void reap(Child& child) {
+    int status = 0;
+    if (!child.running || waitpid(child.pid, &status, WNOHANG) != child.pid) return;
+    child.running = false;
+    child.outcome.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+    if (WIFEXITED(status)) child.outcome.exit_code = WEXITSTATUS(status);
+    if (WIFSIGNALED(status)) child.outcome.signal = WTERMSIG(status);
+  }
+
+  static std::string output_of(const Child& child) {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t n = 0; (n = pread(child.output_fd, buffer, sizeof(buffer), static_cast<off_t>(text.size()))) > 0;) {
+      text.append(buffer, static_cast<size_t>(n));
+    }
+    return text;
+  }
+
+  RanksOptions options_;
+  Clock::time_point started_;
+  std::vector<Child> children_;
+};
+
+// The main of a process test: runs the tests, or a rank's mode when it was started for one.
+inline int rank_main(int argc, char** argv, const std::map<std::string, std::function<int()>>& modes) {
+  ::testing::InitGoogleTest(&argc, argv);
+  const std::string flag = "--rank-mode=";
+  if (argc < 2 || std::string(argv[1]).rfind(flag, 0) != 0) return RUN_ALL_TESTS();
+  const auto mode = modes.find(std::string(argv[1]).substr(flag.size()));
+  if (mode == modes.end()) {
+    std::fprintf(stderr, "no mode %s\n", argv[1]);
+    return 127;
+  }
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  try {
+    const int code = mode->second();
+    if (code != 0) return code;
+    return ::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 3;
+  }
+}
+
+}  // namespace shoal::testing

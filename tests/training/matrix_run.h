@@ -1,0 +1,135 @@
+// Trains the matrix model on one rank of a group and returns everything that must agree to the bit.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/text.h"
+#include "training/matrix_model.h"
+
+namespace shoal::testing {
+
+struct RunOptions {
+  int stage = 0;
+  Precision precision = Precision::fp32;
+  int64_t accumulation = 1;
+  bool clip = true;  // at a norm that every step exceeds
+  bool overlap = true;
+  bool recompute = false;
+  bool reproducible = true;
+  double dropout = 0.25;
+  int steps = 20;
+  int overflow_step = 7;         // the loss of this step is infinite; -1: none
+  bool skip_units = true;        // ranks skip the unit "sometimes" in some steps
+  int data_rank = -1;            // whose data this rank trains on; -1: its own
+  int64_t persistence_threshold = 100;
+  int64_t prefetch = 1000;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  bool one_group = false;  // every parameter with the config's learning rate and weight decay
+};
+
+struct RunResult {
+  std::vector<double> losses;  // of this rank, every micro-step
+  std::vector<double> norms;
+  std::vector<bool> applied;
+  std::string weights;  // bytes of all parameters at the end
+  MemoryReport memory;
+  std::string overflow_unit;
+  bool operator==(const RunResult& other) const {
+    return bits(losses) == bits(other.losses) && bits(norms) == bits(other.norms) && applied == other.applied &&
+           weights == other.weights;
+  }
+  static std::string bits(const std::vector<double>& values) {
+    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double));
+  }
+  uint64_t hash() const { return hash_text(weights, hash_text(bits(losses), hash_text(bits(norms)))); }
+};
+
+inline Config config_of(const RunOptions& options, int world) {
+  Config config;
+  config.batch = {2 * options.accumulation * world, 2, options.accumulation};
+  config.gradient_clipping = options.clip ? 0.05 : 0.0;
+  config.precision = options.precision;
+  config.fp16.enabled = options.precision == Precision::fp16;
+  config.fp16.initial_scale_power = 8;
+  config.fp16.hysteresis = 1;
+  config.zero.stage = options.stage;
+  config.zero.overlap_comm = options.overlap;
+  config.zero.reduce_bucket_size = 700;
+  config.zero.prefetch_bucket_size = options.prefetch;
+  config.zero.param_persistence_threshold = options.persistence_threshold;
+  config.shoal.reproducible = options.reproducible;
+  config.optimizer.kind = options.optimizer;
+  config.optimizer.lr = 3e-3;
+  return config;
+}
+
+inline RunResult train(Group& world, const RunOptions& options) {
+  at::set_num_threads(1);
+  const int rank = options.data_rank >= 0 ? options.data_rank : world.rank();
+  MatrixModel model;
+  EngineOptions engine_options;
+  engine_options.groups = {{}, {.lr = 1e-3, .weight_decay = 0.0}};
+  if (options.one_group) engine_options.groups[1] = {};
+  engine_options.seed = 5;
+  Engine engine(model.units(), config_of(options, world.size()), world, engine_options);
+  RunResult result;
+  for (int step = 0; step < options.steps; ++step) {
+    StepResult stepped;
+    for (int64_t micro = 0; micro < options.accumulation; ++micro) {
+      const bool uses = !options.skip_units || (step + rank + micro) % 3 != 0;
+      at::Tensor loss = forward(engine, model, batch_of(step, micro, rank), {options.dropout, options.recompute, uses});
+      if (step == options.overflow_step) loss = loss * INFINITY;
+      result.losses.push_back(loss.item<double>());
+      engine.backward(loss);
+      stepped = engine.step();
+    }
+    result.norms.push_back(stepped.grad_norm);
+    result.applied.push_back(stepped.applied);
+    if (!stepped.applied) result.overflow_unit = stepped.overflow_unit;
+  }
+  engine.with_gathered(MatrixModel::names(), Access::read, [&] {
+    for (const at::Tensor& tensor : model.tensors()) {
+      result.weights.append(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+    }
+  });
+  result.memory = engine.memory();
+  return result;
+}
+
+// Plays every rank as a thread; a rank that throws aborts the others, and the first error is thrown here.
+template <class Result>
+std::vector<Result> on_threads(int world, const std::function<Result(Group&)>& play, Timeout timeout = std::chrono::seconds(60)) {
+  std::vector<std::unique_ptr<Group>> groups = make_thread_groups(world, timeout);
+  std::vector<Result> results(static_cast<size_t>(world));
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(world));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto at = static_cast<size_t>(rank);
+      try {
+        results[at] = play(*groups[at]);
+      } catch (const std::exception& error) {
+        errors[at] = std::current_exception();
+        groups[at]->abort(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  return results;
+}
+
+inline std::vector<RunResult> train_on_threads(int world, const RunOptions& options) {
+  return on_threads<RunResult>(world, [&](Group& group) { return train(group, options); });
+}
+
+}  // namespace shoal::testing

@@ -1,0 +1,115 @@
+// The front of every group: order, handles, errors that stay, traffic.
+#include "comm/channel_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "unit/comm/rank_threads.h"
+#include "shoal/error.h"
+
+namespace shoal {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::outcomes_of;
+using testing::run_ranks;
+
+TEST(ChannelGroup, CallsReturnAtOnceAndRunInOrder) {
+  std::atomic<bool> released{false};
+  run_ranks(make_thread_groups(2), [&](Group& group) {
+    std::vector<float> whole(8, 1.0f), shard(4);
+    std::vector<int> order;
+    std::vector<Handle> handles;
+    if (group.rank() == 1) {
+      while (!released) std::this_thread::yield();
+    }
+    for (int i = 0; i < 5; ++i) {
+      ReduceScatter args;
+      args.subject = {"reduce", "unit"};
+      args.whole = whole.data();
+      args.shard = shard.data();
+      args.shard_numel = 4;
+      args.after = [&order, i] { order.push_back(i); };
+      handles.push_back(group.reduce_scatter(args));
+    }
+    if (group.rank() == 0) {
+      EXPECT_FALSE(handles[0].done());  // rank 1 has not come yet
+      released = true;
+    }
+    handles.back().wait();
+    EXPECT_TRUE(handles.front().done());
+    EXPECT_THAT(order, ::testing::ElementsAre(0, 1, 2, 3, 4));
+    EXPECT_EQ(shard[0], 2.0f);
+  });
+}
+
+TEST(ChannelGroup, AHandleKeepsItsBuffersAliveUntilItIsDoneAndNoLonger) {
+  run_ranks(make_thread_groups(2), [&](Group& group) {
+    auto data = std::make_shared<std::vector<float>>(16, 1.0f);
+    const std::weak_ptr<std::vector<float>> watched = data;
+    Handle handle;
+    {
+      AllReduce args{{"sum", "x"}, data->data(), DType::f32, 16, 1.0f, data};
+      data.reset();
+      EXPECT_FALSE(watched.expired());
+      handle = group.all_reduce(std::move(args));
+    }
+    handle.wait();
+    EXPECT_TRUE(watched.expired());
+  });
+}
+
+TEST(ChannelGroup, AnErrorOfAfterReachesTheHandleAndLeavesTheChannelSound) {
+  run_ranks(make_thread_groups(2), [&](Group& group) {
+    std::vector<float> whole(2, 1.0f);
+    ReduceScatter args;
+    args.subject = {"reduce", "unit"};
+    args.whole = whole.data();
+    args.shard = whole.data() + group.rank();
+    args.shard_numel = 1;
+    args.after = [] { throw Error("test", "after failed"); };
+    Handle handle = group.reduce_scatter(args);
+    EXPECT_THROW(handle.wait(), Error);
+    EXPECT_THROW(handle.wait(), Error) << "wait may be called again";
+    group.barrier({"end", ""}).wait();
+  });
+}
+
+TEST(ChannelGroup, AFailedChannelThrowsItsFirstErrorEverAfter) {
+  outcomes_of(make_thread_groups(2), [](auto& group) {
+    auto side = group->channel("side");
+    group->barrier({"meet", ""}).wait();
+    if (group->rank() == 0) group->abort("no more");
+    std::string first, second;
+    try {
+      for (;;) group->barrier({"gather", "a"}).wait();
+    } catch (const Error& error) {
+      first = error.what();
+    }
+    try {
+      group->barrier({"gather", "b"}).wait();
+    } catch (const Error& error) {
+      second = error.what();
+    }
+    EXPECT_THAT(first, HasSubstr("gather of a"));
+    EXPECT_EQ(first, second);
+  });
+}
+
+TEST(ChannelGroup, TrafficCountsWhatSucceeded) {
+  for (const int world : {2, 3, 4}) {
+    run_ranks(make_thread_groups(world), [&](Group& group) {
+      std::vector<float> whole(static_cast<size_t>(world) * 10);
+      group.all_gather({{"gather", "x"}, whole.data() + group.rank() * 10, whole.data(), 40, nullptr}).wait();
+      const auto w = static_cast<uint64_t>(world);
+      EXPECT_EQ(group.traffic().sent_nbytes, (w - 1) * 40);
+      EXPECT_EQ(group.traffic().received_nbytes, (w - 1) * 40);
+      EXPECT_EQ(group.traffic().collectives, 1u);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace shoal

@@ -1,0 +1,178 @@
+// What every transport must do, to the bit: called by each rank of any world with its group. The expected values come
+// from a plain loop over what every rank brings, so ranks that agree with it agree with each other and with any
+// other transport. `memory`: whether buffers come from group.allocate or from the heap (which transports may stage).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "device/slab.h"
+#include "kernels/element.h"
+#include "shoal/group.h"
+
+namespace shoal::testing {
+
+enum class Memory { of_group, foreign };
+
+inline const char* name_of(Memory memory) { return memory == Memory::of_group ? "of_group" : "foreign"; }
+
+// Memory for one case, from either source.
+class Buffer {
+ public:
+  Buffer(Group& group, Memory memory, size_t nbytes) {
+    if (memory == Memory::of_group) {
+      slab_ = group.allocate(nbytes, std::make_shared<Ledger>(), MemoryKind::reduce_slots);
+      data_ = slab_->data();
+    } else {
+      heap_ = std::make_shared<std::vector<std::byte>>(nbytes + 1);
+      data_ = heap_->data();
+    }
+  }
+  std::byte* data() const { return data_; }
+  std::shared_ptr<const void> keep() const {
+    if (slab_) return slab_;
+    return heap_;
+  }
+
+ private:
+  std::shared_ptr<Slab> slab_;
+  std::shared_ptr<std::vector<std::byte>> heap_;
+  std::byte* data_ = nullptr;
+};
+
+// What rank r brings at element i: values whose sum depends on the order and whose rounding matters in every dtype.
+inline float brought(int rank, int64_t i, int salt) {
+  const uint32_t mixed = static_cast<uint32_t>((i + 1) * 2654435761u) ^ static_cast<uint32_t>(rank * 40503 + salt * 97);
+  const float small = static_cast<float>((mixed >> 8) & 0xffff) / 4096.0f - 8.0f;
+  return rank % 2 == 0 ? small * 37.0f : small / 3.0f;
+}
+
+inline void fill(void* memory, DType dtype, int64_t numel, int rank, int salt) {
+  for (int64_t i = 0; i < numel; ++i) kernels::store_element(memory, dtype, i, brought(rank, i, salt));
+}
+
+// The contract of ReduceScatter, spelled out for element i.
+inline float expected_sum(int world, DType dtype, int64_t i, int salt, float pre) {
+  float sum = 0;
+  for (int rank = 0; rank < world; ++rank) {
+    uint32_t stored = 0;
+    kernels::store_element(&stored, dtype, 0, brought(rank, i, salt));
+    const float part = pre * kernels::load_element(&stored, dtype, 0);
+    sum = rank == 0 ? part : sum + part;
+  }
+  return sum;
+}
+
+inline bool same_element(const void* got, DType dtype, int64_t i, float expected) {
+  uint32_t bits = 0;
+  kernels::store_element(&bits, dtype, 0, expected);
+  const size_t nbytes = nbytes_of(dtype);
+  return std::memcmp(static_cast<const std::byte*>(got) + static_cast<size_t>(i) * nbytes, &bits, nbytes) == 0;
+}
+
+inline void check_all_gather(Group& group, Memory memory, size_t shard_nbytes, bool in_place) {
+  const auto byte_at = [](int rank, size_t i) { return static_cast<std::byte>((i * 7 + static_cast<size_t>(rank) * 31) % 251); };
+  Buffer whole(group, memory, shard_nbytes * static_cast<size_t>(group.size()));
+  Buffer apart(group, memory, shard_nbytes);
+  std::byte* shard = in_place ? whole.data() + shard_nbytes * static_cast<size_t>(group.rank()) : apart.data();
+  for (size_t i = 0; i < shard_nbytes; ++i) shard[i] = byte_at(group.rank(), i);
+  group.all_gather({{"gather", "case"}, shard, whole.data(), shard_nbytes, whole.keep()}).wait();
+  size_t wrong = 0;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    for (size_t i = 0; i < shard_nbytes; ++i) {
+      wrong += whole.data()[static_cast<size_t>(rank) * shard_nbytes + i] != byte_at(rank, i);
+    }
+  }
+  EXPECT_EQ(wrong, 0u) << "all_gather of " << shard_nbytes << " bytes, in place " << in_place;
+}
+
+struct ReduceCase {
+  DType in = DType::f32;
+  DType out = DType::f32;
+  int64_t shard_numel = 0;
+  bool in_place = false;
+  bool accumulate = false;
+  int64_t piece_numel = 0;
+  float pre = 1.0f;
+};
+
+inline void check_reduce_scatter(Group& group, Memory memory, const ReduceCase& c) {
+  const int world = group.size();
+  const size_t slice_nbytes = static_cast<size_t>(c.shard_numel) * nbytes_of(c.in);
+  Buffer whole(group, memory, slice_nbytes * static_cast<size_t>(world));
+  Buffer apart(group, memory, static_cast<size_t>(c.shard_numel) * nbytes_of(c.out));
+  fill(whole.data(), c.in, c.shard_numel * world, group.rank(), 1);
+  std::byte* shard = c.in_place ? whole.data() + slice_nbytes * static_cast<size_t>(group.rank()) : apart.data();
+  if (c.accumulate) fill(shard, c.out, c.shard_numel, group.rank(), 2);
+  std::vector<std::byte> before(shard, shard + static_cast<size_t>(c.shard_numel) * nbytes_of(c.out));
+  const float post = 1.0f / static_cast<float>(world);
+  std::atomic<int> after_calls{0};
+  ReduceScatter args{{"reduce", "case"}, whole.data(), c.in, shard, c.out, c.shard_numel, c.pre, post, c.accumulate,
+                     c.piece_numel, [&] { ++after_calls; }, whole.keep()};
+  group.reduce_scatter(args).wait();
+  EXPECT_EQ(after_calls, 1);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < c.shard_numel; ++i) {
+    float expected = expected_sum(world, c.in, group.rank() * c.shard_numel + i, 1, c.pre) * post;
+    if (c.accumulate) expected += kernels::load_element(before.data(), c.out, i);
+    wrong += !same_element(shard, c.out, i, expected);
+  }
+  EXPECT_EQ(wrong, 0) << "reduce_scatter " << shoal::name_of(c.in) << " to " << shoal::name_of(c.out) << ", shard of "
+                      << c.shard_numel << ", in place " << c.in_place << ", accumulate " << c.accumulate << ", piece "
+                      << c.piece_numel;
+}
+
+inline void check_all_reduce(Group& group, Memory memory, DType dtype, int64_t numel) {
+  const float post = 1.0f / static_cast<float>(group.size());
+  Buffer data(group, memory, static_cast<size_t>(numel) * nbytes_of(dtype));
+  fill(data.data(), dtype, numel, group.rank(), 3);
+  group.all_reduce({{"sum", "case"}, data.data(), dtype, numel, post, data.keep()}).wait();
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < numel; ++i) {
+    wrong += !same_element(data.data(), dtype, i, expected_sum(group.size(), dtype, i, 3, 1.0f) * post);
+  }
+  EXPECT_EQ(wrong, 0) << "all_reduce " << shoal::name_of(dtype) << " of " << numel;
+}
+
+inline void check_broadcast(Group& group, Memory memory, size_t nbytes, int root) {
+  Buffer data(group, memory, nbytes);
+  const auto byte_at = [&](size_t i) { return static_cast<std::byte>((i * 13 + static_cast<size_t>(root)) % 253); };
+  for (size_t i = 0; i < nbytes; ++i) data.data()[i] = group.rank() == root ? byte_at(i) : std::byte{0};
+  group.broadcast({{"publish", "case"}, data.data(), nbytes, root, data.keep()}).wait();
+  size_t wrong = 0;
+  for (size_t i = 0; i < nbytes; ++i) wrong += data.data()[i] != byte_at(i);
+  EXPECT_EQ(wrong, 0u) << "broadcast of " << nbytes << " bytes from rank " << root;
+}
+
+// The whole grid. `large` adds sizes beyond the staging memory, so that pieces matter.
+inline void check_collectives(Group& group, Memory memory, bool large = false) {
+  SCOPED_TRACE(::testing::Message() << "rank " << group.rank() << " of " << group.size() << ", memory "
+                                    << name_of(memory));
+  const std::vector<size_t> nbytes{0, 1, 3, 64, 4097};
+  const std::vector<int64_t> numels{0, 1, 3, 64, 1025, 9001};
+  if (large) {
+    check_all_gather(group, memory, (size_t{9} << 20) + 5, true);
+    check_broadcast(group, memory, (size_t{9} << 20) + 5, group.size() - 1);
+    check_all_reduce(group, memory, DType::bf16, (int64_t{5} << 20) + 7);
+    check_reduce_scatter(group, memory, {DType::f32, DType::f32, (int64_t{1} << 20) + 7, false, true, 0, 1.0f});
+    check_reduce_scatter(group, memory, {DType::f16, DType::f32, (int64_t{1} << 20) + 7, false, false, 100'000, 1.0f});
+  }
+  for (const size_t n : nbytes) {
+    for (const bool in_place : {false, true}) check_all_gather(group, memory, n, in_place);
+    for (int root = 0; root < group.size(); ++root) check_broadcast(group, memory, n, root);
+  }
+  for (const DType in : {DType::f32, DType::bf16, DType::f16}) {
+    for (const int64_t n : numels) {
+      check_all_reduce(group, memory, in, n);
+      check_reduce_scatter(group, memory, {in, in, n, true, false, 0, 1.0f});
+      check_reduce_scatter(group, memory, {in, in, n, false, true, 100, 0.5f});
+      if (in != DType::f32) check_reduce_scatter(group, memory, {in, DType::f32, n, false, true, 4096, 1.0f});
+    }
+  }
+  group.barrier({"end", ""}).wait();
+}
+
+}  // namespace shoal::testing

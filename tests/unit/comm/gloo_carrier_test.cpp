@@ -1,0 +1,43 @@
+// Gloo with ranks as threads: the grid of collectives, and every way in which a world can end.
+#include "comm/gloo_carrier.h"
+
+#include <gtest/gtest.h>
+
+#include "unit/comm/collective_cases.h"
+#include "unit/comm/gloo_groups.h"
+#include "unit/comm/world_endings.h"
+
+namespace shoal {
+namespace {
+
+using testing::make_gloo_groups;
+
+class GlooGroups : public ::testing::TestWithParam<int> {};
+
+TEST_P(GlooGroups, CollectivesGiveTheContractsBits) {
+  testing::run_ranks(make_gloo_groups(GetParam(), kDefaultTimeout),
+                     [](Group& group) { testing::check_collectives(group, testing::Memory::of_group); });
+}
+TEST_P(GlooGroups, ChannelsRunIndependently) { testing::check_channels_are_independent(make_gloo_groups, GetParam()); }
+INSTANTIATE_TEST_SUITE_P(Worlds, GlooGroups, ::testing::Values(1, 2, 3, 4));
+
+TEST(GlooCarrier, StagingStaysWithinThePieces) {
+  testing::run_ranks(make_gloo_groups(2, kDefaultTimeout), [](Group& group) {
+    testing::check_reduce_scatter(group, testing::Memory::of_group,
+                                  {DType::f32, DType::f32, 100'001, false, false, 50'000, 1.0f});
+    EXPECT_LE(group.staging_nbytes(), 50'000u * 4);
+    EXPECT_GT(group.staging_nbytes(), 0u);
+  });
+}
+
+TEST(GlooCarrier, RanksAtDifferentCollectivesAreNamed) { testing::check_different_collectives_are_named(make_gloo_groups); }
+TEST(GlooCarrier, RanksWithDifferentSizesAreNamed) { testing::check_different_sizes_are_named(make_gloo_groups); }
+TEST(GlooCarrier, AbortWakesEveryRankOnEveryChannel) { testing::check_abort_wakes_everyone(make_gloo_groups); }
+TEST(GlooCarrier, TimeoutNamesTheRankThatDoesNotArrive) { testing::check_timeout_names_the_late_rank(make_gloo_groups); }
+TEST(GlooCarrier, ARankThatLeavesIsNamedToThoseWhoWaitForIt) { testing::check_leaving_is_named(make_gloo_groups, 0); }
+TEST(GlooCarrier, LeavingWithACollectiveInFlightFailsItsHandle) {
+  testing::check_leaving_in_flight_does_not_hang(make_gloo_groups);
+}
+
+}  // namespace
+}  // namespace shoal

@@ -1,0 +1,40 @@
+// Groups over Gloo on the loopback, with ranks as threads that meet in a store in memory.
+#pragma once
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "comm/channel_group.h"
+#include "comm/gloo_carrier.h"
+#include "unit/comm/rank_threads.h"
+
+namespace shoal::testing {
+
+inline GlooWorld::Options gloo_options(int rank, int world, Timeout timeout, std::shared_ptr<C10dStore> store) {
+  GlooWorld::Options options;
+  options.rank = rank;
+  options.size = world;
+  options.timeout = timeout;
+  options.store = std::move(store);
+  options.store_host = -1;
+  options.address = "127.0.0.1";
+  return options;
+}
+
+inline Groups make_gloo_groups(int world, Timeout timeout) {
+  const auto store = make_hash_store();
+  Groups groups(static_cast<size_t>(world));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto carrier = std::make_unique<GlooCarrier>(
+          std::make_shared<GlooWorld>(gloo_options(rank, world, timeout, store)), "");
+      groups[static_cast<size_t>(rank)] = std::make_unique<ChannelGroup>(std::move(carrier));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return groups;
+}
+
+}  // namespace shoal::testing

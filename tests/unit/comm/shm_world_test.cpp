@@ -1,0 +1,98 @@
+// What processes of one host share, with threads or one thread in their place.
+#include "comm/shm_world.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "unit/comm/memory_store.h"
+
+namespace shoal {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+ShmWorld::Options options(int rank, std::shared_ptr<KeyStore> store, pid_t other = getpid()) {
+  return {rank, 300ms, {getpid(), other}, std::move(store)};
+}
+
+TEST(ShmWorld, TheFirstFailureIsTheOneThatAllSee) {
+  auto store = std::make_shared<testing::MemoryStore>();
+  ShmWorld zero(options(0, store)), one(options(1, store));
+  EXPECT_FALSE(zero.failure());
+  one.fail({1, "gather of x (#1)", "rank 1 gave up: no"});
+  zero.fail({0, "", "too late"});
+  EXPECT_EQ(zero.failure()->cause, "rank 1 gave up: no");
+  EXPECT_EQ(zero.failure()->at, "gather of x (#1)");
+  EXPECT_EQ(zero.failure()->reporter, 1);
+}
+
+TEST(ShmWorld, SegmentsAreSharedAndToldApart) {
+  auto store = std::make_shared<testing::MemoryStore>();
+  ShmWorld zero(options(0, store)), one(options(1, store));
+  auto a = zero.open_channel("x", 100), b = zero.open_channel("x", 100);
+  auto a1 = one.open_channel("x", 100), b1 = one.open_channel("x", 100);
+  a.data()[7] = std::byte{1};
+  b.data()[7] = std::byte{2};
+  EXPECT_EQ(a1.data()[7], std::byte{1});
+  EXPECT_EQ(b1.data()[7], std::byte{2});
+}
+
+TEST(ShmWorld, ASegmentThatRankZeroHasClosedIsNotMistakenForAnother) {
+  auto store = std::make_shared<testing::MemoryStore>();
+  ShmWorld zero(options(0, store)), one(options(1, store));
+  zero.open_segment("gone", 100);
+  auto other = zero.open_segment("other", 100);  // takes the same fd
+  EXPECT_THROW(one.open_segment("gone", 100), Error);
+}
+
+TEST(ShmWorld, ASegmentThatNeverComesNamesRankZero) {
+  auto store = std::make_shared<testing::MemoryStore>();
+  ShmWorld zero(options(0, store)), one(options(1, store));
+  try {
+    one.open_segment("never", 100);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("opening never: rank 0 did not arrive within 0.3 s"));
+  }
+}
+
+TEST(ShmWorld, ADeadProcessIsNoticedBeforeAnyoneHasReapedIt) {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  auto store = std::make_shared<testing::MemoryStore>();
+  ShmWorld zero(options(0, store, child));
+  EXPECT_EQ(zero.dead_peer(), "");
+  kill(child, SIGKILL);
+  for (int i = 0; i < 1000 && zero.dead_peer().empty(); ++i) usleep(1000);
+  EXPECT_THAT(zero.dead_peer(), HasSubstr("rank 1 died (process " + std::to_string(child) + " is gone)"));
+  waitpid(child, nullptr, 0);
+  EXPECT_THAT(zero.dead_peer(), HasSubstr("rank 1 died"));
+}
+
+TEST(ShmWorld, ManyDeadSlabsAreAllLetGo) {
+  auto store = std::make_shared<testing::MemoryStore>();
+  ShmWorld zero(options(0, store)), one(options(1, store));
+  for (int i = 0; i < 200; ++i) {
+    auto slab = zero.allocate(64, std::make_shared<Ledger>(), MemoryKind::weights);
+    ASSERT_TRUE(one.peer_memory().find(0, {slab->id(), slab->fd(), slab->nbytes()}));
+    slab.reset();
+    if (i == 5) {
+      zero.exchange_dead_slabs();
+      one.exchange_dead_slabs();
+      EXPECT_EQ(one.peer_memory().count(), 0u);
+    }
+  }
+  zero.exchange_dead_slabs();
+  one.exchange_dead_slabs();
+  EXPECT_EQ(one.peer_memory().count(), 0u);
+}
+
+}  // namespace
+}  // namespace shoal

@@ -1,0 +1,31 @@
+// Ranks as threads: the grid of collectives, and every way in which a world can end.
+#include "comm/thread_board.h"
+
+#include <gtest/gtest.h>
+
+#include "unit/comm/collective_cases.h"
+#include "unit/comm/world_endings.h"
+
+namespace shoal {
+namespace {
+
+testing::Groups make(int world, Timeout timeout) { return make_thread_groups(world, timeout); }
+
+class ThreadGroups : public ::testing::TestWithParam<int> {};
+
+TEST_P(ThreadGroups, CollectivesGiveTheContractsBits) {
+  testing::run_ranks(make_thread_groups(GetParam()),
+                     [](Group& group) { testing::check_collectives(group, testing::Memory::of_group); });
+}
+TEST_P(ThreadGroups, ChannelsRunIndependently) { testing::check_channels_are_independent(make, GetParam()); }
+INSTANTIATE_TEST_SUITE_P(Worlds, ThreadGroups, ::testing::Values(1, 2, 3, 4));
+
+TEST(ThreadBoard, RanksAtDifferentCollectivesAreNamed) { testing::check_different_collectives_are_named(make); }
+TEST(ThreadBoard, RanksWithDifferentSizesAreNamed) { testing::check_different_sizes_are_named(make); }
+TEST(ThreadBoard, AbortWakesEveryRankOnEveryChannel) { testing::check_abort_wakes_everyone(make); }
+TEST(ThreadBoard, TimeoutNamesTheRankThatDoesNotArrive) { testing::check_timeout_names_the_late_rank(make); }
+TEST(ThreadBoard, ARankThatLeavesIsNamedToThoseWhoWaitForIt) { testing::check_leaving_is_named(make, 0); }
+TEST(ThreadBoard, LeavingWithACollectiveInFlightFailsItsHandle) { testing::check_leaving_in_flight_does_not_hang(make); }
+
+}  // namespace
+}  // namespace shoal

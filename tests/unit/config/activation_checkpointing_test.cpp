@@ -1,0 +1,21 @@
+#include <gtest/gtest.h>
+
+#include "unit/config/samples.h"
+
+namespace shoal::config {
+
+TEST(ActivationCheckpointing, IsAcceptedWhenEverythingIsOff) {
+  EXPECT_EQ(mistakes_of(R"("activation_checkpointing": {"partition_activations": false, "cpu_checkpointing": false,
+    "contiguous_memory_optimization": false, "number_checkpoints": null, "profile": false})"),
+            "");
+}
+
+TEST(ActivationCheckpointing, IsRefusedWhenOn) {
+  EXPECT_EQ(mistakes_of(R"("activation_checkpointing": {"cpu_checkpointing": true, "number_checkpoints": 4})"),
+            "[config] 2 mistakes:\n"
+            "  [line 1, activation_checkpointing.number_checkpoints] 4 is not supported yet. Remove the key.\n"
+            "  [line 1, activation_checkpointing.cpu_checkpointing] true is not supported yet. Remove the key or set "
+            "it to false.");
+}
+
+}  // namespace shoal::config

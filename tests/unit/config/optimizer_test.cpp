@@ -1,0 +1,53 @@
+#include <gtest/gtest.h>
+
+#include "unit/config/samples.h"
+
+namespace shoal::config {
+
+static OptimizerConfig optimizer_of(const std::string& type) {
+  return parse_members(R"("optimizer": {"type": ")" + type + "\"}").optimizer;
+}
+
+TEST(Optimizer, EachTypeHasItsDefaults) {
+  EXPECT_EQ(optimizer_of("AdamW"), OptimizerConfig{});
+  EXPECT_EQ(optimizer_of("sgd"), (OptimizerConfig{.kind = OptimizerKind::sgd}));
+  EXPECT_EQ(optimizer_of("ADAGRAD"), (OptimizerConfig{.kind = OptimizerKind::adagrad, .lr = 1e-2, .eps = 1e-10}));
+  EXPECT_EQ(optimizer_of("Lion"), (OptimizerConfig{.kind = OptimizerKind::lion, .beta2 = 0.99}));
+}
+
+TEST(Optimizer, AdamMeansAdamWUnlessToldOtherwise) {
+  EXPECT_EQ(optimizer_of("Adam").kind, OptimizerKind::adamw);
+  EXPECT_EQ(parse_members(R"("optimizer": {"type": "Adam", "params": {"adam_w_mode": false}})").optimizer.kind,
+            OptimizerKind::adam);
+  EXPECT_EQ(mistakes_of(R"("optimizer": {"type": "AdamW", "params": {"adam_w_mode": false}})"),
+            "[line 1, optimizer.params.adam_w_mode] false contradicts the type AdamW. Remove the key, or use the type "
+            "\"Adam\".");
+}
+
+TEST(Optimizer, ParametersOfAnotherTypeAreRefused) {
+  EXPECT_EQ(mistakes_of(R"("optimizer": {"type": "AdamW", "params": {"momentum": 0.9}})"),
+            "[line 1, optimizer.params.momentum] AdamW does not take this; SGD does. Remove the key.");
+  EXPECT_EQ(mistakes_of(R"("optimizer": {"type": "SGD", "params": {"betas": [0.9, 0.99]}})"),
+            "[line 1, optimizer.params.betas] SGD does not take this; AdamW, Adam, Lion do. Remove the key.");
+}
+
+TEST(Optimizer, TypesThatShoalDoesNotHaveAreNamed) {
+  EXPECT_EQ(mistakes_of(R"("optimizer": {"type": "Muon", "params": {"muon_lr": 1, "lr": "x"}})"),
+            "[line 1, optimizer.type] Muon is not supported yet. Give one of AdamW, Adam, SGD, Adagrad, Lion.");
+}
+
+TEST(Optimizer, WrongParametersAreExplained) {
+  EXPECT_EQ(mistakes_of(R"("optimizer": {"params": {"betas": [0.9, 1.0]}})"),
+            "[line 1, optimizer.params.betas] [0.9, 1] is out of range. Give two numbers of at least 0 and below 1.");
+  EXPECT_EQ(mistakes_of(R"("optimizer": {"params": {"max_grad_norm": 1.0}})"),
+            "[line 1, optimizer.params.max_grad_norm] 1 does not belong here. Write \"gradient_clipping\" at the top "
+            "level instead.");
+  EXPECT_EQ(mistakes_of(R"("optimizer": {"params": {"amsgrad": true}})"),
+            "[line 1, optimizer.params.amsgrad] true is not supported yet. Remove the key or set it to false.");
+  EXPECT_EQ(mistakes_of(R"("optimizer": {"type": "SGD", "params": {"nesterov": true}})"),
+            "[line 1, optimizer.params.nesterov] true needs a momentum above 0 and no dampening; they are 0 and 0. Set "
+            "them so, or "
+            "remove nesterov.");
+}
+
+}  // namespace shoal::config

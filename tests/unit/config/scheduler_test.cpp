@@ -1,0 +1,70 @@
+#include <gtest/gtest.h>
+
+#include "unit/config/samples.h"
+
+namespace shoal::config {
+
+using Params = std::map<std::string, double>;
+
+static SchedulerConfig scheduler_of(const std::string& type, const std::string& params = "") {
+  return parse_members(R"("scheduler": {"type": ")" + type + R"(", "params": {)" + params + "}}").scheduler;
+}
+
+TEST(Scheduler, NoneByDefault) {
+  EXPECT_EQ(parse_members("").scheduler, SchedulerConfig{});
+  EXPECT_EQ(parse_members(R"("scheduler": {"type": null})").scheduler, SchedulerConfig{});
+}
+
+TEST(Scheduler, EachTypeHasItsDefaults) {
+  EXPECT_EQ(scheduler_of("WarmupLR").params, (Params{{"warmup_min_lr", 0}, {"warmup_num_steps", 1000}}));
+  EXPECT_EQ(
+      scheduler_of("WarmupDecayLR", "\"total_num_steps\": 5000").params,
+      (Params{{"warmup_min_lr", 0}, {"warmup_max_lr", 1e-3}, {"warmup_num_steps", 1000}, {"total_num_steps", 5000}}));
+  EXPECT_EQ(
+      scheduler_of("WarmupCosineLR", "\"total_num_steps\": 5000").params,
+      (Params{
+          {"warmup_min_ratio", 0}, {"cos_min_ratio", 1e-4}, {"warmup_num_steps", 1000}, {"total_num_steps", 5000}}));
+  EXPECT_EQ(scheduler_of("LRRangeTest").params, (Params{{"lr_range_test_min_lr", 1e-3},
+                                                        {"lr_range_test_step_size", 2000},
+                                                        {"lr_range_test_step_rate", 1},
+                                                        {"lr_range_test_staircase", 0}}));
+  EXPECT_EQ(scheduler_of("OneCycle", "\"cycle_min_lr\": 0.1, \"cycle_max_lr\": 0.2").params,
+            (Params{{"cycle_min_lr", 0.1},
+                    {"cycle_max_lr", 0.2},
+                    {"decay_lr_rate", 0},
+                    {"cycle_first_step_size", 2000},
+                    {"cycle_first_stair_count", 0},
+                    {"decay_step_size", 0},
+                    {"cycle_momentum", 1},
+                    {"cycle_min_mom", 0.8},
+                    {"cycle_max_mom", 0.9},
+                    {"decay_mom_rate", 0}}));
+}
+
+TEST(Scheduler, WarmupIsLogarithmicOrLinear) {
+  EXPECT_TRUE(scheduler_of("WarmupLR").log_warmup);
+  EXPECT_FALSE(scheduler_of("WarmupLR", "\"warmup_type\": \"linear\"").log_warmup);
+}
+
+TEST(Scheduler, WhatATypeNeedsIsAskedFor) {
+  EXPECT_EQ(
+      mistakes_of(R"("scheduler": {"type": "WarmupDecayLR"})"),
+      "[line 1, scheduler.params.total_num_steps] WarmupDecayLR needs this key and there is no default. Give it.");
+  EXPECT_EQ(
+      mistakes_of(R"("scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto"}})"),
+      "[line 1, scheduler.params.total_num_steps] \"auto\" cannot be resolved: nobody gave the value. Give it here.");
+  EXPECT_EQ(mistakes_of(R"("scheduler": {"params": {"warmup_num_steps": 5}})"),
+            "[line 1, scheduler.params.warmup_num_steps] scheduler.type is not given, so nothing takes this. Give it, "
+            "or remove the "
+            "key.");
+  EXPECT_NE(mistakes_of(R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": null}})"), "");
+}
+
+TEST(Scheduler, AWarmupThatNeverEndsIsNoticed) {
+  const Config config = parse_members(R"("scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 10}})");
+  EXPECT_EQ(config.notices,
+            std::vector<std::string>{"scheduler.params.total_num_steps: 10 ends before warmup_num_steps, 1000, so "
+                                     "the whole run is warm-up."});
+}
+
+}  // namespace shoal::config

@@ -1,0 +1,64 @@
+#include <gtest/gtest.h>
+
+#include "unit/config/samples.h"
+
+namespace shoal::config {
+
+TEST(Zero, ReadsEverySizeByBothSpellings) {
+  const ZeroConfig expected{.stage = 3,
+                            .overlap_comm = false,
+                            .reduce_bucket_size = 1,
+                            .prefetch_bucket_size = 0,
+                            .param_persistence_threshold = 5,
+                            .model_persistence_threshold = 6,
+                            .max_live_parameters = 7};
+  EXPECT_EQ(parse_members(R"("zero_optimization": {"stage": 3, "overlap_comm": false, "reduce_bucket_size": 1,
+    "prefetch_bucket_size": 0, "param_persistence_threshold": 5, "model_persistence_threshold": 6, "max_live_parameters": 7})")
+                .zero,
+            expected);
+  EXPECT_EQ(parse_members(R"("zero_optimization": {"stage": 3, "overlap_comm": false, "reduce_bucket_size": 1,
+    "stage3_prefetch_bucket_size": 0, "stage3_param_persistence_threshold": 5, "stage3_model_persistence_threshold": 6,
+    "stage3_max_live_parameters": 7})")
+                .zero,
+            expected);
+}
+
+TEST(Zero, AutoSizesComeFromTheHiddenSize) {
+  const char* text = R"("zero_optimization": {"reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto",
+                                              "stage3_param_persistence_threshold": "auto"})";
+  for (const int64_t hidden : {1, 7, 10, 4096, 100'000}) {
+    const ZeroConfig zero = parse_members(text, {.hidden_size = hidden}).zero;
+    EXPECT_EQ(zero.reduce_bucket_size, hidden * hidden);
+    EXPECT_EQ(zero.prefetch_bucket_size, hidden * hidden * 9 / 10);
+    EXPECT_EQ(zero.param_persistence_threshold, 10 * hidden);
+  }
+}
+
+TEST(Zero, DeprecatedFormsNameTheirRemedy) {
+  EXPECT_EQ(mistakes_of(R"("zero_optimization": true)"),
+            "[line 1, zero_optimization] true is not an object. That is DeepSpeed's deprecated form: write {\"stage\": "
+            "1} for true, "
+            "or leave the section out for false.");
+  EXPECT_EQ(mistakes_of(R"("zero_optimization": {"cpu_offload": true})"),
+            "[line 1, zero_optimization.cpu_offload] true is the deprecated form. Write \"offload_optimizer\": "
+            "{\"device\": \"cpu\"} "
+            "instead.");
+}
+
+TEST(Zero, QuantizedAndHierarchicalFormsAreRefusedUnlessOff) {
+  EXPECT_EQ(
+      mistakes_of(R"("zero_optimization": {"zero_hpz_partition_size": 8})"),
+      "[line 1, zero_optimization.zero_hpz_partition_size] 8 is not supported yet. Remove the key or set it to 1.");
+  EXPECT_EQ(
+      mistakes_of(R"("zero_optimization": {"zero_hpz_partition_size": 1, "mics_shard_size": -1, "zenflow": null})"),
+      "");
+  EXPECT_EQ(mistakes_of(R"("zero_optimization": {"zenflow": {}})"),
+            "[line 1, zero_optimization.zenflow] {} is not supported yet. Remove the section.");
+}
+
+TEST(Zero, LeafModulesHaveNoEffect) {
+  EXPECT_EQ(parse_members(R"("zero_optimization": {"leaf_module": {"names": ["moe"]}})").notices.size(), 1u);
+  EXPECT_EQ(parse_members(R"("zero_optimization": {"leaf_module": null})").notices.size(), 0u);
+}
+
+}  // namespace shoal::config

@@ -1,0 +1,226 @@
+#include "kernels/update.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "base/check.h"
+#include "unit/kernels/awkward.h"
+
+namespace shoal::kernels {
+namespace {
+
+struct Optimizer {
+  const char* name;
+  std::function<void(const UpdateKernels&, const Segment&)> run;
+};
+
+const std::vector<Optimizer>& optimizers() {
+  static const std::vector<Optimizer> all = {
+      {"adamw",
+       [](const UpdateKernels& k, const Segment& s) {
+         k.adam(s, {.grad_scale = 0.3f, .lr = 1e-3f, .weight_decay = 0.1f, .inv_bias1 = 2.5f, .inv_sqrt_bias2 = 7.1f});
+       }},
+      {"adam",
+       [](const UpdateKernels& k, const Segment& s) {
+         k.adam(s, {.grad_scale = 1e-4f, .lr = 1e-3f, .weight_decay = 0.1f, .decoupled = false, .inv_bias1 = 1.1f});
+       }},
+      {"sgd", [](const UpdateKernels& k, const Segment& s) { k.sgd(s, {.grad_scale = 0.3f, .lr = 0.1f}); }},
+      {"sgd momentum",
+       [](const UpdateKernels& k, const Segment& s) {
+         k.sgd(s, {.lr = 0.1f, .momentum = 0.9f, .dampening = 0.2f, .weight_decay = 0.01f});
+       }},
+      {"sgd first step",
+       [](const UpdateKernels& k, const Segment& s) {
+         k.sgd(s, {.lr = 0.1f, .momentum = 0.9f, .dampening = 0.2f, .first_step = true});
+       }},
+      {"sgd nesterov",
+       [](const UpdateKernels& k, const Segment& s) {
+         k.sgd(s, {.grad_scale = 0.3f, .lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f, .nesterov = true});
+       }},
+      {"adagrad", [](const UpdateKernels& k,
+                     const Segment& s) { k.adagrad(s, {.grad_scale = 0.3f, .lr = 0.1f, .weight_decay = 0.01f}); }},
+      {"lion", [](const UpdateKernels& k,
+                  const Segment& s) { k.lion(s, {.grad_scale = 0.3f, .lr = 1e-3f, .weight_decay = 0.1f}); }},
+  };
+  return all;
+}
+
+struct Storage {
+  DType weight_dtype;
+  Master master_kind;
+};
+constexpr Storage kStorages[] = {{DType::f32, Master::weight},
+                                 {DType::bf16, Master::remainder},
+                                 {DType::bf16, Master::full},
+                                 {DType::f16, Master::full}};
+
+// The memory of one segment, filled from a seed, so that two of them start equal.
+struct Memory {
+  Memory(Storage kind, DType grad_dtype, int64_t numel, int64_t offset)
+      : storage(kind),
+        count(numel),
+        weight(kind.weight_dtype, offset, numel, 41),
+        master(kind.master_kind == Master::full ? DType::f32 : DType::bf16, 1, numel, 42),
+        grad(grad_dtype, offset, numel, 43),
+        first(DType::f32, offset, numel, 44),
+        second(DType::f32, 2, numel, 45) {}
+
+  Segment segment() {
+    return {.numel = count,
+            .weight = weight.data(),
+            .weight_dtype = storage.weight_dtype,
+            .master_kind = storage.master_kind,
+            .master = storage.master_kind == Master::weight ? nullptr : master.data(),
+            .grad = grad.data(),
+            .grad_dtype = grad.dtype(),
+            .first = first.floats(),
+            .second = second.floats()};
+  }
+
+  Storage storage;
+  int64_t count;
+  Elements weight, master, grad, first, second;
+};
+
+// A split master is compared as the fp32 value it makes; what it means for NaN is then what it means for fp32.
+::testing::AssertionResult same_masters(Memory& expected, Memory& actual) {
+  if (expected.storage.master_kind != Master::remainder) {
+    if (auto weights = same(expected.weight, actual.weight); !weights) return weights << " in the weight";
+    return same(expected.master, actual.master) << " in the master";
+  }
+  for (int64_t i = -1; i <= expected.count; ++i) {
+    const auto whole = [i](Memory& m) {
+      return whole_of(static_cast<uint16_t*>(m.weight.data())[i], static_cast<uint16_t*>(m.master.data())[i]);
+    };
+    const float a = whole(expected), b = whole(actual);
+    if (bits_of(a) == bits_of(b) || (std::isnan(a) && std::isnan(b))) continue;
+    return ::testing::AssertionFailure() << "split master " << i << ": expected " << a << ", got " << b;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+void expect_same(Memory& expected, Memory& actual) {
+  ASSERT_TRUE(same_masters(expected, actual));
+  ASSERT_TRUE(same(expected.first, actual.first)) << "in the first state";
+  ASSERT_TRUE(same(expected.second, actual.second)) << "in the second state";
+  ASSERT_TRUE(same(expected.grad, actual.grad)) << "in the gradient";
+}
+
+Segment piece(const Segment& whole, int64_t begin, int64_t end) {
+  const auto at = [begin](auto* memory, size_t nbytes) -> decltype(memory) {
+    using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(memory)>>, const char, char>;
+    return memory == nullptr ? nullptr : reinterpret_cast<Byte*>(memory) + begin * static_cast<int64_t>(nbytes);
+  };
+  Segment s = whole;
+  s.numel = end - begin;
+  s.weight = at(whole.weight, nbytes_of(whole.weight_dtype));
+  s.master = at(whole.master, whole.master_kind == Master::full ? 4 : 2);
+  s.grad = at(whole.grad, nbytes_of(whole.grad_dtype));
+  s.first += begin;
+  s.second += begin;
+  return s;
+}
+
+template <class Body>
+void for_each_combination(Body body) {
+  for (const Optimizer& optimizer : optimizers()) {
+    for (const Storage& storage : kStorages) {
+      for (DType grad_dtype : kDtypes) {
+        SCOPED_TRACE(::testing::Message()
+                     << optimizer.name << ", weight " << name_of(storage.weight_dtype) << ", master kind "
+                     << static_cast<int>(storage.master_kind) << ", gradient " << name_of(grad_dtype));
+        body(optimizer, storage, grad_dtype);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+class UpdateIsa : public EveryIsa {};
+
+TEST_P(UpdateIsa, EqualsTheReferenceToTheBit) {
+  for_each_combination([&](const Optimizer& optimizer, const Storage& storage, DType grad_dtype) {
+    for (int64_t numel : kNumels) {
+      for (int64_t offset : kOffsets) {
+        SCOPED_TRACE(::testing::Message() << numel << " elements at " << offset);
+        Memory expected(storage, grad_dtype, numel, offset), actual(storage, grad_dtype, numel, offset);
+        for (int step = 0; step < 2; ++step) {
+          optimizer.run(reference_.update, expected.segment());
+          optimizer.run(tested_->update, actual.segment());
+        }
+        ASSERT_NO_FATAL_FAILURE(expect_same(expected, actual));
+      }
+    }
+  });
+}
+
+TEST_P(UpdateIsa, AnyCutOfTheSpanAndAnyThreadCountGivesTheSameBits) {
+  for_each_combination([&](const Optimizer& optimizer, const Storage& storage, DType grad_dtype) {
+    constexpr int64_t kCount = 1000;
+    Memory whole(storage, grad_dtype, kCount, 1);
+    optimizer.run(tested_->update, whole.segment());
+    for (int thread_count : {1, 2, 3, 5}) {
+      std::mt19937 random(static_cast<uint32_t>(thread_count));
+      std::vector<int64_t> cuts = {0, kCount};
+      for (int i = 1; i < thread_count + (thread_count == 1 ? 7 : 0); ++i) cuts.push_back(random() % kCount);
+      std::sort(cuts.begin(), cuts.end());
+      Memory cut(storage, grad_dtype, kCount, 1);
+      std::vector<std::thread> threads;
+      for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+        const Segment part = piece(cut.segment(), cuts[i], cuts[i + 1]);
+        if (thread_count == 1) {
+          optimizer.run(tested_->update, part);
+        } else {
+          threads.emplace_back([&, part] { optimizer.run(tested_->update, part); });
+        }
+      }
+      for (std::thread& thread : threads) thread.join();
+      ASSERT_NO_FATAL_FAILURE(expect_same(whole, cut)) << thread_count << " threads";
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, UpdateIsa, ::testing::Values(Isa::neon, Isa::avx2, Isa::avx512), isa_test_name);
+
+TEST(Update, PublicDoorsRunTheActiveVersion) {
+  float weight = 1, grad = 1, first = 0, second = 0;
+  const Segment s{.numel = 1, .weight = &weight, .grad = &grad, .first = &first, .second = &second};
+  sgd(s, {.lr = 0.25f});
+  EXPECT_EQ(weight, 0.75f);
+  adagrad(s, {.lr = 0.25f, .eps = 0});
+  EXPECT_EQ(weight, 0.5f);
+  lion(s, {.lr = 0.25f});
+  EXPECT_EQ(weight, 0.25f);
+  first = second = 0;
+  adam(s, {.lr = 0.25f, .beta1 = 0, .beta2 = 0, .eps = 0});
+  EXPECT_EQ(weight, 0.0f);
+}
+
+TEST(Update, SegmentThatContradictsItselfIsABrokenPromise) {
+  float weight = 1, grad = 1, state = 0;
+  const Segment good{.numel = 1, .weight = &weight, .grad = &grad, .first = &state, .second = &state};
+  const auto refused = [](Segment s) { EXPECT_THROW(adam(s, {}), BrokenPromise); };
+  Segment s = good;
+  s.second = nullptr;
+  refused(s);
+  s = good;
+  s.weight_dtype = DType::bf16;  // its own master, but not fp32
+  refused(s);
+  s = good;
+  s.master = &state;
+  refused(s);
+  s = good;
+  s.master_kind = Master::remainder;
+  s.weight_dtype = DType::f16;  // only bf16 has a remainder
+  s.master = &state;
+  refused(s);
+  s = good;
+  s.first = nullptr;
+  EXPECT_THROW(sgd(s, {.momentum = 0.9f}), BrokenPromise);
+  EXPECT_NO_THROW(sgd(s, {}));
+}
+
+}  // namespace
+}  // namespace shoal::kernels

@@ -1,0 +1,73 @@
+#include "layout/stage.h"
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+
+namespace shoal {
+namespace {
+
+FlatLayout bf16_flat(bool persistent = false) {
+  FlatLayout flat;
+  flat.dtype = DType::bf16;
+  flat.persistent = persistent;
+  return flat;
+}
+
+TEST(Stage, EachStageShardsOneThingMore) {
+  EXPECT_FALSE(stage_row(0).shard_states);
+  EXPECT_TRUE(stage_row(1).shard_states);
+  EXPECT_FALSE(stage_row(1).shard_gradients);
+  EXPECT_TRUE(stage_row(2).shard_gradients);
+  EXPECT_FALSE(stage_row(2).shard_weights);
+  EXPECT_TRUE(stage_row(3).shard_weights);
+  EXPECT_THROW(stage_row(4), BrokenPromise);
+}
+
+TEST(Stage, PersistentFlatsKeepWholeWeightsAtStage3) {
+  EXPECT_TRUE(row_of(bf16_flat(), 3).shard_weights);
+  EXPECT_FALSE(row_of(bf16_flat(true), 3).shard_weights);
+  EXPECT_TRUE(row_of(bf16_flat(true), 3).shard_gradients);
+}
+
+TEST(Stage, GradientsStayInTheModelDtypeAtAccumulationOne) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const GradientRule rule = gradient_rule(bf16_flat(), {.stage = stage});
+    EXPECT_EQ(rule.kept, DType::bf16);
+    EXPECT_EQ(rule.wire, DType::bf16);
+    EXPECT_TRUE(rule.every_micro_step);
+    EXPECT_EQ(rule.kept_whole, stage < 2);
+    EXPECT_EQ(rule.through_slot, stage >= 2);
+  }
+}
+
+TEST(Stage, AccumulationKeepsFp32AndStages0And1ReduceOnce) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const GradientRule rule = gradient_rule(bf16_flat(), {.stage = stage, .accumulation_steps = 4});
+    EXPECT_EQ(rule.kept, DType::f32);
+    EXPECT_EQ(rule.every_micro_step, stage >= 2);
+    EXPECT_EQ(rule.wire, stage >= 2 ? DType::bf16 : DType::f32);
+  }
+}
+
+TEST(Stage, ReproducibleMakesEveryStageReduceEachMicroStepFromTheSameDtype) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const GradientRule rule =
+        gradient_rule(bf16_flat(), {.stage = stage, .accumulation_steps = 4, .reproducible = true});
+    EXPECT_TRUE(rule.every_micro_step);
+    EXPECT_TRUE(rule.through_slot);
+    EXPECT_EQ(rule.wire, DType::bf16);
+    EXPECT_EQ(rule.kept, DType::f32);
+  }
+}
+
+TEST(Stage, ConfiguredDtypesAreHonoured) {
+  const GradientRule rule = gradient_rule(
+      bf16_flat(), {.stage = 1, .communication_dtype = DType::f32, .accumulation_dtype = DType::bf16});
+  EXPECT_EQ(rule.wire, DType::f32);
+  EXPECT_EQ(rule.kept, DType::bf16);
+  EXPECT_TRUE(rule.through_slot);
+}
+
+}  // namespace
+}  // namespace shoal

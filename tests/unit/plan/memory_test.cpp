@@ -1,0 +1,77 @@
+#include "plan/memory.h"
+
+#include <gtest/gtest.h>
+
+namespace shoal {
+namespace {
+
+// Three units of 1024, 2048 and 1024 elements; every parameter large, so that nothing is persistent.
+ModelLayout three_units(int world, DType dtype) {
+  return lay_out({{"a", {{"w", {1024}, dtype}}, {}}, {"b", {{"w", {2048}, dtype}}, {}}, {"c", {{"w", {1024}, dtype}}, {}}},
+                 {.world = world, .persistence_threshold = 0});
+}
+
+MemoryPlan plan(int stage, int world, DType dtype, int64_t accumulation = 1) {
+  MemoryOptions options;
+  options.gradients.stage = stage;
+  options.gradients.accumulation_steps = accumulation;
+  return plan_memory(three_units(world, dtype), options);
+}
+
+TEST(MemoryPlan, Bf16WithTheSplitMasterTakes14BytesAParameterAtStage0) {
+  const MemoryPlan stage0 = plan(0, 4, DType::bf16);
+  EXPECT_EQ(stage0.weights, 4096u * 2);
+  EXPECT_EQ(stage0.gradients, 4096u * 2);
+  EXPECT_EQ(stage0.states, 4096u * 10);
+  EXPECT_EQ(stage0.model_states(), 4096u * 14);
+}
+
+TEST(MemoryPlan, EachStageDividesOneThingMoreByTheWorld) {
+  const size_t numel = 4096;
+  EXPECT_EQ(plan(1, 4, DType::bf16).model_states(), numel * 4 + numel * 10 / 4);
+  EXPECT_EQ(plan(2, 4, DType::bf16).model_states(), numel * 2 + numel * 12 / 4);
+  EXPECT_EQ(plan(3, 4, DType::bf16).model_states(), numel * 14 / 4);
+  EXPECT_EQ(plan(3, 4, DType::f32).model_states(), numel * 16 / 4);
+  EXPECT_EQ(plan(3, 4, DType::f16).model_states(), numel * 16 / 4);
+}
+
+TEST(MemoryPlan, AccumulationKeepsFp32Gradients) {
+  EXPECT_EQ(plan(0, 2, DType::bf16, 3).gradients, 4096u * 4);
+  EXPECT_EQ(plan(2, 2, DType::bf16, 3).gradients, 4096u * 4 / 2);
+}
+
+TEST(MemoryPlan, FrozenParametersCostTheirWeightsOnly) {
+  const ModelLayout layout = lay_out({{"u", {{"w", {1024}, DType::bf16, false}}, {}}}, {.world = 2, .persistence_threshold = 0});
+  MemoryOptions options;
+  options.gradients.stage = 3;
+  const MemoryPlan got = plan_memory(layout, options);
+  EXPECT_EQ(got.weights, 1024u);
+  EXPECT_EQ(got.gradients + got.states + got.reduce_slots, 0u);
+}
+
+TEST(MemoryPlan, ReduceSlotsHoldTheLargestUnitAndOnlyWhereGradientsPassThem) {
+  EXPECT_EQ(plan(0, 2, DType::f32).reduce_slots, 0u);
+  EXPECT_EQ(plan(2, 2, DType::f32).reduce_slots, 2u * 2048 * 4);
+}
+
+TEST(MemoryPlan, ArenaIsTheLargestLiveSet) {
+  const ModelLayout layout = three_units(1, DType::f32);
+  EXPECT_EQ(largest_live_nbytes(layout, 2, {}), 0u);
+  EXPECT_EQ(largest_live_nbytes(layout, 3, {}), kArenaGranule);
+  EXPECT_EQ(largest_live_nbytes(layout, 3, {.prefetch_numel = 2048}), 2 * kArenaGranule);
+  EXPECT_EQ(largest_live_nbytes(layout, 3, {.prefetch_numel = 100'000}), 3 * kArenaGranule);
+}
+
+TEST(MemoryPlan, BucketsLargerThanTheModelCostNoMoreThanTheModel) {
+  const ModelLayout layout = three_units(2, DType::f32);
+  EXPECT_EQ(largest_live_nbytes(layout, 3, {.prefetch_numel = 500'000'000}), 3 * kArenaGranule);
+}
+
+TEST(MemoryPlan, TextNamesEveryKind) {
+  EXPECT_EQ(to_text(MemoryPlan{1024, 2048, 10, 0, 5}),
+            "weights                1 KiB\ngradients              2 KiB\nstates                  10 B\n"
+            "gather arena             0 B\nreduce slots             5 B\ntotal              3.015 KiB\n");
+}
+
+}  // namespace
+}  // namespace shoal

@@ -1,0 +1,77 @@
+"""Proves that check_layers.py finds each kind of breach, and that it is silent on a tree without one."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import check_layers
+
+GOOD = {
+    "src/layers.txt": "# order\nbase pure\nplan pure\ncomm torch\nengine torch\n",
+    "src/CMakeLists.txt": "set(pure_folders base plan)\n",
+    "include/shoal/error.h": "#include <string>\n",
+    "include/shoal/engine.h": '#include <ATen/core/Tensor.h>\n#include "shoal/error.h"\n',
+    "src/base/error.cpp": '#include "shoal/error.h"\n#include <fmt/format.h>\n',
+    "src/base/text.h": "#include <vector>\n",
+    "src/plan/plan.cpp": '#include "base/text.h"\n',
+    "src/comm/gloo.cpp": '#include <torch/csrc/distributed/c10d/Store.hpp>\n#include "base/text.h"\n',
+    "src/engine/engine.cpp": '#include "shoal/engine.h"\n#include "comm/gloo.h"\n',
+    "src/comm/gloo.h": "",
+}
+
+
+def breaches_of(changes):
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name, text in {**GOOD, **changes}.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return check_layers.check(root)
+
+
+class CheckLayers(unittest.TestCase):
+    def expect_one(self, changes, words):
+        found = breaches_of(changes)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(words, found[0])
+
+    def test_a_clean_tree_has_no_breach(self):
+        self.assertEqual(breaches_of({}), [])
+
+    def test_finds_an_include_of_a_lower_folder_with_its_line(self):
+        self.expect_one({"src/base/text.h": '\n#include "plan/plan.h"\n', "src/plan/plan.h": ""},
+                        "src/base/text.h:2: base/ includes plan/plan.h, and plan/ stands below")
+
+    def test_finds_torch_in_a_pure_folder(self):
+        self.expect_one({"src/plan/plan.cpp": "#include <c10/core/Device.h>\n"}, "plan/ is pure and includes c10")
+
+    def test_finds_torch_that_comes_through_a_public_header(self):
+        self.expect_one({"src/plan/plan.cpp": '#include "shoal/engine.h"\n'}, "shoal/engine.h brings torch along")
+
+    def test_finds_c10d_outside_comm(self):
+        self.expect_one({"src/engine/e.cpp": "#include <torch/csrc/distributed/c10d/Work.hpp>\n"}, "only comm/")
+
+    def test_finds_heavy_torch_and_private_headers_in_public_ones(self):
+        self.expect_one({"include/shoal/unit.h": "#include <torch/torch.h>\n"}, "includes <torch/torch.h>")
+        self.expect_one({"include/shoal/unit.h": '#include "base/text.h"\n'}, "which is not public")
+
+    def test_finds_includes_that_are_not_rooted_or_do_not_exist(self):
+        self.expect_one({"src/plan/plan.cpp": '#include "text.h"\n'}, "not rooted at src/")
+        self.expect_one({"src/plan/plan.cpp": '#include "base/nothing.h"\n'}, "does not exist")
+
+    def test_finds_a_folder_without_a_line_in_the_order(self):
+        self.expect_one({"src/helpers/x.cpp": ""}, "src/helpers: this folder has no line")
+
+    def test_finds_a_build_list_that_disagrees(self):
+        self.expect_one({"src/CMakeLists.txt": "set(pure_folders base)\n"}, "pure_folders is 'base'")
+
+    def test_refuses_an_order_it_cannot_read(self):
+        with self.assertRaises(SystemExit):
+            breaches_of({"src/layers.txt": "base clean\n"})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,67 @@
+"""Checks that unit tests mirror sources, both ways.
+
+    check_mirror.py [repository]
+
+src/<folder>/<x>.cpp is tested by tests/unit/<folder>/<x>_test.cpp. The versions of a kernel family, one file an
+instruction set (<x>_reference, _neon, _x86, _avx2, _avx512, and the stand-ins no_neon_<x>, no_x86_<x>), are tested
+together by <x>_test.cpp. A source without a unit test is named in tests/unmirrored.txt with the reason: `src/a/b.cpp  why`.
+Prints each breach and exits with 1 when there is one.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+VERSION = re.compile(r"^no_(neon|x86)_|_(reference|neon|x86|avx2|avx512|no_neon|no_x86)$")
+
+
+def read_excuses(path):
+    """{source: reason} of tests/unmirrored.txt."""
+    excuses = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        line = line.split("#")[0].strip()
+        if line:
+            source, _, reason = line.partition(" ")
+            excuses[source] = reason.strip()
+    return excuses
+
+
+def tests_for(root, source):
+    """The unit tests that may stand for a source: its own, or its family's."""
+    folder = root / "tests/unit" / source.parent.relative_to(root / "src")
+    stems = dict.fromkeys([source.stem, VERSION.sub("", source.stem)])
+    return [folder / f"{stem}_test.cpp" for stem in stems]
+
+
+def check(root):
+    breaches = []
+    excuses = read_excuses(root / "tests/unmirrored.txt")
+    mirrored = set()
+    for source in sorted((root / "src").rglob("*.cpp")):
+        name = source.relative_to(root).as_posix()
+        candidates = tests_for(root, source)
+        mirrored.update(candidates)
+        tested = any(test.exists() for test in candidates)
+        if tested and name in excuses:
+            breaches.append(f"tests/unmirrored.txt: {name} has a unit test by now; take its line away.")
+        elif not tested and name not in excuses:
+            wanted = candidates[-1].relative_to(root).as_posix()
+            breaches.append(f"{name}: no {wanted}, and no line in tests/unmirrored.txt.")
+    for name, reason in excuses.items():
+        if not (root / name).exists():
+            breaches.append(f"tests/unmirrored.txt: {name} does not exist.")
+        elif not reason:
+            breaches.append(f"tests/unmirrored.txt: {name} has no reason.")
+    for test in sorted((root / "tests/unit").rglob("*.cpp")):
+        # A header whose code is all inline has no .cpp, and may have a test.
+        header = root / "src" / test.parent.relative_to(root / "tests/unit") / (test.stem.removesuffix("_test") + ".h")
+        if test.stem.endswith("_test") and test not in mirrored and not header.exists():
+            breaches.append(f"{test.relative_to(root).as_posix()}: there is no source that it tests.")
+    return breaches
+
+
+if __name__ == "__main__":
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
+    breaches = check(root)
+    print("\n".join(breaches) or "mirror: no breach")
+    sys.exit(1 if breaches else 0)

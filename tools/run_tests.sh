@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Runs the tests of one preset, then counts the skipped ones and prints their reasons.
+#   tools/run_tests.sh <preset> [arguments for ctest: -L unit, -R name ...]
+# ThreadSanitizer knows no address space with much randomness in it, so its programs run with fixed addresses.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=$1
+shift
+results="$PWD/build/$preset/test-results"
+rm -rf "$results"
+mkdir -p "$results"
+
+prefix=()
+if [[ "$preset" == tsan ]]; then
+  prefix=(setarch "$(uname -m)" --addr-no-randomize)
+  "${prefix[@]}" true || { echo "[tests] this system does not let a program fix its addresses (setarch -R)." >&2; exit 1; }
+fi
+
+rc=0
+GTEST_OUTPUT="xml:$results/" "${prefix[@]}" ctest --preset "$preset" -j "$(tools/jobs.sh)" "$@" || rc=$?
+.venv/bin/python3 tools/count_tests.py "$results"
+exit "$rc"
