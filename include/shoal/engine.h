@@ -1,8 +1,8 @@
 // Start here. An Engine trains a libtorch model whose optimizer states, gradients and parameters are sharded over the
 // ranks of a Group, by a Config (DeepSpeed's JSON).
 //
-//   auto world = shoal::make_process_group();
-//   auto config = shoal::Config::from_file("ds_config.json", {.world_size = world->size()});
+//   auto config = shoal::Config::from_file("ds_config.json", {.world_size = shoal::world_size_of_environment()});
+//   auto world = shoal::make_process_group(shoal::process_group_options(config));
 //   shoal::Engine engine(units_of(model), config, *world);
 //   for (...) {
 //     at::Tensor x = engine.run(0, input, [&](const at::Tensor& t) { return model.embed(t); });

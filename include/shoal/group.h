@@ -17,6 +17,7 @@ namespace shoal {
 
 class Ledger;
 class Slab;
+struct Config;
 enum class MemoryKind : uint8_t;
 
 // The result of a collective to come. Keeps what it was given alive until the collective is over,
@@ -142,6 +143,12 @@ struct ProcessGroupOptions {
   Transport transport = Transport::automatic;  // automatic: shared memory when all ranks share a host
   Timeout timeout = kDefaultTimeout;
 };
+
+// What a config says of the transport and the timeout.
+ProcessGroupOptions process_group_options(const Config& config);
+
+// The number of ranks that the environment of torchrun, mpirun or srun names; a config needs it before ranks meet.
+int world_size_of_environment();
 
 // Joins the world described by the environment of torchrun, mpirun or srun. Blocks until all ranks are there.
 std::unique_ptr<Group> make_process_group(const ProcessGroupOptions& options = {});

@@ -100,8 +100,9 @@ void BoardCarrier::reduce_scatter(const Ticket& ticket, const ReduceScatter& arg
   exchange(ticket, window, [&](const Round& round) {
     std::vector<const void*> sources;
     for (int peer = 0; peer < size(); ++peer) {
-      sources.push_back(peer == rank() ? window.data + static_cast<size_t>(rank()) * strip_nbytes + round.begin
-                                       : round.nbytes > 0 ? source(peer, rank(), round) : nullptr);
+      sources.push_back(peer == rank()     ? window.data + static_cast<size_t>(rank()) * strip_nbytes + round.begin
+                        : round.nbytes > 0 ? source(peer, rank(), round)
+                                           : nullptr);
     }
     kernels::OrderedMean mean;
     mean.sources = sources.data();

@@ -73,11 +73,12 @@ std::shared_ptr<C10dStore> connect_tcp_store(const TcpStoreOptions& options) {
     const std::string where = fmt::format("{}:{}", options.host, options.port);
     if (options.serve) {
       throw Error(options.place, fmt::format("cannot serve the rendezvous store at {}: {}. "
-                                             "Set MASTER_PORT to a free port.", where, short_what(error)));
+                                             "Set MASTER_PORT to a free port.",
+                                             where, short_what(error)));
     }
     throw Error(options.place, fmt::format("no rendezvous store at {}: rank 0 did not come, or cannot be reached ({}). "
-                                           "Check MASTER_ADDR, MASTER_PORT and rank 0's output.", where,
-                                           short_what(error)));
+                                           "Check MASTER_ADDR, MASTER_PORT and rank 0's output.",
+                                           where, short_what(error)));
   }
 }
 

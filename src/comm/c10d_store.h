@@ -38,7 +38,7 @@ struct TcpStoreOptions {
   int port = 0;
   bool serve = false;  // rank 0 of a world that no launcher serves a store for
   Timeout timeout = kDefaultTimeout;
-  std::string place;   // for messages: "comm rank 1"
+  std::string place;  // for messages: "comm rank 1"
 };
 
 // Throws shoal::Error when the server does not come, or the port is taken.

@@ -37,8 +37,10 @@ std::string cause_late(const std::vector<int>& missing, Timeout timeout) {
 }
 
 std::string cause_left(int rank) {
-  return fmt::format("rank {} left: it destroyed its group and will not come. "
-                     "Make every rank run the same number of steps.", rank);
+  return fmt::format(
+      "rank {} left: it destroyed its group and will not come. "
+      "Make every rank run the same number of steps.",
+      rank);
 }
 
 std::string cause_died(int rank, const std::string& how_known) {

@@ -11,9 +11,9 @@
 namespace shoal {
 
 struct Failure {
-  int reporter = 0;    // the rank that found out
-  std::string at;      // what the reporter was doing: "gather of block.3 (weights #42)"; empty outside a collective
-  std::string cause;   // names the rank to blame: "rank 0 died (process 1234 is gone). ..."
+  int reporter = 0;   // the rank that found out
+  std::string at;     // what the reporter was doing: "gather of block.3 (weights #42)"; empty outside a collective
+  std::string cause;  // names the rank to blame: "rank 0 died (process 1234 is gone). ..."
 };
 
 // As one text for a KeyStore, and back.

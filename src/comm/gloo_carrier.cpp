@@ -155,9 +155,10 @@ void GlooCarrier::reduce_scatter(const Ticket& ticket, const ReduceScatter& args
       slices.begins.push_back(static_cast<size_t>(peer) * slice_nbytes);
       slices.nbytes.push_back(slice_nbytes);
     }
-    const size_t whole = ticket.piece_nbytes > 0 ? std::min<size_t>(ticket.piece_nbytes, kStagingNbytes) : kStagingNbytes;
-    slices.piece_nbytes = std::max(kPieceAlignment, whole / 2 / static_cast<size_t>(size()) / kPieceAlignment *
-                                                        kPieceAlignment);
+    const size_t whole =
+        ticket.piece_nbytes > 0 ? std::min<size_t>(ticket.piece_nbytes, kStagingNbytes) : kStagingNbytes;
+    slices.piece_nbytes =
+        std::max(kPieceAlignment, whole / 2 / static_cast<size_t>(size()) / kPieceAlignment * kPieceAlignment);
     kernels::OrderedMean mean;
     mean.source_dtype = args.whole_dtype;
     mean.out = args.shard;

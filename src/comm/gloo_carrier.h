@@ -42,7 +42,7 @@ class GlooCarrier final : public Carrier {
     const std::byte* data = nullptr;
     std::vector<size_t> begins;  // bytes, by rank
     std::vector<size_t> nbytes;
-    size_t piece_nbytes = 0;     // of a slice
+    size_t piece_nbytes = 0;  // of a slice
   };
   void carry(const Ticket& ticket, const std::function<void()>& payload);
   void compare_tickets(const Ticket& mine);

@@ -92,7 +92,8 @@ GlooLink::Posted GlooLink::post(const std::vector<Transfer>& transfers, bool sen
 
 void GlooLink::Posted::wait(Deadline deadline) {
   for (const Items::Item& item : items_->list) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     bool done = false;
     try {
       done = item.work->wait(std::max(left, std::chrono::milliseconds(1)));

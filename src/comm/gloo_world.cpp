@@ -118,8 +118,8 @@ void GlooWorld::wait_until_heard() {
 std::string GlooWorld::cause_store_gone(const LinkBroken& broken) const {
   if (options_.store_host < 0) return cause_died(broken.peer, broken.what());
   const std::string other = broken.peer == options_.store_host ? "" : fmt::format(", and so is rank {}", broken.peer);
-  return cause_died(options_.store_host, fmt::format("or left: the rendezvous store that it served is gone{}; {}",
-                                                     other, broken.what()));
+  return cause_died(options_.store_host,
+                    fmt::format("or left: the rendezvous store that it served is gone{}; {}", other, broken.what()));
 }
 
 std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel) {

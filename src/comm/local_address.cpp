@@ -23,10 +23,10 @@ std::string local_address_towards(const std::string& host) {
     sockaddr_storage own{};
     socklen_t own_nbytes = sizeof(own);
     char text[NI_MAXHOST];
-    const bool known = connect(fd, info->ai_addr, info->ai_addrlen) == 0 &&
-                       getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_nbytes) == 0 &&
-                       getnameinfo(reinterpret_cast<sockaddr*>(&own), own_nbytes, text, sizeof(text), nullptr, 0,
-                                   NI_NUMERICHOST) == 0;
+    const bool known =
+        connect(fd, info->ai_addr, info->ai_addrlen) == 0 &&
+        getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_nbytes) == 0 &&
+        getnameinfo(reinterpret_cast<sockaddr*>(&own), own_nbytes, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0;
     close(fd);
     if (known) return text;
   }

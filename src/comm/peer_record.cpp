@@ -48,12 +48,13 @@ void check_one_world(const std::vector<PeerRecord>& records, int rank) {
   for (size_t peer = 0; peer < records.size(); ++peer) {
     if (records[peer].world != own.world) {
       throw Error(place, fmt::format("rank {} was started for a world of {} and this rank for one of {}. "
-                                     "Start all ranks with the same WORLD_SIZE.", peer, records[peer].world, own.world));
+                                     "Start all ranks with the same WORLD_SIZE.",
+                                     peer, records[peer].world, own.world));
     }
     if (records[peer].wanted != own.wanted) {
       throw Error(place, fmt::format("rank {} wants transport {} and this rank {}. Give SHOAL_TRANSPORT and the config "
-                                     "the same value on all ranks.", peer, name_of(records[peer].wanted),
-                                     name_of(own.wanted)));
+                                     "the same value on all ranks.",
+                                     peer, name_of(records[peer].wanted), name_of(own.wanted)));
     }
   }
 }

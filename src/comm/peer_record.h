@@ -13,13 +13,13 @@
 namespace shoal {
 
 struct PeerRecord {
-  int world = 0;             // as its environment says
+  int world = 0;  // as its environment says
   Transport wanted = Transport::automatic;
-  std::string boot_id;       // of its host's kernel
+  std::string boot_id;  // of its host's kernel
   pid_t pid = 0;
-  int probe_fd = -1;         // a small memfd that begins with `token`
+  int probe_fd = -1;  // a small memfd that begins with `token`
   uint64_t token = 0;
-  std::string address;       // where it is reached over the network
+  std::string address;  // where it is reached over the network
 };
 
 std::string to_text(const PeerRecord& record);

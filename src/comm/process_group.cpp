@@ -71,7 +71,8 @@ Joined join_world(KeyStore& store, const Rendezvous& place, const PeerRecord& ab
   const auto key_of = [](int rank) { return fmt::format("rank/{}", rank); };
   if (store.set_once(key_of(place.rank), to_text(own)) != to_text(own)) {
     throw Error(who, fmt::format("another process has joined as rank {} already. Give each process a rank of its own, "
-                                 "and each run a MASTER_PORT of its own.", place.rank));
+                                 "and each run a MASTER_PORT of its own.",
+                                 place.rank));
   }
   const std::string at = "joining the world";
   for (int peer = 0; peer < place.world; ++peer) {
@@ -86,7 +87,8 @@ Joined join_world(KeyStore& store, const Rendezvous& place, const PeerRecord& ab
     } catch (const Error& error) {
       if (error.place() != kStorePlace) throw;
       throw Error(who, fmt::format("{}: rank {} had not arrived when the store was gone; its server gave up or died. "
-                                   "Look at the output of rank 0.", at, peer));
+                                   "Look at the output of rank 0.",
+                                   at, peer));
     }
     if (text) {
       joined.records.push_back(peer_record_from_text(*text));
@@ -123,7 +125,8 @@ bool agree_on_shared_memory(KeyStore& store, const Rendezvous& place, const Join
     if (!reach) throw Error(who, "choosing the transport: " + cause_late({peer}, timeout));
     if (*reach == "all") continue;
     if (wanted == Transport::automatic) return false;
-    throw Error(who, fmt::format("shared memory was asked for, but rank {} {}. Use SHOAL_TRANSPORT=gloo.", peer, *reach));
+    throw Error(who,
+                fmt::format("shared memory was asked for, but rank {} {}. Use SHOAL_TRANSPORT=gloo.", peer, *reach));
   }
   return true;
 }
@@ -167,7 +170,8 @@ std::unique_ptr<Group> make_process_group(const ProcessGroupOptions& options) {
   about.address = local_address_towards(place.host);
   const std::string who = fmt::format("comm rank {}", place.rank);
   if (about.address.empty()) {
-    throw Error(who, fmt::format("MASTER_ADDR={} cannot be resolved, or no network leads there. Correct it.", place.host));
+    throw Error(who,
+                fmt::format("MASTER_ADDR={} cannot be resolved, or no network leads there. Correct it.", place.host));
   }
 
   TcpStoreOptions tcp;

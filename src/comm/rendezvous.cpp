@@ -36,7 +36,8 @@ class Environment {
     }
     if (missing.empty()) return;
     throw Error(kPlace, fmt::format("{} {} not set, though others of {}'s variables are. Set {}, or start through a "
-                                    "launcher.", join(missing, ", "), missing.size() == 1 ? "is" : "are", launcher,
+                                    "launcher.",
+                                    join(missing, ", "), missing.size() == 1 ? "is" : "are", launcher,
                                     missing.size() == 1 ? "it" : "them"));
   }
 
@@ -68,7 +69,8 @@ void read_place(const Environment& env, Rendezvous& found, const char* rank, con
   found.local_rank = env.has(local) ? env.integer(local, 0, kMostRanks) : found.rank;
   if (found.local_rank > found.rank) {
     throw Error(kPlace, fmt::format("{}={} contradicts {}={}: the rank within a host cannot be the larger. Correct one "
-                                    "of them.", local, found.local_rank, rank, found.rank));
+                                    "of them.",
+                                    local, found.local_rank, rank, found.rank));
   }
 }
 
@@ -80,7 +82,8 @@ Rendezvous read_torchrun(const Environment& env) {
     const int local_world = env.integer("LOCAL_WORLD_SIZE", 1, kMostRanks);
     if (found.local_rank >= local_world || local_world > found.world) {
       throw Error(kPlace, fmt::format("LOCAL_WORLD_SIZE={} contradicts LOCAL_RANK={} or WORLD_SIZE={}. Correct one of "
-                                      "them.", local_world, found.local_rank, found.world));
+                                      "them.",
+                                      local_world, found.local_rank, found.world));
     }
   }
   // With torchrun inside mpirun the two count different things; without it they should count the same.
@@ -103,8 +106,9 @@ Rendezvous read_mpirun(const Environment& env) {
   found.host = env.text("MASTER_ADDR");
   if (found.host.empty()) {
     if (env.text("OMPI_COMM_WORLD_LOCAL_SIZE") != env.text("OMPI_COMM_WORLD_SIZE")) {
-      throw Error(kPlace, "MASTER_ADDR is not set, and mpirun does not say where rank 0 is. "
-                          "Start with mpirun -x MASTER_ADDR=<host of rank 0>.");
+      throw Error(kPlace,
+                  "MASTER_ADDR is not set, and mpirun does not say where rank 0 is. "
+                  "Start with mpirun -x MASTER_ADDR=<host of rank 0>.");
     }
     found.host = "127.0.0.1";
   }
@@ -121,7 +125,8 @@ Rendezvous read_srun(const Environment& env) {
     if (found.host.empty()) found.host = first_host(env.text(list));
   }
   if (found.host.empty()) {
-    throw Error(kPlace, "Neither MASTER_ADDR nor SLURM_NODELIST is set, so rank 0's host is not known. Set MASTER_ADDR.");
+    throw Error(kPlace,
+                "Neither MASTER_ADDR nor SLURM_NODELIST is set, so rank 0's host is not known. Set MASTER_ADDR.");
   }
   if (env.has("MASTER_PORT")) {
     found.port = env.integer("MASTER_PORT", 1, 65535);
@@ -156,8 +161,9 @@ Rendezvous read_rendezvous(const GetEnv& get_env) {
   if (env.has("RANK") || env.has("WORLD_SIZE")) return read_torchrun(env);
   if (env.has("OMPI_COMM_WORLD_RANK") || env.has("OMPI_COMM_WORLD_SIZE")) return read_mpirun(env);
   if (env.has("SLURM_PROCID") && env.has("SLURM_NTASKS")) return read_srun(env);
-  throw Error(kPlace, "RANK and WORLD_SIZE are not set, nor mpirun's (OMPI_COMM_WORLD_RANK) or srun's (SLURM_PROCID, "
-                      "SLURM_NTASKS) variables. Start with torchrun, mpirun or srun.");
+  throw Error(kPlace,
+              "RANK and WORLD_SIZE are not set, nor mpirun's (OMPI_COMM_WORLD_RANK) or srun's (SLURM_PROCID, "
+              "SLURM_NTASKS) variables. Start with torchrun, mpirun or srun.");
 }
 
 }  // namespace shoal

@@ -55,8 +55,8 @@ class ShmBoard final : public Board {
   std::shared_ptr<ShmWorld> world_;  // shared by the boards of this rank's channels
   const std::string channel_name_;
   SharedSegment segment_;
-  std::string at_;                // what this rank is doing, for messages
-  int arrive_spins_ = 16;         // how long spinning paid off lately
+  std::string at_;         // what this rank is doing, for messages
+  int arrive_spins_ = 16;  // how long spinning paid off lately
   int depart_spins_ = 16;
   std::vector<std::shared_ptr<PeerMapping>> reading_;  // the peers' memory in use until depart
   std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();

@@ -37,8 +37,8 @@ struct alignas(64) ShmWorld::Page {
 };
 
 struct alignas(64) ShmWorld::RankPage {
-  std::atomic<uint64_t> dead_count;        // slabs of this rank that have died
-  std::atomic<uint64_t> dead[kDeadRing];   // their ids, the last ones
+  std::atomic<uint64_t> dead_count;       // slabs of this rank that have died
+  std::atomic<uint64_t> dead[kDeadRing];  // their ids, the last ones
 };
 
 ShmWorld::RankPage& ShmWorld::rank_page(int rank) const {
@@ -90,7 +90,8 @@ SharedSegment ShmWorld::open_segment(const std::string& name, size_t nbytes) {
     const std::string why = std::strerror(errno);
     look_around();
     throw Error(place, fmt::format("opening {}: rank 0's memory cannot be mapped ({}): it left, or the processes may "
-                                   "not see each other. Set SHOAL_TRANSPORT=gloo to do without.", name, why));
+                                   "not see each other. Set SHOAL_TRANSPORT=gloo to do without.",
+                                   name, why));
   }
   return segment;
 }

@@ -32,8 +32,8 @@ struct ThreadWorld {
   std::mutex mutex;
   std::condition_variable changed;
   std::optional<Failure> failure;
-  std::map<std::string, std::shared_ptr<Room>> rooms;         // by name and how many came before it
-  std::map<std::pair<std::string, int>, int> rooms_of_rank;   // channels of a name that a rank has opened
+  std::map<std::string, std::shared_ptr<Room>> rooms;        // by name and how many came before it
+  std::map<std::pair<std::string, int>, int> rooms_of_rank;  // channels of a name that a rank has opened
 };
 
 class ThreadBoard final : public Board {

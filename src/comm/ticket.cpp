@@ -81,8 +81,10 @@ std::string describe(const Ticket& ticket, const std::string& channel) {
 
 std::string disagreement(const Ticket& mine, const Ticket& theirs, int peer, const std::string& channel) {
   if (theirs.subject_hash != mine.subject_hash || theirs.sequence != mine.sequence) {
-    return fmt::format("rank {} is at {} instead: the ranks run different units or models. "
-                       "Make every rank run the same units in the same order.", peer, describe(theirs, channel));
+    return fmt::format(
+        "rank {} is at {} instead: the ranks run different units or models. "
+        "Make every rank run the same units in the same order.",
+        peer, describe(theirs, channel));
   }
   std::string how;
   if (theirs.kind != mine.kind) {
@@ -101,8 +103,10 @@ std::string disagreement(const Ticket& mine, const Ticket& theirs, int peer, con
   } else {
     return "";
   }
-  return fmt::format("rank {} {}: the ranks have different models or configs. "
-                     "Start every rank with the same model and config.", peer, how);
+  return fmt::format(
+      "rank {} {}: the ranks have different models or configs. "
+      "Start every rank with the same model and config.",
+      peer, how);
 }
 
 }  // namespace shoal

@@ -37,7 +37,8 @@ void LossScale::update(bool overflow) {
     last_overflow_step_ = step_;
   } else {
     if (consecutive_) hysteresis_left_ = hysteresis_;
-    if ((step_ - last_overflow_step_) % window_ == 0) {
+    const int64_t good_steps_before = step_ - last_overflow_step_ - 1;
+    if (good_steps_before > 0 && good_steps_before % window_ == 0) {
       if (!consecutive_) hysteresis_left_ = hysteresis_;
       scale_ *= 2;
     }

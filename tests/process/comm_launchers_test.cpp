@@ -74,15 +74,16 @@ TEST(Launchers, TorchrunsOwnStoreIsUsed) {
   ASSERT_GT(readlink("/proc/self/exe", self.data(), self.size() - 1), 0);
   for (const std::string transport : {"shm", "gloo"}) {
     const std::string command = "SHOAL_TRANSPORT=" + transport + " OMP_NUM_THREADS=1 " + torchrun +
-                                " --no-python --nproc-per-node 2 --master-port " + std::to_string(testing::free_port()) +
-                                " " + self.data() + " --rank-mode=meet 2>&1";
+                                " --no-python --nproc-per-node 2 --master-port " +
+                                std::to_string(testing::free_port()) + " " + self.data() + " --rank-mode=meet 2>&1";
     FILE* pipe = popen(command.c_str(), "r");
     ASSERT_TRUE(pipe);
     std::string output;
     std::array<char, 4096> chunk{};
     while (std::fgets(chunk.data(), chunk.size(), pipe) != nullptr) output += chunk.data();
     EXPECT_EQ(pclose(pipe), 0) << output;
-    EXPECT_THAT(output, HasSubstr("rank 1 of 2 met over " + std::string(transport == "shm" ? "shared memory" : "gloo")));
+    EXPECT_THAT(output,
+                HasSubstr("rank 1 of 2 met over " + std::string(transport == "shm" ? "shared memory" : "gloo")));
   }
 }
 

@@ -170,7 +170,8 @@ TEST_P(Transports, AKilledRankIsNamedByAllOthersWithinSeconds) {
   for (const std::string where : {"before", "inside", "streaming"}) {
     for (const int victim : {0, world() - 1}) {
       SCOPED_TRACE(where + ", rank " + std::to_string(victim));
-      Ranks ranks({.world = world(), .mode = "lose_a_rank",
+      Ranks ranks({.world = world(),
+                   .mode = "lose_a_rank",
                    .env = env({{"TEST_VICTIM", std::to_string(victim)}, {"TEST_WHERE", where}})});
       ASSERT_TRUE(ranks.wait_for_output(victim, "ready"));
       const auto killed = std::chrono::steady_clock::now();
@@ -190,8 +191,9 @@ TEST_P(Transports, AKilledRankIsNamedByAllOthersWithinSeconds) {
 
 TEST_P(Transports, ARankThatNeverComesIsNamed) {
   const int absent = world() - 1;
-  const auto outcomes = Ranks({.world = world(), .mode = "collectives", .env = env({{"TEST_TIMEOUT_MS", "1500"}}),
-                               .absent = {absent}}).wait();
+  const auto outcomes =
+      Ranks({.world = world(), .mode = "collectives", .env = env({{"TEST_TIMEOUT_MS", "1500"}}), .absent = {absent}})
+          .wait();
   for (int rank = 0; rank < absent; ++rank) {
     EXPECT_THAT(outcomes[static_cast<size_t>(rank)].output,
                 AnyOf(HasSubstr("joining the world: rank " + std::to_string(absent) + " did not arrive within 1.5 s"),
@@ -200,8 +202,8 @@ TEST_P(Transports, ARankThatNeverComesIsNamed) {
 }
 
 TEST_P(Transports, ARankZeroThatNeverComesIsNamed) {
-  const auto outcomes = Ranks({.world = world(), .mode = "collectives", .env = env({{"TEST_TIMEOUT_MS", "1500"}}),
-                               .absent = {0}}).wait();
+  const auto outcomes =
+      Ranks({.world = world(), .mode = "collectives", .env = env({{"TEST_TIMEOUT_MS", "1500"}}), .absent = {0}}).wait();
   EXPECT_THAT(outcomes[1].output, HasSubstr("[comm rank 1] no rendezvous store at 127.0.0.1:"));
   EXPECT_THAT(outcomes[1].output, HasSubstr("rank 0 did not come"));
 }

@@ -131,9 +131,13 @@ class Ranks {
       if (absent == rank) return child;
     }
     std::map<std::string, std::string> env = options_.env;
-    env.insert({{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(options_.world)},
-                {"LOCAL_RANK", std::to_string(rank)}, {"MASTER_ADDR", options_.host}, {"MASTER_PORT", port},
-                {"OMP_NUM_THREADS", "1"}, {"TORCH_CPP_LOG_LEVEL", "ERROR"}});
+    env.insert({{"RANK", std::to_string(rank)},
+                {"WORLD_SIZE", std::to_string(options_.world)},
+                {"LOCAL_RANK", std::to_string(rank)},
+                {"MASTER_ADDR", options_.host},
+                {"MASTER_PORT", port},
+                {"OMP_NUM_THREADS", "1"},
+                {"TORCH_CPP_LOG_LEVEL", "ERROR"}});
     std::vector<std::string> words = options_.prefix ? options_.prefix(rank) : std::vector<std::string>{};
     char self[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);

@@ -22,8 +22,8 @@ testing::Groups shm_groups(int world) {
     options.rank = rank;
     options.pids.assign(static_cast<size_t>(world), getpid());
     options.store = store;
-    groups.push_back(std::make_unique<ChannelGroup>(std::make_unique<BoardCarrier>(
-        std::make_unique<ShmBoard>(std::make_shared<ShmWorld>(options), ""))));
+    groups.push_back(std::make_unique<ChannelGroup>(
+        std::make_unique<BoardCarrier>(std::make_unique<ShmBoard>(std::make_shared<ShmWorld>(options), ""))));
   }
   return groups;
 }

@@ -6,8 +6,8 @@
 
 #include <atomic>
 
-#include "unit/comm/rank_threads.h"
 #include "shoal/error.h"
+#include "unit/comm/rank_threads.h"
 
 namespace shoal {
 namespace {

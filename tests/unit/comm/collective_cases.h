@@ -74,7 +74,9 @@ inline bool same_element(const void* got, DType dtype, int64_t i, float expected
 }
 
 inline void check_all_gather(Group& group, Memory memory, size_t shard_nbytes, bool in_place) {
-  const auto byte_at = [](int rank, size_t i) { return static_cast<std::byte>((i * 7 + static_cast<size_t>(rank) * 31) % 251); };
+  const auto byte_at = [](int rank, size_t i) {
+    return static_cast<std::byte>((i * 7 + static_cast<size_t>(rank) * 31) % 251);
+  };
   Buffer whole(group, memory, shard_nbytes * static_cast<size_t>(group.size()));
   Buffer apart(group, memory, shard_nbytes);
   std::byte* shard = in_place ? whole.data() + shard_nbytes * static_cast<size_t>(group.rank()) : apart.data();
@@ -110,8 +112,9 @@ inline void check_reduce_scatter(Group& group, Memory memory, const ReduceCase& 
   std::vector<std::byte> before(shard, shard + static_cast<size_t>(c.shard_numel) * nbytes_of(c.out));
   const float post = 1.0f / static_cast<float>(world);
   std::atomic<int> after_calls{0};
-  ReduceScatter args{{"reduce", "case"}, whole.data(), c.in, shard, c.out, c.shard_numel, c.pre, post, c.accumulate,
-                     c.piece_numel, [&] { ++after_calls; }, whole.keep()};
+  ReduceScatter args{{"reduce", "case"},     whole.data(), c.in, shard,        c.out,
+                     c.shard_numel,          c.pre,        post, c.accumulate, c.piece_numel,
+                     [&] { ++after_calls; }, whole.keep()};
   group.reduce_scatter(args).wait();
   EXPECT_EQ(after_calls, 1);
   int64_t wrong = 0;

@@ -30,10 +30,14 @@ TEST(GlooCarrier, StagingStaysWithinThePieces) {
   });
 }
 
-TEST(GlooCarrier, RanksAtDifferentCollectivesAreNamed) { testing::check_different_collectives_are_named(make_gloo_groups); }
+TEST(GlooCarrier, RanksAtDifferentCollectivesAreNamed) {
+  testing::check_different_collectives_are_named(make_gloo_groups);
+}
 TEST(GlooCarrier, RanksWithDifferentSizesAreNamed) { testing::check_different_sizes_are_named(make_gloo_groups); }
 TEST(GlooCarrier, AbortWakesEveryRankOnEveryChannel) { testing::check_abort_wakes_everyone(make_gloo_groups); }
-TEST(GlooCarrier, TimeoutNamesTheRankThatDoesNotArrive) { testing::check_timeout_names_the_late_rank(make_gloo_groups); }
+TEST(GlooCarrier, TimeoutNamesTheRankThatDoesNotArrive) {
+  testing::check_timeout_names_the_late_rank(make_gloo_groups);
+}
 TEST(GlooCarrier, ARankThatLeavesIsNamedToThoseWhoWaitForIt) { testing::check_leaving_is_named(make_gloo_groups, 0); }
 TEST(GlooCarrier, LeavingWithACollectiveInFlightFailsItsHandle) {
   testing::check_leaving_in_flight_does_not_hang(make_gloo_groups);

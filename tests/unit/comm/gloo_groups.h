@@ -28,8 +28,8 @@ inline Groups make_gloo_groups(int world, Timeout timeout) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
-      auto carrier = std::make_unique<GlooCarrier>(
-          std::make_shared<GlooWorld>(gloo_options(rank, world, timeout, store)), "");
+      auto carrier =
+          std::make_unique<GlooCarrier>(std::make_shared<GlooWorld>(gloo_options(rank, world, timeout, store)), "");
       groups[static_cast<size_t>(rank)] = std::make_unique<ChannelGroup>(std::move(carrier));
     });
   }

@@ -87,7 +87,8 @@ TEST(PeerMemory, WhatAPeerFreedIsUnmappedByLaterCollectivesOrWhenTold) {
     testing::Groups groups;
     std::vector<std::shared_ptr<ShmWorld>> worlds;
     for (int rank = 0; rank < 2; ++rank) {
-      worlds.push_back(std::make_shared<ShmWorld>(ShmWorld::Options{rank, kDefaultTimeout, {getpid(), getpid()}, store}));
+      worlds.push_back(
+          std::make_shared<ShmWorld>(ShmWorld::Options{rank, kDefaultTimeout, {getpid(), getpid()}, store}));
       groups.push_back(std::make_unique<ChannelGroup>(
           std::make_unique<BoardCarrier>(std::make_unique<ShmBoard>(worlds.back(), ""))));
     }

@@ -37,7 +37,8 @@ TEST(PeerRecord, DifferentWorldsOrTransportsAreNamed) {
   std::vector<PeerRecord> records{record(), record()};
   EXPECT_EQ(complaint(records, 0), "no complaint");
   records[1].world = 3;
-  EXPECT_THAT(complaint(records, 0), HasSubstr("[comm rank 0] rank 1 was started for a world of 3 and this rank for one of 2"));
+  EXPECT_THAT(complaint(records, 0),
+              HasSubstr("[comm rank 0] rank 1 was started for a world of 3 and this rank for one of 2"));
   records[1] = record();
   records[1].wanted = Transport::gloo;
   EXPECT_THAT(complaint(records, 0), HasSubstr("rank 1 wants transport gloo and this rank auto"));

@@ -62,7 +62,8 @@ TEST_F(ProcessGroup, NamesAHostThatCannotBeResolved) {
 TEST_F(ProcessGroup, NamesTheRanksThatDoNotJoin) {
   set("RANK", "0");
   set("WORLD_SIZE", "3");
-  EXPECT_THAT(complaint(), ::testing::HasSubstr("[comm rank 0] joining the world: ranks 1, 2 did not arrive within 1 s"));
+  EXPECT_THAT(complaint(),
+              ::testing::HasSubstr("[comm rank 0] joining the world: ranks 1, 2 did not arrive within 1 s"));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ std::string complaint(const Env& env) {
   return "no complaint";
 }
 
-const Env kTorchrun{{"RANK", "3"},        {"WORLD_SIZE", "4"},   {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
+const Env kTorchrun{{"RANK", "3"},        {"WORLD_SIZE", "4"},    {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
                     {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1234"}};
 
 Env with(Env env, const std::string& name, const std::string& value) {
@@ -59,7 +59,9 @@ TEST(Rendezvous, UsesTheStoreThatTorchrunServes) {
 }
 
 TEST(Rendezvous, ReadsMpirun) {
-  Env env{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+  Env env{{"OMPI_COMM_WORLD_RANK", "1"},
+          {"OMPI_COMM_WORLD_SIZE", "2"},
+          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
   EXPECT_EQ(read(env).rank, 1);
   EXPECT_EQ(read(env).world, 2);
@@ -73,7 +75,10 @@ TEST(Rendezvous, ReadsMpirun) {
 }
 
 TEST(Rendezvous, ReadsSrun) {
-  Env env{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}, {"SLURM_NODELIST", "gpu[07-09],x"},
+  Env env{{"SLURM_PROCID", "5"},
+          {"SLURM_NTASKS", "8"},
+          {"SLURM_LOCALID", "1"},
+          {"SLURM_NODELIST", "gpu[07-09],x"},
           {"SLURM_JOB_ID", "100007"}};
   EXPECT_EQ(read(env).rank, 5);
   EXPECT_EQ(read(env).world, 8);
@@ -85,7 +90,8 @@ TEST(Rendezvous, ReadsSrun) {
 
 TEST(Rendezvous, TorchrunInsideSlurmOrMpirunCounts) {
   Env env = kTorchrun;
-  env.insert({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"TORCHELASTIC_RUN_ID", "x"}});
+  env.insert(
+      {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"TORCHELASTIC_RUN_ID", "x"}});
   EXPECT_EQ(read(env).rank, 3);
   env.erase("TORCHELASTIC_RUN_ID");
   EXPECT_THAT(complaint(env), HasSubstr("RANK=3 contradicts OMPI_COMM_WORLD_RANK=0"));
@@ -106,7 +112,8 @@ TEST(Rendezvous, NamesWhatIsWrongOrContradictory) {
   EXPECT_THAT(complaint(with(kTorchrun, "MASTER_PORT", "70000")), HasSubstr("MASTER_PORT=70000"));
   EXPECT_THAT(complaint(with(kTorchrun, "MASTER_PORT", "80x")), HasSubstr("MASTER_PORT=80x"));
   EXPECT_THAT(complaint(with(kTorchrun, "LOCAL_RANK", "2")), HasSubstr("LOCAL_WORLD_SIZE=2 contradicts LOCAL_RANK=2"));
-  EXPECT_THAT(complaint(with(with(kTorchrun, "RANK", "0"), "LOCAL_RANK", "1")), HasSubstr("LOCAL_RANK=1 contradicts RANK=0"));
+  EXPECT_THAT(complaint(with(with(kTorchrun, "RANK", "0"), "LOCAL_RANK", "1")),
+              HasSubstr("LOCAL_RANK=1 contradicts RANK=0"));
 }
 
 TEST(Rendezvous, FirstHostOfSlurmLists) {

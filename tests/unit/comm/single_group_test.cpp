@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unit/comm/collective_cases.h"
 #include "shoal/error.h"
+#include "unit/comm/collective_cases.h"
 
 namespace shoal {
 namespace {

@@ -25,7 +25,9 @@ TEST(ThreadBoard, RanksWithDifferentSizesAreNamed) { testing::check_different_si
 TEST(ThreadBoard, AbortWakesEveryRankOnEveryChannel) { testing::check_abort_wakes_everyone(make); }
 TEST(ThreadBoard, TimeoutNamesTheRankThatDoesNotArrive) { testing::check_timeout_names_the_late_rank(make); }
 TEST(ThreadBoard, ARankThatLeavesIsNamedToThoseWhoWaitForIt) { testing::check_leaving_is_named(make, 0); }
-TEST(ThreadBoard, LeavingWithACollectiveInFlightFailsItsHandle) { testing::check_leaving_in_flight_does_not_hang(make); }
+TEST(ThreadBoard, LeavingWithACollectiveInFlightFailsItsHandle) {
+  testing::check_leaving_in_flight_does_not_hang(make);
+}
 
 }  // namespace
 }  // namespace shoal

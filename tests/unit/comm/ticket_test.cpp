@@ -31,7 +31,9 @@ TEST(Ticket, LongSubjectsAreCutButStillToldApart) {
   EXPECT_THAT(disagreement(a, b, 1, ""), HasSubstr("rank 1 is at gather of xxx"));
 }
 
-TEST(Ticket, EqualTicketsAgree) { EXPECT_THAT(disagreement(ticket_of(reduce(), 7, 2), ticket_of(reduce(), 7, 2), 1, ""), IsEmpty()); }
+TEST(Ticket, EqualTicketsAgree) {
+  EXPECT_THAT(disagreement(ticket_of(reduce(), 7, 2), ticket_of(reduce(), 7, 2), 1, ""), IsEmpty());
+}
 
 TEST(Ticket, EachDifferenceIsNamed) {
   const Ticket mine = ticket_of(reduce(), 7, 2);
@@ -42,19 +44,24 @@ TEST(Ticket, EachDifferenceIsNamed) {
   };
   EXPECT_THAT(against([](auto& a) { a.subject.unit = "head"; }), HasSubstr("rank 1 is at reduce of head (#7) instead"));
   EXPECT_THAT(against([](auto& a) { a.shard_numel = 11; }), HasSubstr("rank 1 brings 44 bytes and this rank 40"));
-  EXPECT_THAT(against([](auto& a) { a.whole_dtype = DType::f16; }), HasSubstr("brings fp16 (result fp32) and this rank bf16"));
-  EXPECT_THAT(against([](auto& a) { a.shard_dtype = DType::bf16; }), HasSubstr("(result bf16) and this rank bf16 (result fp32)"));
+  EXPECT_THAT(against([](auto& a) { a.whole_dtype = DType::f16; }),
+              HasSubstr("brings fp16 (result fp32) and this rank bf16"));
+  EXPECT_THAT(against([](auto& a) { a.shard_dtype = DType::bf16; }),
+              HasSubstr("(result bf16) and this rank bf16 (result fp32)"));
   EXPECT_THAT(against([](auto& a) { a.pre = 0.5f; }), HasSubstr("scales by 0.5 and 1, this rank by 1 and 1"));
   EXPECT_THAT(against([](auto& a) { a.post = 0.5f; }), HasSubstr("scales by 1 and 0.5"));
-  EXPECT_THAT(against([](auto& a) { a.piece_numel = 5; }), HasSubstr("cuts into pieces of 10 bytes and this rank of 0"));
+  EXPECT_THAT(against([](auto& a) { a.piece_numel = 5; }),
+              HasSubstr("cuts into pieces of 10 bytes and this rank of 0"));
   EXPECT_THAT(disagreement(mine, ticket_of(Subject{"reduce", "block.3"}, 7), 1, ""),
               HasSubstr("does a barrier here and this rank a reduce-scatter"));
   Broadcast cast;
   cast.subject = {"publish", "x"};
   const Ticket from_zero = ticket_of(cast, 1);
   cast.root = 1;
-  EXPECT_THAT(disagreement(from_zero, ticket_of(cast, 1), 1, ""), HasSubstr("takes rank 1 as the root and this rank takes rank 0"));
-  EXPECT_THAT(disagreement(mine, ticket_of(reduce(), 8, 2), 1, ""), HasSubstr("rank 1 is at reduce of block.3 (#8) instead"));
+  EXPECT_THAT(disagreement(from_zero, ticket_of(cast, 1), 1, ""),
+              HasSubstr("takes rank 1 as the root and this rank takes rank 0"));
+  EXPECT_THAT(disagreement(mine, ticket_of(reduce(), 8, 2), 1, ""),
+              HasSubstr("rank 1 is at reduce of block.3 (#8) instead"));
 }
 
 TEST(Ticket, AccumulationIsEachRanksOwnAffair) {

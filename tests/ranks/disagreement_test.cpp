@@ -1,0 +1,156 @@
+// Ranks that part ways: another order of units, another config or model, a rank that gives up, hangs or does something
+// alone. Every rank must end, soon, with a message that names the rank, the unit, the collective and its number; an
+// order that differs in the first pass only must be settled.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "training/faulty_run.h"
+
+namespace shoal::testing {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+struct Ending {
+  std::string message;  // empty: it ended well
+  RunResult result;
+};
+
+// Every rank to its own end; nobody aborts for another.
+std::vector<Ending> end_of(int world, const FaultyRun& run, Timeout timeout = 60s) {
+  const auto started = std::chrono::steady_clock::now();
+  std::vector<std::unique_ptr<Group>> groups = make_thread_groups(world, timeout);
+  std::vector<Ending> endings(static_cast<size_t>(world));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto at = static_cast<size_t>(rank);
+      try {
+        endings[at].result = FaultyTraining(*groups[at], run).train();
+      } catch (const std::exception& error) {
+        endings[at].message = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - started, 20s);
+  return endings;
+}
+
+class Disagreement : public ::testing::TestWithParam<int> {
+ protected:
+  int world() const { return GetParam(); }
+  int faulty() const { return world() - 1; }
+  std::string faulty_name() const { return "rank " + std::to_string(faulty()); }
+  FaultyRun run(Fault fault) const { return {.fault = fault, .faulty_rank = faulty()}; }
+
+  void expect_peers_say(const std::vector<Ending>& endings, const std::string& place, const std::string& cause) const {
+    for (int rank = 0; rank < world(); ++rank) {
+      if (rank == faulty()) continue;
+      EXPECT_THAT(endings[static_cast<size_t>(rank)].message, ContainsRegex(said_by(rank, place, cause)));
+    }
+  }
+};
+
+TEST_P(Disagreement, AnotherOrderOfUnitsAfterTheFirstPassIsNamedOnEveryRank) {
+  const auto endings = end_of(world(), run(Fault::another_order));
+  expect_peers_say(endings, "gather of twice", faulty_name() + R"( is at gather of drop \(weights #[0-9]+\) instead)");
+  EXPECT_THAT(endings.back().message,
+              ContainsRegex(said_by(faulty(), "gather of drop", R"(rank 0 is at gather of twice \(weights #[0-9]+\) instead)")));
+}
+
+TEST_P(Disagreement, AnotherOrderOfUnitsIsNamedThroughPrefetchesToo) {
+  FaultyRun ahead = run(Fault::another_order);
+  ahead.prefetch = 1'000'000;
+  expect_peers_say(end_of(world(), ahead), "gather of [a-z]+", faulty_name() + R"( is at gather of [a-z]+ \(weights #[0-9]+\) instead)");
+}
+
+// A first pass has no order yet: the ranks settle one that serves all.
+TEST_P(Disagreement, AnotherOrderInTheFirstPassIsSettledWithTheSameBits) {
+  for (const Fault fault : {Fault::another_order_first, Fault::another_order_always}) {
+    for (const int64_t prefetch : {0, 1000}) {
+      FaultyRun settled = run(fault);
+      settled.prefetch = prefetch;
+      const auto sharded = end_of(world(), settled);
+      settled.stage = 0;
+      const auto whole = end_of(world(), settled);
+      for (size_t rank = 0; rank < sharded.size(); ++rank) {
+        EXPECT_EQ(sharded[rank].message, "");
+        EXPECT_EQ(whole[rank].message, "");
+        EXPECT_TRUE(sharded[rank].result == whole[rank].result) << "rank " << rank << " prefetch " << prefetch;
+      }
+    }
+  }
+}
+
+TEST_P(Disagreement, AnotherConfigIsSaidOnEveryRank) {
+  for (const Fault fault : {Fault::another_config, Fault::another_stage}) {
+    for (const Ending& ending : end_of(world(), run(fault))) {
+      EXPECT_THAT(ending.message, HasSubstr("the ranks disagree: " + faulty_name() + " has another config than rank 0"));
+    }
+  }
+}
+
+TEST_P(Disagreement, AnotherModelIsSaidOnEveryRank) {
+  for (const Ending& ending : end_of(world(), run(Fault::another_model))) {
+    EXPECT_THAT(ending.message, HasSubstr("the ranks disagree: " + faulty_name() + " has another model than rank 0"));
+  }
+}
+
+TEST_P(Disagreement, ARankWhoseModelIsRefusedLeavesTheOthersAtTheComparison) {
+  const auto endings = end_of(world(), run(Fault::no_model), 1s);  // its group lives on: only the time tells
+  EXPECT_THAT(endings.back().message, HasSubstr("[unit drop] is declared twice"));
+  expect_peers_say(endings, "compare models and configs of all units", faulty_name() + " did not arrive within 1 s");
+}
+
+TEST_P(Disagreement, ARankThatThrowsInForwardAndDestroysItsEngineIsNamed) {
+  for (const int64_t prefetch : {0, 1'000'000}) {
+    FaultyRun thrown = run(Fault::throws_in_forward);
+    thrown.prefetch = prefetch;
+    const auto endings = end_of(world(), thrown);
+    EXPECT_EQ(endings.back().message, "the user's data ended");
+    expect_peers_say(endings, prefetch == 0 ? "gather of sometimes" : "gather of [a-z]+", faulty_name() + " left");
+  }
+}
+
+TEST_P(Disagreement, ARankThatThrowsInBackwardAndDestroysItsEngineIsNamed) {
+  for (const int stage : {0, 1, 2, 3}) {
+    FaultyRun thrown = run(Fault::throws_in_backward);
+    thrown.stage = stage;
+    thrown.prefetch = 1'000'000;
+    const auto endings = end_of(world(), thrown);
+    EXPECT_THAT(endings.back().message, HasSubstr("the user's data ended"));
+    expect_peers_say(endings, stage == 3 ? "(gather|reduce) of [a-z]+" : "reduce of [a-z]+", faulty_name() + " left");
+  }
+}
+
+TEST_P(Disagreement, ARankThatHangsIsNamedAfterTheTimeout) {
+  FaultyRun hanging = run(Fault::hangs);
+  hanging.pause = 2500ms;
+  const auto endings = end_of(world(), hanging, 1s);
+  const std::string cause = faulty_name() + " did not arrive within 1 s";
+  expect_peers_say(endings, "gather of sometimes", cause);
+  EXPECT_THAT(endings.back().message, ContainsRegex(said_by(faulty(), "gather of sometimes", cause)));
+}
+
+TEST_P(Disagreement, ARankThatStopsEarlyIsNamed) {
+  expect_peers_say(end_of(world(), run(Fault::stops_early)), "gather of embed", faulty_name() + " left");
+}
+
+TEST_P(Disagreement, ARankThatEvaluatesAloneIsNamed) {
+  expect_peers_say(end_of(world(), run(Fault::evaluates_alone)), "gather of embed",
+                   faulty_name() + R"( is at agree on the next unit of first pass \(weights #[0-9]+\) instead)");
+}
+
+TEST_P(Disagreement, ARankThatGathersForTheUserAloneIsNamed) {
+  expect_peers_say(end_of(world(), run(Fault::gathers_alone)), "gather of embed",
+                   faulty_name() + R"( is at gather for the user of twice \(weights #[0-9]+\) instead)");
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, Disagreement, ::testing::Values(2, 3),
+                         [](const auto& info) { return "world" + std::to_string(info.param); });
+
+}  // namespace
+}  // namespace shoal::testing

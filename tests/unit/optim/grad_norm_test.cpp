@@ -1,0 +1,65 @@
+#include "optim/grad_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "unit/comm/rank_threads.h"
+
+namespace shoal {
+
+namespace {
+
+// sums[r]: what rank r gives. Returns what each rank got.
+std::vector<GradNorm> norms_of(const std::vector<std::vector<double>>& sums) {
+  std::vector<GradNorm> norms(sums.size());
+  testing::run_ranks(static_cast<int>(sums.size()), [&](Group& group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    norms[rank] = global_grad_norm(group, sums[rank]);
+  });
+  return norms;
+}
+
+}  // namespace
+
+TEST(GradNorm, AddsFlatsInOrderThenRanksInOrderInFp64) {
+  for (int world = 1; world <= 4; ++world) {
+    std::vector<std::vector<double>> sums;
+    double expected = 0;
+    for (int rank = 0; rank < world; ++rank) {
+      sums.push_back({0.1 + rank, 1e-17 * rank, 1e9 / (rank + 3)});
+      for (const double sum : sums.back()) expected += sum;
+    }
+    for (const GradNorm& norm : norms_of(sums)) {
+      EXPECT_EQ(norm.value, std::sqrt(expected)) << world << " ranks";
+      EXPECT_TRUE(norm.finite);
+      EXPECT_EQ(norm.first_bad_flat, -1);
+    }
+  }
+}
+
+TEST(GradNorm, OfNothingIsZero) {
+  EXPECT_EQ(norms_of({{}})[0].value, 0);
+  EXPECT_EQ(norms_of({{}, {}})[1].value, 0);
+  EXPECT_TRUE(norms_of({{}, {}})[1].finite);
+}
+
+TEST(GradNorm, TellsEveryRankTheFirstFlatThatIsNotFiniteAnywhere) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const GradNorm& norm : norms_of({{1, 1, nan, 1}, {1, 1, 1, 1}, {1, infinity, 1, 1}})) {
+    EXPECT_FALSE(norm.finite);
+    EXPECT_EQ(norm.first_bad_flat, 1);
+  }
+}
+
+TEST(GradNorm, NamesNoFlatWhenOnlyTheSumOverflows) {
+  const double huge = std::numeric_limits<double>::max();
+  for (const GradNorm& norm : norms_of({{huge, 1}, {1, huge}})) {
+    EXPECT_FALSE(norm.finite);
+    EXPECT_EQ(norm.first_bad_flat, -1);
+  }
+}
+
+}  // namespace shoal

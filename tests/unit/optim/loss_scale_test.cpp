@@ -1,0 +1,109 @@
+// Against what DeepSpeed's own DynamicLossScaler (0.19.6) does, run on patterns of good (.) and overflowing (x) steps:
+//   DynamicLossScaler(init_scale=64., scale_window=3, min_scale=4., delayed_shift=H, consecutive_hysteresis=C,
+//                     raise_error_at_min_scale=True, dtype=torch.half), then update_scale(overflow) once a step.
+#include "optim/loss_scale.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "shoal/error.h"
+
+namespace shoal {
+
+namespace {
+
+Config fp16_config(int power, int window, double minimum, int hysteresis, bool consecutive) {
+  Config config;
+  config.precision = Precision::fp16;
+  config.fp16 = {.enabled = true,
+                 .loss_scale = 0,
+                 .initial_scale_power = power,
+                 .loss_scale_window = window,
+                 .hysteresis = hysteresis,
+                 .consecutive_hysteresis = consecutive,
+                 .min_loss_scale = minimum};
+  return config;
+}
+
+constexpr double kThrows = -1;
+
+// The scale that each step is taken with, and the one after the last; kThrows where update() threw.
+std::vector<double> scales(LossScale scale, const std::string& pattern) {
+  std::vector<double> values;
+  for (const char step : pattern) {
+    values.push_back(scale.value());
+    try {
+      scale.update(step == 'x');
+    } catch (const Error&) {
+      values.push_back(kThrows);
+      return values;
+    }
+  }
+  values.push_back(scale.value());
+  return values;
+}
+
+const std::string kPattern = "..x.xx...x.....xx..xxxx";
+
+std::vector<double> dynamic_scales(int hysteresis, bool consecutive) {
+  return scales(LossScale(fp16_config(6, 3, 4, hysteresis, consecutive)), kPattern);
+}
+
+}  // namespace
+
+TEST(LossScale, IsOneForEverWithoutFp16) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    Config config = fp16_config(6, 1, 1, 1, false);
+    config.precision = precision;
+    EXPECT_EQ(scales(LossScale(config), "..xx"), (std::vector<double>{1, 1, 1, 1, 1}));
+  }
+}
+
+TEST(LossScale, AStaticScaleNeverMoves) {
+  Config config = fp16_config(6, 1, 1, 1, false);
+  config.fp16.loss_scale = 128;
+  EXPECT_EQ(scales(LossScale(config), ".xx..x"), std::vector<double>(7, 128.0));
+}
+
+TEST(LossScale, HalvesAtOnceWithoutHysteresis) {
+  const std::vector<double> expected = {64, 64, 64, 32, 32, 16, 8, 8, 8, 8, 4, 4, 4, 4, 8, 8, 4, kThrows};
+  EXPECT_EQ(dynamic_scales(1, false), expected);
+  EXPECT_EQ(dynamic_scales(1, true), expected);
+}
+
+TEST(LossScale, HysteresisBearsOverflowsUntilTheWindowRefillsIt) {
+  EXPECT_EQ(dynamic_scales(2, false), (std::vector<double>{64, 64, 64, 64, 64, 32, 16, 16, 16, 16, 8,
+                                                           8,  8,  8,  16, 16, 16, 8,  8,  8,  4,  kThrows}));
+  EXPECT_EQ(dynamic_scales(3, false), (std::vector<double>{64, 64, 64, 64, 64, 64, 32, 32, 32, 32, 16, 16,
+                                                           16, 16, 32, 32, 32, 32, 32, 32, 16, 8,  4,  kThrows}));
+}
+
+TEST(LossScale, ConsecutiveHysteresisIsRefilledByEveryGoodStep) {
+  EXPECT_EQ(dynamic_scales(2, true), (std::vector<double>{64, 64, 64, 64, 64, 64, 32, 32, 32, 32, 32, 32,
+                                                          32, 32, 64, 64, 64, 32, 32, 32, 32, 16, 8,  4}));
+  EXPECT_EQ(dynamic_scales(3, true), (std::vector<double>{64, 64,  64,  64,  64,  64,  64,  64,  64,  64, 64, 64,
+                                                          64, 64, 128, 128, 128, 128, 128, 128, 128, 128, 64, 32}));
+}
+
+TEST(LossScale, AWindowOfOneDoublesAtEveryGoodStepButTheFirst) {
+  EXPECT_EQ(scales(LossScale(fp16_config(3, 1, 1, 2, false)), "....x.."),
+            (std::vector<double>{8, 8, 16, 32, 64, 64, 64, 128}));
+}
+
+TEST(LossScale, SaysWhatToDoWhenTheMinimumOverflows) {
+  LossScale scale(fp16_config(2, 10, 2, 1, false));
+  scale.update(true);
+  EXPECT_EQ(scale.value(), 2);
+  try {
+    scale.update(true);
+    FAIL() << "the minimum overflowed and nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("[loss scale]"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("minimum, 2"));
+  }
+}
+
+}  // namespace shoal

@@ -1,0 +1,247 @@
+#include "shard/gradients.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/convert.h"
+#include "unit/comm/rank_threads.h"
+#include "unit/shard/model_parts.h"
+
+namespace shoal {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::ModelParts;
+using testing::tensor_of;
+using testing::unit_spec;
+
+namespace {
+
+// What the update reads of a flat on this rank, as fp32.
+std::vector<float> shard_of(const ModelParts& parts, const Gradients& gradients, int unit = 0, int flat = 0) {
+  const int64_t numel = parts.layout.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].shard_numel;
+  std::vector<float> values(static_cast<size_t>(numel));
+  kernels::convert(gradients.shard(unit, flat), gradients.rule(unit, flat).kept, values.data(), DType::f32, numel);
+  return values;
+}
+
+float grad_at(int rank, int64_t i) { return static_cast<float>(rank + 1) * static_cast<float>(i % 50 + 1); }
+
+std::vector<float> grad_of(int rank, int64_t numel) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < numel; ++i) values.push_back(grad_at(rank, i));
+  return values;
+}
+
+ReduceOptions mean_over(int world) {
+  ReduceOptions reduce;
+  reduce.post = 1.0f / static_cast<float>(world);
+  reduce.piece_numel = 100;
+  return reduce;
+}
+
+// The shard after micro-steps with these values for all elements of one parameter, one rank.
+float after_micro_steps(int stage, const std::vector<float>& micro_steps, GradientOptions options, DType dtype) {
+  const std::unique_ptr<Group> group = make_single_group();
+  ModelParts parts({unit_spec(0, {3}, dtype)}, stage, *group);
+  options.accumulation_steps = static_cast<int64_t>(micro_steps.size());
+  Gradients gradients = parts.gradients(options);
+  for (size_t step = 0; step < micro_steps.size(); ++step) {
+    gradients.begin_micro_step(static_cast<int64_t>(step));
+    gradients.deposit(0, 0, tensor_of(std::vector<float>(3, micro_steps[step])));
+    gradients.reduce(0);
+    gradients.wait();
+  }
+  return shard_of(parts, gradients)[2];
+}
+
+}  // namespace
+
+TEST(Gradients, EveryStageGivesEachRankItsShardOfTheMean) {
+  for (int world = 1; world <= 4; ++world) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      testing::run_ranks(world, [&](Group& group) {
+        ModelParts parts({unit_spec(0, {333})}, stage, group);
+        Gradients gradients = parts.gradients({}, mean_over(world));
+        gradients.begin_micro_step(0);
+        EXPECT_FALSE(gradients.has_deposits(0));
+        gradients.deposit(0, 0, tensor_of(grad_of(group.rank(), 333)));
+        EXPECT_TRUE(gradients.has_deposits(0));
+        gradients.reduce(0);
+        gradients.wait();
+        const FlatLayout& flat = parts.layout.units[0].flats[0];
+        const std::vector<float> shard = shard_of(parts, gradients);
+        double squares = 0;
+        for (int64_t i = 0; i < flat.shard_numel; ++i) {
+          const int64_t at = group.rank() * flat.shard_numel + i;
+          float sum = 0;
+          for (int rank = 0; rank < world; ++rank) sum += grad_at(rank, at);
+          const float expected = at < 333 ? sum * (1.0f / static_cast<float>(world)) : 0.0f;
+          ASSERT_EQ(shard[static_cast<size_t>(i)], expected) << "world " << world << " stage " << stage << " at " << at;
+          squares += static_cast<double>(expected) * expected;
+        }
+        ASSERT_EQ(gradients.shard_square_sums().size(), 1u);
+        EXPECT_NEAR(gradients.shard_square_sums()[0], squares, 1e-9 * squares);
+        EXPECT_EQ(gradients.whole(0, 0) != nullptr, stage <= 1);
+      });
+    }
+  }
+}
+
+TEST(Gradients, ASecondGradientOfAMicroStepIsAdded) {
+  const std::unique_ptr<Group> group = make_single_group();
+  for (int stage = 0; stage <= 3; ++stage) {
+    ModelParts parts({unit_spec(0, {3})}, stage, *group);
+    Gradients gradients = parts.gradients();
+    gradients.begin_micro_step(0);
+    gradients.deposit(0, 0, tensor_of({1, 2, 3}));
+    gradients.deposit(0, 0, tensor_of({10, 20, 30}));
+    gradients.reduce(0);
+    gradients.wait();
+    EXPECT_EQ(shard_of(parts, gradients)[2], 33);
+  }
+}
+
+TEST(Gradients, AParameterWithoutOneCountsAsZeroThoughItsMemoryWasUsedBefore) {
+  const std::unique_ptr<Group> group = make_single_group();
+  for (int stage = 0; stage <= 3; ++stage) {
+    ModelParts parts({unit_spec(0, {3, 2})}, stage, *group);
+    Gradients gradients = parts.gradients();
+    for (int step = 0; step < 4; ++step) {
+      gradients.begin_micro_step(0);
+      if (step % 2 == 0) gradients.deposit(0, 0, tensor_of({1, 2, 3}));
+      gradients.deposit(0, 1, tensor_of({7, 8}));
+      gradients.reduce(0);
+      gradients.wait();
+      const std::vector<float> shard = shard_of(parts, gradients);
+      EXPECT_EQ(shard[1], step % 2 == 0 ? 2 : 0) << "stage " << stage << " step " << step;
+      EXPECT_EQ(shard[kAlignNumel], 7);
+      EXPECT_EQ(shard[kAlignNumel + 2], 0);
+    }
+  }
+}
+
+TEST(Gradients, AccumulateOverMicroStepsInFp32ByDefault) {
+  const std::vector<float> micro_steps = {1, 1.0f / 512, 1.0f / 512};
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const bool reproducible : {false, true}) {
+      const GradientOptions options = {.reproducible = reproducible};
+      EXPECT_EQ(after_micro_steps(stage, micro_steps, options, DType::bf16), 1 + 1.0f / 256) << "stage " << stage;
+    }
+  }
+}
+
+TEST(Gradients, AccumulateInTheDtypeThatWasAskedFor) {
+  const std::vector<float> micro_steps = {1, 1.0f / 512, 1.0f / 512};  // too small to move 1 in bf16
+  for (int stage = 0; stage <= 3; ++stage) {
+    EXPECT_EQ(after_micro_steps(stage, micro_steps, {.accumulation_dtype = DType::bf16}, DType::bf16), 1);
+    EXPECT_EQ(after_micro_steps(stage, {1, 1.0f / 512}, {.accumulation_dtype = DType::f16}, DType::f32), 1 + 1.0f / 512);
+  }
+}
+
+TEST(Gradients, TravelInTheCommunicationDtype) {
+  const float fine = 1 + 1.0f / 1024;  // an fp16 number, and no bf16 one
+  for (int stage = 0; stage <= 3; ++stage) {
+    EXPECT_EQ(after_micro_steps(stage, {fine}, {}, DType::f32), fine);
+    EXPECT_EQ(after_micro_steps(stage, {fine}, {.communication_dtype = DType::bf16}, DType::f32), 1);
+    EXPECT_EQ(after_micro_steps(stage, {fine}, {}, DType::bf16), 1);
+    EXPECT_EQ(after_micro_steps(stage, {fine}, {.communication_dtype = DType::f32}, DType::bf16), fine);
+    EXPECT_EQ(after_micro_steps(stage, {fine}, {.communication_dtype = DType::f16}, DType::bf16), fine);
+  }
+}
+
+TEST(Gradients, AreScaledBeforeAndAfterTheSum) {
+  for (const auto& [pre, post, expected] :
+       std::vector<std::tuple<float, float, float>>{{1, 1, 6}, {0.5f, 1, 3}, {1, 0.25f, 1.5f}, {0.5f, 4, 12}}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      testing::run_ranks(3, [&, pre = pre, post = post, expected = expected](Group& group) {
+        ModelParts parts({unit_spec(0, {1})}, stage, group);
+        ReduceOptions reduce;
+        reduce.pre = pre;
+        reduce.post = post;
+        Gradients gradients = parts.gradients({}, reduce);
+        gradients.begin_micro_step(0);
+        gradients.deposit(0, 0, tensor_of({static_cast<float>(group.rank() + 1)}));
+        gradients.reduce(0);
+        gradients.wait();
+        if (group.rank() == 0) EXPECT_EQ(shard_of(parts, gradients)[0], expected);
+      });
+    }
+  }
+}
+
+TEST(Gradients, WhatOverflowsInTheWireDtypeIsSavedByDividingFirst) {
+  testing::run_ranks(2, [](Group& group) {
+    ModelParts parts({unit_spec(0, {1}, DType::f16)}, 2, group);
+    ReduceOptions reduce;
+    reduce.pre = 0.5f;
+    Gradients gradients = parts.gradients({}, reduce);
+    gradients.begin_micro_step(0);
+    gradients.deposit(0, 0, tensor_of({60000}));
+    gradients.reduce(0);
+    gradients.wait();
+    if (group.rank() == 0) EXPECT_EQ(shard_of(parts, gradients)[0], 60000);
+  });
+}
+
+TEST(Gradients, SlotsGrowOnlyWhileMoreUnitsCollectThanThereAre) {
+  const std::unique_ptr<Group> group = make_single_group();
+  ModelParts parts({unit_spec(0, {5}), unit_spec(1, {300}), unit_spec(2, {1})}, 2, *group);
+  Gradients gradients = parts.gradients();
+  EXPECT_EQ(gradients.slot_count(), 2u);
+  const size_t slot_nbytes = parts.ledger->line(MemoryKind::reduce_slots).nbytes / 2;
+  EXPECT_EQ(slot_nbytes, 384u * 4);
+
+  for (int step = 0; step < 3; ++step) {  // one after the other: two are enough
+    gradients.begin_micro_step(0);
+    for (const int unit : {2, 1, 0}) {
+      gradients.deposit(unit, 0, at::full({parts.specs[static_cast<size_t>(unit)].params[0].numel()}, unit + step, at::kFloat));
+      gradients.reduce(unit);
+    }
+    gradients.wait();
+  }
+  EXPECT_EQ(gradients.slot_count(), 2u);
+
+  gradients.begin_micro_step(0);  // all collect at once
+  for (const int unit : {0, 1, 2}) {
+    gradients.deposit(unit, 0, at::full({parts.specs[static_cast<size_t>(unit)].params[0].numel()}, unit + 40, at::kFloat));
+  }
+  for (const int unit : {0, 1, 2}) gradients.reduce(unit);
+  gradients.wait();
+  EXPECT_EQ(gradients.slot_count(), 3u);
+  EXPECT_EQ(parts.ledger->line(MemoryKind::reduce_slots).nbytes, 3 * slot_nbytes);
+  for (const int unit : {0, 1, 2}) EXPECT_EQ(shard_of(parts, gradients, unit)[0], static_cast<float>(unit + 40));
+}
+
+TEST(Gradients, SquareSumsCoverTrainableFlatsInOrder) {
+  const std::unique_ptr<Group> group = make_single_group();
+  UnitSpec mixed = unit_spec(0, {2, 2, 2});
+  mixed.params[0].trainable = false;
+  mixed.params[2].dtype = DType::bf16;
+  ModelParts parts({mixed, unit_spec(1, {1})}, 3, *group);
+  Gradients gradients = parts.gradients();
+  gradients.begin_micro_step(0);
+  gradients.deposit(0, 1, tensor_of({1, 2}));
+  gradients.deposit(0, 2, tensor_of({3, 4}));
+  gradients.deposit(1, 0, tensor_of({5}));
+  for (const int unit : {1, 0}) gradients.reduce(unit);
+  gradients.wait();
+  EXPECT_EQ(gradients.shard_square_sums(), (std::vector<double>{5, 25, 25}));
+}
+
+TEST(Gradients, RefuseWhatIsSparseMisshapenOrOfAForeignDtype) {
+  const std::unique_ptr<Group> group = make_single_group();
+  ModelParts parts({unit_spec(0, {4})}, 1, *group);
+  Gradients gradients = parts.gradients();
+  gradients.begin_micro_step(0);
+  EXPECT_THAT(message_of([&] { gradients.deposit(0, 0, at::ones({4}).to_sparse()); }),
+              HasSubstr("[gradient in unit u0] a parameter's gradient is sparse"));
+  EXPECT_THAT(message_of([&] { gradients.deposit(0, 0, at::ones({5})); }), HasSubstr("another shape"));
+  EXPECT_THAT(message_of([&] { gradients.deposit(0, 0, at::ones({4}, at::kDouble)); }), HasSubstr("Double"));
+  EXPECT_FALSE(gradients.has_deposits(0));
+}
+
+}  // namespace shoal

@@ -1,0 +1,79 @@
+// What the tests of shard/, optim/ and engine/ share: a small layout with its weights and gradients on one rank, and
+// reading of messages and bytes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/ledger.h"
+#include "layout/stage.h"
+#include "shard/gradients.h"
+#include "shard/param_slot.h"
+#include "shard/weights.h"
+#include "shoal/group.h"
+
+namespace shoal::testing {
+
+// What `call` throws; "" if it does not.
+inline std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline std::string bytes_of(const at::Tensor& tensor) {
+  return std::string(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+}
+
+inline std::vector<float> floats_at(const void* data, int64_t numel) {
+  const auto* values = static_cast<const float*>(data);
+  return {values, values + numel};
+}
+
+inline at::Tensor tensor_of(const std::vector<float>& values) {
+  at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kFloat);
+  std::memcpy(tensor.mutable_data_ptr(), values.data(), values.size() * sizeof(float));
+  return tensor;
+}
+
+// A unit named "u<index>" of parameters "p<index>" with these numbers of elements.
+inline UnitSpec unit_spec(int index, const std::vector<int64_t>& numels, DType dtype = DType::f32) {
+  UnitSpec unit;
+  unit.name = "u" + std::to_string(index);
+  for (size_t param = 0; param < numels.size(); ++param) {
+    unit.params.push_back({"p" + std::to_string(param), {numels[param]}, dtype, true, 0});
+  }
+  return unit;
+}
+
+// The layout and ledger of one rank; weights and gradients on demand.
+struct ModelParts {
+  ModelParts(std::vector<UnitSpec> specs_in, int stage_in, Group& group_in, int64_t persistence_threshold = 0)
+      : specs(std::move(specs_in)),
+        stage(stage_in),
+        group(group_in),
+        layout(lay_out(specs, {.world = group_in.size(), .persistence_threshold = persistence_threshold})) {}
+
+  Weights weights() { return Weights(layout, stage, group, ledger); }
+  Gradients gradients(GradientOptions options = {}, const ReduceOptions& reduce = {}) {
+    options.stage = stage;
+    return Gradients(layout, options, reduce, group, ledger);
+  }
+
+  std::vector<UnitSpec> specs;
+  int stage;
+  Group& group;
+  ModelLayout layout;
+  std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
+};
+
+}  // namespace shoal::testing

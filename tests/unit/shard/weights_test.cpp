@@ -1,0 +1,161 @@
+#include "shard/weights.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/comm/rank_threads.h"
+#include "unit/shard/model_parts.h"
+
+namespace shoal {
+
+using ::testing::HasSubstr;
+using testing::floats_at;
+using testing::message_of;
+using testing::ModelParts;
+using testing::unit_spec;
+
+namespace {
+
+// The value of element i of a flat in these tests, the same on every rank.
+float value_at(int unit, int64_t i) { return static_cast<float>(1000 * (unit + 1) + i); }
+
+std::vector<float> values_of(int unit, int64_t begin, int64_t numel) {
+  std::vector<float> values;
+  for (int64_t i = begin; i < begin + numel; ++i) values.push_back(value_at(unit, i));
+  return values;
+}
+
+// Tensors for every parameter of the layout's specs, handed to the weights; every rank's shard filled.
+std::vector<std::vector<at::Tensor>> fill(ModelParts& parts, Weights& weights) {
+  std::vector<std::vector<at::Tensor>> tensors;
+  for (int unit = 0; unit < static_cast<int>(parts.specs.size()); ++unit) {
+    std::vector<ParamSlot> slots;
+    tensors.emplace_back();
+    for (const ParamSpec& param : parts.specs[static_cast<size_t>(unit)].params) {
+      tensors.back().push_back(at::empty(param.shape, at::kFloat));
+      slots.emplace_back(tensors.back().back(), param.name, param.dtype);
+    }
+    weights.take_params(unit, std::move(slots));
+    const std::vector<FlatLayout>& flats = parts.layout.units[static_cast<size_t>(unit)].flats;
+    for (int flat = 0; flat < static_cast<int>(flats.size()); ++flat) {
+      const int64_t shard_numel = flats[static_cast<size_t>(flat)].shard_numel;
+      const std::vector<float> mine = values_of(unit, parts.group.rank() * shard_numel, shard_numel);
+      std::memcpy(weights.shard(unit, flat), mine.data(), mine.size() * sizeof(float));
+    }
+  }
+  return tensors;
+}
+
+}  // namespace
+
+TEST(Weights, GatherBringsEveryRanksShardToTheParametersAndReleaseTakesItAway) {
+  for (int world = 1; world <= 4; ++world) {
+    testing::run_ranks(world, [&](Group& group) {
+      ModelParts parts({unit_spec(0, {5, 0, 1, 131})}, 3, group);
+      Weights weights = parts.weights();
+      const auto tensors = fill(parts, weights)[0];
+      const FlatLayout& flat = parts.layout.units[0].flats.at(0);
+      EXPECT_TRUE(weights.is_sharded(0, 0));
+      EXPECT_EQ(weights.whole(0, 0), nullptr);
+      EXPECT_EQ(parts.ledger->line(MemoryKind::weights).nbytes, static_cast<size_t>(flat.shard_numel) * 4);
+      for (int round = 0; round < 2; ++round) {
+        weights.gather(0);
+        weights.finish_gather(0);
+        for (const Piece& piece : flat.pieces) {
+          const at::Tensor& tensor = tensors[static_cast<size_t>(piece.param)];
+          EXPECT_EQ(floats_at(tensor.const_data_ptr(), piece.numel), values_of(0, piece.offset, piece.numel));
+        }
+        weights.release(0);
+        EXPECT_THAT(message_of([&] { at::sum(tensors[0]); }), HasSubstr("[parameter p0] is released"));
+      }
+    });
+  }
+}
+
+TEST(Weights, ReleaseWaitsForAGatherThatNobodyFinished) {
+  testing::run_ranks(3, [](Group& group) {
+    ModelParts parts({unit_spec(0, {700}), unit_spec(1, {3})}, 3, group);
+    Weights weights = parts.weights();
+    fill(parts, weights);
+    weights.gather(0);
+    weights.release(0);
+    weights.release(1);  // nothing gathered: nothing to do
+    weights.gather(0);
+    weights.gather(1);
+    EXPECT_EQ(weights.arena_nbytes(), parts.ledger->line(MemoryKind::gather_arena).nbytes);
+    weights.release(1);
+    weights.release(0);
+  });
+}
+
+TEST(Weights, BelowStageThreeParametersAreWholeAndReadable) {
+  for (const int stage : {0, 1, 2}) {
+    testing::run_ranks(2, [&](Group& group) {
+      ModelParts parts({unit_spec(0, {300})}, stage, group);
+      Weights weights = parts.weights();
+      const at::Tensor tensor = fill(parts, weights)[0][0];
+      const FlatLayout& flat = parts.layout.units[0].flats.at(0);
+      EXPECT_FALSE(weights.is_sharded(0, 0));
+      EXPECT_EQ(tensor.const_data_ptr(), weights.whole(0, 0));
+      EXPECT_EQ(weights.shard(0, 0), weights.whole(0, 0) + group.rank() * flat.shard_numel * 4);
+      EXPECT_EQ(parts.ledger->line(MemoryKind::weights).nbytes, static_cast<size_t>(flat.numel) * 4);
+      EXPECT_EQ(weights.arena_nbytes(), 0u);
+    });
+  }
+}
+
+TEST(Weights, PublishBringsEachRanksUpdateToAllWhereStatesAreSharded) {
+  for (const int stage : {1, 2, 3}) {
+    testing::run_ranks(3, [&](Group& group) {
+      // At stage 3 the small parameter stays whole, and is published too.
+      ModelParts parts({unit_spec(0, {300})}, stage, group, /*persistence_threshold=*/stage == 3 ? 300 : 0);
+      Weights weights = parts.weights();
+      const at::Tensor tensor = fill(parts, weights)[0][0];
+      weights.publish(0);
+      weights.finish_publish();
+      EXPECT_EQ(floats_at(tensor.const_data_ptr(), 300), values_of(0, 0, 300)) << "stage " << stage;
+    });
+  }
+}
+
+TEST(Weights, GatherIntoFillsTheCallersMemory) {
+  testing::run_ranks(2, [](Group& group) {
+    ModelParts parts({unit_spec(0, {300})}, 3, group);
+    Weights weights = parts.weights();
+    fill(parts, weights);
+    std::vector<float> whole(static_cast<size_t>(parts.layout.units[0].flats[0].numel));
+    weights.gather_into(0, 0, reinterpret_cast<std::byte*>(whole.data()));
+    EXPECT_EQ(whole, values_of(0, 0, static_cast<int64_t>(whole.size())));
+  });
+}
+
+TEST(Weights, LeaveRecordsShardsOfReleasedParametersAndKeepsWholeOnes) {
+  testing::run_ranks(2, [](Group& group) {
+    std::vector<std::vector<at::Tensor>> tensors;
+    std::weak_ptr<Ledger> ledger;
+    {
+      ModelParts parts({unit_spec(0, {300, 3})}, 3, group, /*persistence_threshold=*/3);
+      ledger = parts.ledger;
+      Weights weights = parts.weights();
+      tensors = fill(parts, weights);
+      weights.gather(0);
+      weights.finish_gather(0);  // still gathered when the engine goes
+      weights.leave();
+    }
+    const ShardRecord* record = find_shard_record(tensors[0][0]);
+    ASSERT_NE(record, nullptr);
+    EXPECT_EQ(record->world, 2);
+    EXPECT_EQ(record->piece.numel, 300);
+    EXPECT_EQ(floats_at(record->shard, 2), values_of(0, group.rank() * record->flat.shard_numel, 2));
+    EXPECT_THAT(message_of([&] { at::sum(tensors[0][0]); }), HasSubstr("is released"));
+    EXPECT_EQ(find_shard_record(tensors[0][1]), nullptr);
+    EXPECT_EQ(floats_at(tensors[0][1].const_data_ptr(), 3), group.rank() == 0 ? values_of(0, 0, 3) : std::vector<float>(3));
+    EXPECT_FALSE(ledger.expired());
+    tensors.clear();
+    EXPECT_TRUE(ledger.expired());  // the slab went with the last parameter
+  });
+}
+
+}  // namespace shoal
