@@ -153,6 +153,7 @@ def run_heat(engines, args):
                 unable[engine] = str(error)
                 say(f"  {engine}: cannot run: {error}")
         begin = time.monotonic()
+        warm_cpu = {engine: pool.own_cpu for engine, pool in pools.items()}
         idle_before = {engine: pool.cpu_seconds() - pool.own_cpu for engine, pool in pools.items()}
         for number in range(args.rounds):
             # Another engine begins each round, so that none always follows the same one.
@@ -171,6 +172,7 @@ def run_heat(engines, args):
                 results[engine]["loss"] = loss
             say(f"  round {number + 1}: " + ", ".join(f"{e} {results[e]['seconds'][-1] * 1e3:.0f}" for e in pools))
         for engine, pool in pools.items():
+            results[engine]["cpu"] = (pool.own_cpu - warm_cpu[engine]) / (args.rounds * args.steps)
             idle = (pool.cpu_seconds() - pool.own_cpu - idle_before[engine]) / max(1e-9, time.monotonic() - begin)
             if idle > 0.02:
                 say(f"  WARNING: {engine} used {idle:.0%} of a core while it should have been idle; the others suffered.")
@@ -182,17 +184,17 @@ def run_heat(engines, args):
 
 def table_of(engines, results, unable):
     reference = results.get(YARDSTICK)
-    lines = ["| engine | median step, ms | ratio to DDP | min | max | rounds | loss at the end |",
-             "|---|---:|---:|---:|---:|---:|---:|"]
+    lines = ["| engine | median step, ms | ratio to DDP | min | max | processor time, all ranks, ms | rounds | loss at the end |",
+             "|---|---:|---:|---:|---:|---:|---:|---:|"]
     for engine in engines:
         if engine in unable:
-            lines.append(f"| {engine} | cannot run here: {unable[engine]} | | | | | |")
+            lines.append(f"| {engine} | cannot run here: {unable[engine]} | | | | | | |")
             continue
         seconds = results[engine]["seconds"]
         median = statistics.median(seconds)
         ratio = f"{median / statistics.median(reference['seconds']):.3f}" if reference else ""
         lines.append(f"| {engine} | {median * 1e3:.1f} | {ratio} | {min(seconds) * 1e3:.1f} | {max(seconds) * 1e3:.1f} "
-                     f"| {len(seconds)} | {results[engine]['loss']:.4f} |")
+                     f"| {results[engine]['cpu'] * 1e3:.0f} | {len(seconds)} | {results[engine]['loss']:.4f} |")
     return "\n".join(lines)
 
 

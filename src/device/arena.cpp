@@ -58,6 +58,7 @@ std::byte* Arena::take(int tenant_index) {
   const bool same = std::equal(extents.begin(), extents.end(), tenant.extents.begin(), tenant.extents.end(),
                                [](const Extent& a, const Extent& b) { return a.offset == b.offset && a.nbytes == b.nbytes; });
   if (!same) {
+    forget_former_holders(extents);
     std::byte* at = tenant.data;
     for (const Extent& extent : extents) {
       void* mapped = mmap(at, extent.nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd_,
@@ -76,6 +77,23 @@ void Arena::give(int tenant_index) {
   SHOAL_CHECK(tenant.taken, "tenant {} is not taken", tenant_index);
   tenant.taken = false;
   put_back(tenant.extents);
+}
+
+// Who held these pages before loses sight of them: a stale pointer must fault, not read another unit.
+void Arena::forget_former_holders(const std::vector<Extent>& extents) {
+  const auto overlap = [](const Extent& a, const Extent& b) {
+    return a.offset < b.offset + b.nbytes && b.offset < a.offset + a.nbytes;
+  };
+  for (Tenant& tenant : tenants_) {
+    if (tenant.taken) continue;
+    const bool held = std::any_of(tenant.extents.begin(), tenant.extents.end(), [&](const Extent& old) {
+      return std::any_of(extents.begin(), extents.end(), [&](const Extent& extent) { return overlap(old, extent); });
+    });
+    if (!held) continue;
+    void* range = mmap(tenant.data, tenant.nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (range == MAP_FAILED) throw_arena_error("mmap", tenant.nbytes);
+    tenant.extents.clear();
+  }
 }
 
 // Takes nbytes out of the free extents: the wished ones when they are all free (the mapping then stands already),

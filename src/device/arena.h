@@ -40,6 +40,7 @@ class Arena {
   };
 
   std::vector<Extent> pick(size_t nbytes, const std::vector<Extent>& wished);
+  void forget_former_holders(const std::vector<Extent>& extents);
   void put_back(const std::vector<Extent>& extents);
 
   size_t granule_;

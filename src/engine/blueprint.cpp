@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/text.h"
@@ -38,6 +39,16 @@ void check_param(const Parameter& param, size_t group_count) {
     throw Error(place, fmt::format("names parameter group {}, but there are {}. Add it to EngineOptions::groups.",
                                    param.group, group_count));
   }
+}
+
+// What the config does not give, in full precision.
+std::string text_of(const std::vector<ParamGroup>& groups) {
+  std::string text;
+  for (const ParamGroup& group : groups) {
+    text += group.lr ? fmt::format("lr {} ", *group.lr) : "lr - ";
+    text += group.weight_decay ? fmt::format("decay {}\n", *group.weight_decay) : "decay -\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -95,8 +106,11 @@ Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, s
   return blueprint;
 }
 
-void check_agreement(const Blueprint& blueprint, const Config& config, Group& channel) {
-  const std::array<uint64_t, 2> mine = {hash_text(to_text(blueprint.specs)), hash_text(config.to_json())};
+void check_agreement(const Blueprint& blueprint, const Config& config, const std::vector<ParamGroup>& groups,
+                     Group& channel) {
+  const std::array<uint64_t, 3> mine = {hash_text(to_text(blueprint.specs)), hash_text(config.to_json()),
+                                        hash_text(text_of(groups))};
+  constexpr std::array<std::string_view, 3> kWhat = {"another model", "another config", "other parameter groups"};
   std::vector<uint64_t> all(mine.size() * static_cast<size_t>(channel.size()));
   channel
       .all_gather({.subject = {"compare models and configs", "all units"},
@@ -107,9 +121,10 @@ void check_agreement(const Blueprint& blueprint, const Config& config, Group& ch
       .wait();
   std::vector<std::string> differences;
   for (int rank = 1; rank < channel.size(); ++rank) {
-    const auto at = static_cast<size_t>(rank) * mine.size();
-    if (all[at] != all[0]) differences.push_back(fmt::format("rank {} has another model than rank 0", rank));
-    if (all[at + 1] != all[1]) differences.push_back(fmt::format("rank {} has another config than rank 0", rank));
+    for (size_t part = 0; part < mine.size(); ++part) {
+      if (all[static_cast<size_t>(rank) * mine.size() + part] == all[part]) continue;
+      differences.push_back(fmt::format("rank {} has {} than rank 0", rank, kWhat[part]));
+    }
   }
   if (differences.empty()) return;
   throw Error("engine", fmt::format("the ranks disagree: {}. Start every rank with the same model (names, shapes, "

@@ -26,7 +26,9 @@ struct Blueprint {
 
 Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, size_t group_count);
 
-// Throws on every rank if the ranks have different models or configs, and says which rank differs in what.
-void check_agreement(const Blueprint& blueprint, const Config& config, Group& channel);
+// Throws on every rank if the ranks have different models, configs or parameter groups, and says which rank differs in
+// what.
+void check_agreement(const Blueprint& blueprint, const Config& config, const std::vector<ParamGroup>& groups,
+                     Group& channel);
 
 }  // namespace shoal

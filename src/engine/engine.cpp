@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstdio>
 
-#include "base/check.h"
 #include "base/text.h"
 #include "engine/blueprint.h"
 #include "engine/gathered.h"
@@ -108,11 +107,11 @@ class Engine::Impl {
  public:
   Impl(const std::vector<Unit>& units, const Config& config, Group& world, const EngineOptions& options)
       : config_(config),
-        options_(options),
         blueprint_(make_blueprint(units, config, options.groups.size())),
         layout_(lay_out(blueprint_.specs, layout_options(config, world.size()))),
         weights_channel_(world.channel("weights")),
-        gradients_channel_((check_agreement(blueprint_, config, *weights_channel_), world.channel("gradients"))),
+        gradients_channel_(
+            (check_agreement(blueprint_, config, options.groups, *weights_channel_), world.channel("gradients"))),
         ledger_(std::make_shared<Ledger>()),
         weights_(layout_, config.zero.stage, *weights_channel_, ledger_),
         gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), *gradients_channel_, ledger_),
@@ -130,6 +129,9 @@ class Engine::Impl {
   ~Impl() {
     gradient_hooks_.clear();
     weights_.leave();
+    // After an error collectives may be under way: their workers stop before the memory that they write is given back.
+    gradients_channel_.reset();
+    weights_channel_.reset();
   }
 
   void hook_gradients(int unit) {
@@ -298,7 +300,6 @@ class Engine::Impl {
   }
 
   Config config_;
-  EngineOptions options_;
   Blueprint blueprint_;
   ModelLayout layout_;
   std::unique_ptr<Group> weights_channel_;    // gathers and publishes
@@ -343,7 +344,12 @@ at::Tensor Engine::recompute(const at::Tensor& input, const std::function<at::Te
 void Engine::evaluate(const std::function<void()>& forward) {
   impl_->passes_.begin_evaluation();
   at::NoGradGuard without_graph;
-  forward();
+  try {
+    forward();
+  } catch (...) {
+    impl_->passes_.finish_evaluation();  // the next pass begins clean, and the other ranks' gathers have this rank
+    throw;
+  }
   impl_->passes_.finish_evaluation();
 }
 

@@ -1,7 +1,6 @@
 // See gathered.h.
 #include "engine/gathered.h"
 
-#include <algorithm>
 #include <map>
 
 namespace shoal {

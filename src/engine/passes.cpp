@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "plan/memory.h"
 #include "shoal/error.h"
 
@@ -120,6 +119,8 @@ void Passes::begin_backward() {
   mode_ = Mode::backward;
   close_phase();
   carry_out(schedule_.begin(Phase::backward));
+  // Before the first reduction: see [Note: one order for all ranks] in gather_schedule.h.
+  if (!gather_orders_agreed_) agree_on_order(Phase::forward);
 }
 
 void Passes::finish_backward() {
@@ -130,7 +131,6 @@ void Passes::finish_backward() {
   mode_ = Mode::forward;
   for (UnitPass& unit : units_) unit = UnitPass{.trainable = unit.trainable};
   if (!gather_orders_agreed_) {
-    agree_on_order(Phase::forward);
     agree_on_order(Phase::backward);
     gather_orders_agreed_ = true;
   }
@@ -149,10 +149,7 @@ void Passes::finish_backward() {
 }
 
 void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
-  if (mode_ != Mode::backward) {
-    throw Error("unit " + layout_.units[static_cast<size_t>(unit)].name,
-                "a gradient came outside Engine::backward. Call engine.backward(loss) instead of loss.backward().");
-  }
+  check_in_backward("unit " + layout_.units[static_cast<size_t>(unit)].name);
   gradients_.deposit(unit, param, grad);
   if (!nested_held_.empty()) return;
   ++units_[static_cast<size_t>(unit)].gradients_in;
@@ -160,7 +157,10 @@ void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
   release_if_through(unit);
 }
 
-void Passes::begin_nested() { nested_held_.emplace_back(); }
+void Passes::begin_nested() {
+  check_in_backward("recompute");
+  nested_held_.emplace_back();
+}
 
 void Passes::finish_nested(const Region& region) {
   const std::vector<int> held = std::move(nested_held_.back());
@@ -230,10 +230,16 @@ void Passes::exit_needed(int unit) {
 }
 
 void Passes::begin_unit_backward(int unit) {
+  check_in_backward("unit " + layout_.units[static_cast<size_t>(unit)].name);
   UnitPass& pass = units_[static_cast<size_t>(unit)];
-  if (pass.in_backward || mode_ != Mode::backward) return;
+  if (pass.in_backward) return;
   pass.in_backward = true;
   enter_needed(unit);
+}
+
+void Passes::check_in_backward(const std::string& place) const {
+  if (mode_ == Mode::backward) return;
+  throw Error(place, "a gradient came outside Engine::backward. Call engine.backward(loss) instead of loss.backward().");
 }
 
 void Passes::reduce_if_complete(int unit) {
@@ -291,6 +297,14 @@ void Passes::agree_on_order(Phase phase) {
                    .shard_nbytes = mine.size(),
                    .keep = nullptr})
       .wait();
+  const auto inversion = phase == Phase::backward ? std::nullopt : find_inversion(schedule_.order(phase), all);
+  if (inversion) {
+    const auto name_of = [&](int unit) { return layout_.units[static_cast<size_t>(unit)].name; };
+    throw Error("unit " + name_of(inversion->unit),
+                fmt::format("rank {} uses it before {} and rank {} after it. Make every rank use units in the same "
+                            "order; a rank may leave units out.",
+                            inversion->rank_before, name_of(inversion->other_unit), inversion->rank_after));
+  }
   std::vector<uint8_t> used_by_any(mine.size(), 0);
   for (size_t rank = 0; rank < ranks; ++rank) {
     for (size_t entry = 0; entry < mine.size(); ++entry) used_by_any[entry] |= all[rank * mine.size() + entry];

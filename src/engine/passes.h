@@ -97,6 +97,8 @@ class Passes {
   void enter_needed(int unit);
   void exit_needed(int unit);
   void begin_unit_backward(int unit);
+  // Outside Engine::backward weights are released and gradients have no place to go.
+  void check_in_backward(const std::string& place) const;
   void reduce_if_complete(int unit);
   void release_if_through(int unit);
   void reduce(const std::vector<int>& units);

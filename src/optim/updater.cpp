@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/check.h"
 #include "kernels/convert.h"
 #include "plan/memory.h"
 #include "shard/parallel.h"

@@ -211,6 +211,35 @@ void GatherSchedule::record(int unit, bool used) {
   executed_.used.push_back(used ? 1 : 0);
 }
 
+std::optional<Inversion> find_inversion(const std::vector<int>& order, const std::vector<uint8_t>& used) {
+  if (order.empty()) return std::nullopt;
+  const auto units = static_cast<size_t>(*std::max_element(order.begin(), order.end())) + 1;
+  const size_t ranks = used.size() / order.size();
+  constexpr int kNever = -1, kOften = -2;
+  std::vector<std::vector<int>> places(ranks, std::vector<int>(units, kNever));  // the entry of a unit used once
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    for (size_t entry = 0; entry < order.size(); ++entry) {
+      if (!used[rank * order.size() + entry]) continue;
+      int& place = places[rank][static_cast<size_t>(order[entry])];
+      place = place == kNever ? static_cast<int>(entry) : kOften;
+    }
+  }
+  for (size_t unit = 0; unit < units; ++unit) {
+    for (size_t other = unit + 1; other < units; ++other) {
+      int rank_before = -1, rank_after = -1;
+      for (size_t rank = 0; rank < ranks; ++rank) {
+        const int place = places[rank][unit], other_place = places[rank][other];
+        if (place < 0 || other_place < 0) continue;
+        int& found = place < other_place ? rank_before : rank_after;
+        if (found < 0) found = static_cast<int>(rank);
+      }
+      if (rank_before < 0 || rank_after < 0) continue;
+      return Inversion{static_cast<int>(unit), static_cast<int>(other), rank_before, rank_after};
+    }
+  }
+  return std::nullopt;
+}
+
 std::string to_text(const std::vector<Action>& actions) {
   std::string text;
   for (const Action& action : actions) {

@@ -8,10 +8,12 @@
 // it is gathered on demand, which works only where all ranks do so at the same place; otherwise the group finds that
 // they disagree. In the first pass there is no order yet, so the ranks agree gather by gather: each says which unit it
 // wants next (kNoUnit at the end of the phase), choose() picks one of the wishes, the same on every rank, and all take
-// part in its gather.
+// part in its gather. A rank may leave units out, not swap them: ranks that do are found at the end of the first
+// forward, since in backward they could wait for each other in a gather and a reduction at once.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -101,6 +103,17 @@ class GatherSchedule {
   int64_t ahead_numel_ = 0;  // live and not yet used
   std::vector<bool> ahead_;
 };
+
+// Two ranks that use the same two units once each, in different orders.
+struct Inversion {
+  int unit = 0;
+  int other_unit = 0;
+  int rank_before = 0;  // uses `unit` before `other_unit`
+  int rank_after = 0;   // uses it after
+};
+// `used` holds the flags of all ranks one after the other, each as long as the order. Units that a rank uses more than
+// once say nothing: a rank may leave any of the uses out.
+std::optional<Inversion> find_inversion(const std::vector<int>& order, const std::vector<uint8_t>& used);
 
 // "gather 3\nrelease 2\n": for golden tests and traces.
 std::string to_text(const std::vector<Action>& actions);

@@ -1,8 +1,6 @@
 // See gradients.h.
 #include "shard/gradients.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -58,7 +56,6 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
 void Gradients::begin_micro_step(int64_t index) {
   micro_step_ = index;
   for (Unit& unit : units_) {
-    unit.deposits = 0;
     for (Param& param : unit.params) param.seen = false;
   }
 }
@@ -92,7 +89,6 @@ void Gradients::deposit(int unit_index, int param_index, const at::Tensor& grad)
     }
   });
   param.seen = true;
-  ++unit.deposits;
 }
 
 void Gradients::reduce(int unit_index) {

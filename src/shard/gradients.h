@@ -43,9 +43,6 @@ class Gradients {
 
   // Sum of squares of this rank's shard of each trainable flat, in the order of units and flats; after wait().
   std::vector<double> shard_square_sums() const;
-  // Whether the unit had a gradient deposited in this micro-step.
-  bool has_deposits(int unit) const { return units_[static_cast<size_t>(unit)].deposits > 0; }
-  size_t slot_count() const { return slots_.size(); }
 
  private:
   struct Flat {
@@ -65,7 +62,6 @@ class Gradients {
     std::vector<Flat> flats;
     std::vector<Param> params;
     int slot = -1;
-    int deposits = 0;
   };
   struct Slot {
     std::shared_ptr<Slab> slab;

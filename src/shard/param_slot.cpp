@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
-#include "base/check.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -91,6 +90,8 @@ void ParamSlot::leave(ShardRecord record) {
   at::DataPtr pointer(nullptr, kept, &delete_record, at::Device(at::kCPU));
   released_ = throwing_storage(std::move(pointer), nbytes, released_message(name_));
   release();
+  // Aliases in a graph that outlives the engine will not be attached again.
+  storage_.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(released_message(name_));
 }
 
 void ParamSlot::check_unchanged() const {

@@ -47,7 +47,6 @@ class Weights {
   void leave();
 
   std::vector<ParamSlot>& params(int unit) { return units_[static_cast<size_t>(unit)].params; }
-  size_t arena_nbytes() const { return arena_->nbytes(); }
 
  private:
   struct Flat {

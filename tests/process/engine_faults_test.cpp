@@ -37,7 +37,7 @@ int train_with_fault() {
   run.faulty_rank = number_of("TEST_FAULTY_RANK");
   run.stage = number_of("TEST_STAGE");
   run.prefetch = number_of("TEST_PREFETCH");
-  run.pause = 3 * options.timeout;
+  run.pause = 2 * options.timeout;
   run.announce = [] { std::printf("fault at %.6f\n", now()); };
   try {
     const RunResult result = FaultyTraining(*world, run).train();
@@ -47,7 +47,7 @@ int train_with_fault() {
   } catch (const std::runtime_error& error) {
     // A user's program that gives up on training, and lives on: its peers hear of it all the same.
     std::printf("gave up: %s\n", error.what());
-    std::this_thread::sleep_for(4s);
+    std::this_thread::sleep_for(2s);
     return kGaveUp;
   }
   return 0;
@@ -132,7 +132,7 @@ TEST_P(EngineFaults, ARankKilledInBackwardIsNamed) {
 TEST_P(EngineFaults, ARankKilledInARecomputedForwardIsNamed) {
   const auto outcomes = end_of({.fault = Fault::killed_in_recompute, .faulty_rank = 2});
   EXPECT_EQ(outcomes[2].signal, SIGKILL);
-  expect_peers_say(outcomes, "gather of twice", "rank 2 died");
+  expect_peers_say(outcomes, "gather of embed", "rank 2 died");
 }
 
 TEST_P(EngineFaults, ARankKilledWhileItWaitsInACollectiveIsNamed) {
@@ -156,16 +156,10 @@ TEST_P(EngineFaults, AnotherOrderOfUnitsAfterTheFirstPassIsNamed) {
   EXPECT_THAT(outcomes[1].output, ContainsRegex(R"(\[comm rank 1\] gather of drop \(weights #[0-9]+\): )"));
 }
 
-TEST_P(EngineFaults, AnotherOrderInTheFirstPassIsSettled) {
-  FaultyRun run{.fault = Fault::another_order_first, .faulty_rank = 1};
-  const std::vector<RunResult> expected =
-      on_threads<RunResult>(3, [&](Group& group) { return FaultyTraining(group, run).train(); });
-  const auto outcomes = end_of({.fault = run.fault, .faulty_rank = 1});
-  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
-    char bits[32];
-    std::snprintf(bits, sizeof(bits), "bits %016llx", static_cast<unsigned long long>(expected[rank].hash()));
-    EXPECT_EQ(outcomes[rank].exit_code, 0) << outputs_;
-    EXPECT_THAT(outcomes[rank].output, HasSubstr(bits));
+TEST_P(EngineFaults, AnotherOrderOfUnitsInTheFirstPassIsSaidOnEveryRank) {
+  for (const Outcome& outcome : end_of({.fault = Fault::another_order_first, .faulty_rank = 1})) {
+    EXPECT_EQ(outcome.exit_code, 3) << outputs_;
+    EXPECT_THAT(outcome.output, HasSubstr("[unit drop] rank 0 uses it before sometimes and rank 1 after it."));
   }
 }
 
@@ -188,8 +182,8 @@ TEST_P(EngineFaults, ARankWhoseModelIsRefusedEndsTheOthersToo) {
       if (rank == faulty) {
         EXPECT_THAT(outcome.output, HasSubstr("[unit drop] is declared twice"));
       } else {
-        EXPECT_THAT(outcome.output, ContainsRegex("\\[comm rank " + std::to_string(rank) + "\\] .*weights.*rank " +
-                                                  std::to_string(faulty) + " (died|left)"))
+        EXPECT_THAT(outcome.output, ContainsRegex("weights.*rank " + std::to_string(faulty) +
+                                                  " (died|left)|the rendezvous store is gone"))
             << outputs_;
       }
     }
@@ -210,9 +204,9 @@ TEST_P(EngineFaults, ARankThatThrowsAndDestroysItsEngineIsNamedWhileItLives) {
 TEST_P(EngineFaults, ARankThatHangsIsNamedAfterTheTimeout) {
   const auto outcomes = end_of({.fault = Fault::hangs, .faulty_rank = 1, .timeout_ms = 1500});
   expect_peers_say(outcomes, "gather of sometimes", "rank 1 did not arrive within 1.5 s");
-  // When it comes at last, it hears what happened meanwhile.
+  // When it comes at last, it hears what happened meanwhile; over Gloo from rank 0, if that is still there.
   EXPECT_EQ(outcomes[1].exit_code, 3);
-  EXPECT_THAT(outcomes[1].output, ContainsRegex(said_by(1, "gather of sometimes", "rank 1 did not arrive within 1.5 s")));
+  EXPECT_THAT(outcomes[1].output, ContainsRegex(said_by(1, "gather of sometimes", "rank (1 did not arrive within 1.5 s|0 died .or left)")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, EngineFaults, ::testing::Values("shm", "gloo"),

@@ -1,5 +1,6 @@
 // Memory is what the plan says, to the byte, and the ledger is what the system says.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <fstream>
 #include <sstream>
@@ -37,9 +38,13 @@ TEST(Memory, HeldBytesEqualThePlanAtEveryStageAndPrecision) {
 // A model of equal units of `numel` elements, large enough that padding does not matter: the formulas of the paper.
 struct Stack {
   std::vector<at::Tensor> weights;
-  explicit Stack(int units, int64_t side, at::ScalarType type = at::kFloat) {
+  // In mappings of their own, so that freeing them shows at once: torch's allocator may keep what it is given back.
+  explicit Stack(int units, int64_t side) {
+    const size_t nbytes = static_cast<size_t>(side * side) * sizeof(float);
     for (int unit = 0; unit < units; ++unit) {
-      weights.push_back((at::ones({side, side}, type) * 0.01).set_requires_grad(true));
+      void* memory = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      at::Tensor weight = at::from_blob(memory, {side, side}, [nbytes](void* data) { munmap(data, nbytes); });
+      weights.push_back(weight.fill_(0.01).set_requires_grad(true));
     }
   }
   std::vector<Unit> units() const {
@@ -52,7 +57,7 @@ struct Stack {
   at::Tensor loss(Engine& engine) const {
     at::Tensor x = at::ones({2, weights[0].size(0)});
     for (size_t unit = 0; unit < weights.size(); ++unit) {
-      x = engine.run(static_cast<int>(unit), x, [&](const at::Tensor& t) { return at::linear(t, weights[unit].to(at::kFloat)); });
+      x = engine.run(static_cast<int>(unit), x, [&](const at::Tensor& t) { return at::linear(t, weights[unit]); });
     }
     return x.sum();
   }
@@ -123,8 +128,13 @@ TEST(Memory, TheLedgerAgreesWithTheKernelAndFreedMemoryIsFreed) {
   at::set_num_threads(1);
   const double mib = 1024.0 * 1024.0;
   for (int stage = 0; stage <= 3; ++stage) {
-    { Stack warm(2, 64); Engine engine(warm.units(), stack_config(stage, 1, 0), *world); engine.backward(warm.loss(engine)); engine.step(); }
-    auto model = std::make_unique<Stack>(4, 1024);  // 16 MiB of weights
+    {
+      Stack warm(2, 64);
+      Engine engine(warm.units(), stack_config(stage, 1, 0), *world);
+      engine.backward(warm.loss(engine));
+      engine.step();
+    }
+    auto model = std::make_unique<Stack>(64, 256);  // 16 MiB of weights in small units
     const size_t before = resident_nbytes();
     auto engine = std::make_unique<Engine>(model->units(), stack_config(stage, 1, 0), *world);
     for (int step = 0; step < 2; ++step) {

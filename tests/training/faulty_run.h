@@ -41,8 +41,9 @@ struct FaultyRun {
   Fault fault = Fault::none;
   int faulty_rank = 1;
   int stage = 3;
-  int64_t prefetch = 0;                   // none: who dies in a unit has not begun to gather the next
-  std::chrono::milliseconds pause{0};     // how long who hangs hangs
+  int64_t prefetch = 0;  // none: who dies in a unit has not begun to gather the next
+  bool overlap = true;
+  std::chrono::milliseconds pause{0};      // how long who hangs hangs
   std::function<void()> announce = [] {};  // right before the fault
 };
 
@@ -91,6 +92,7 @@ class FaultyTraining {
     RunOptions options;
     options.stage = has(Fault::another_stage) ? run_.stage - 1 : run_.stage;
     options.prefetch = run_.prefetch;
+    options.overlap = run_.overlap;
     options.clip = !has(Fault::another_config);
     return config_of(options, world_.size());
   }
@@ -128,8 +130,9 @@ class FaultyTraining {
   // What happens inside the unit "drop".
   at::Tensor fail_in(at::Tensor output) {
     ++visits_;
-    if (is(Fault::killed_in_forward) || (is(Fault::killed_in_recompute) && visits_ == 2)) die();
-    if (is(Fault::killed_in_backward)) output.register_hook([this](const at::Tensor&) { die(); });
+    if (is(Fault::killed_in_forward)) die();
+    if (is(Fault::killed_in_recompute) && visits_ == 2) let_reductions_pass(), die();
+    if (is(Fault::killed_in_backward)) output.register_hook([this](const at::Tensor&) { let_reductions_pass(), die(); });
     if (is(Fault::killed_in_collective)) {
       std::thread([this] {
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -141,13 +144,16 @@ class FaultyTraining {
       std::this_thread::sleep_for(std::chrono::milliseconds(900));
     }
     if (is(Fault::throws_in_forward)) give_up();
-    if (is(Fault::throws_in_backward)) output.register_hook([this](const at::Tensor&) { give_up(); });
+    if (is(Fault::throws_in_backward)) output.register_hook([this](const at::Tensor&) { let_reductions_pass(), give_up(); });
     if (is(Fault::hangs)) {
       run_.announce();
       std::this_thread::sleep_for(run_.pause);
     }
     return output;
   }
+
+  // What was issued before the fault is done by then: the peers stop at a place that can be told beforehand.
+  static void let_reductions_pass() { std::this_thread::sleep_for(std::chrono::milliseconds(250)); }
 
   void die() const {
     run_.announce();

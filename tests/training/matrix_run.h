@@ -31,6 +31,7 @@ struct RunOptions {
   int64_t persistence_threshold = 100;
   int64_t prefetch = 1000;
   OptimizerKind optimizer = OptimizerKind::adamw;
+  double lr = 3e-3;
   bool one_group = false;  // every parameter with the config's learning rate and weight decay
 };
 
@@ -66,7 +67,8 @@ inline Config config_of(const RunOptions& options, int world) {
   config.zero.param_persistence_threshold = options.persistence_threshold;
   config.shoal.reproducible = options.reproducible;
   config.optimizer.kind = options.optimizer;
-  config.optimizer.lr = 3e-3;
+  config.optimizer.lr = options.lr;
+  config.optimizer.weight_decay = 0.01;
   return config;
 }
 

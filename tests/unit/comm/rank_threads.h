@@ -39,10 +39,14 @@ inline void run_ranks(Groups groups, const std::function<void(Group&)>& body) {
   }
 }
 
-inline void run_ranks(int world, const std::function<void(Group&)>& body) {
-  run_ranks(world == 1 ? [] { Groups one; one.push_back(make_single_group()); return one; }() : make_thread_groups(world),
-            body);
+inline Groups make_groups(int world) {
+  if (world > 1) return make_thread_groups(world);
+  Groups one;
+  one.push_back(make_single_group());
+  return one;
 }
+
+inline void run_ranks(int world, const std::function<void(Group&)>& body) { run_ranks(make_groups(world), body); }
 
 inline std::vector<std::string> outcomes_of(Groups groups, const RankBody& body) {
   std::vector<std::string> texts;

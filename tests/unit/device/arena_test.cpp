@@ -54,6 +54,14 @@ TEST(Arena, TenantsNeverShareAPage) {
   EXPECT_LE(arena.nbytes(), 7 * kGranule);
 }
 
+TEST(Arena, AStalePointerFaultsInsteadOfReadingAnotherTenant) {
+  Arena arena({kGranule, kGranule}, kGranule, std::make_shared<Ledger>());
+  const std::byte* stale = arena.take(0);
+  arena.give(0);
+  arena.take(1);  // gets the same pages
+  EXPECT_DEATH({ [[maybe_unused]] volatile std::byte read = *stale; }, "");
+}
+
 TEST(Arena, AddressOfATenantNeverChanges) {
   Arena arena({kGranule, kGranule}, kGranule, std::make_shared<Ledger>());
   std::byte* first = arena.take(0);

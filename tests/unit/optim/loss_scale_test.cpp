@@ -75,8 +75,8 @@ TEST(LossScale, HalvesAtOnceWithoutHysteresis) {
 }
 
 TEST(LossScale, HysteresisBearsOverflowsUntilTheWindowRefillsIt) {
-  EXPECT_EQ(dynamic_scales(2, false), (std::vector<double>{64, 64, 64, 64, 64, 32, 16, 16, 16, 16, 8,
-                                                           8,  8,  8,  16, 16, 16, 8,  8,  8,  4,  kThrows}));
+  EXPECT_EQ(dynamic_scales(2, false),
+            (std::vector<double>{64, 64, 64, 64, 64, 32, 16, 16, 16, 16, 8, 8, 8, 8, 16, 16, 16, 8, 8, 8, 4, kThrows}));
   EXPECT_EQ(dynamic_scales(3, false), (std::vector<double>{64, 64, 64, 64, 64, 64, 32, 32, 32, 32, 16, 16,
                                                            16, 16, 32, 32, 32, 32, 32, 32, 16, 8,  4,  kThrows}));
 }
@@ -84,7 +84,7 @@ TEST(LossScale, HysteresisBearsOverflowsUntilTheWindowRefillsIt) {
 TEST(LossScale, ConsecutiveHysteresisIsRefilledByEveryGoodStep) {
   EXPECT_EQ(dynamic_scales(2, true), (std::vector<double>{64, 64, 64, 64, 64, 64, 32, 32, 32, 32, 32, 32,
                                                           32, 32, 64, 64, 64, 32, 32, 32, 32, 16, 8,  4}));
-  EXPECT_EQ(dynamic_scales(3, true), (std::vector<double>{64, 64,  64,  64,  64,  64,  64,  64,  64,  64, 64, 64,
+  EXPECT_EQ(dynamic_scales(3, true), (std::vector<double>{64, 64, 64,  64,  64,  64,  64,  64,  64,  64,  64, 64,
                                                           64, 64, 128, 128, 128, 128, 128, 128, 128, 128, 64, 32}));
 }
 

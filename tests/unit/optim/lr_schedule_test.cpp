@@ -64,31 +64,34 @@ TEST(LrSchedule, AWarmupOfOneStepCountsAsTwo) {
 
 TEST(LrSchedule, WarmupDecayFallsToItsMinimumAtTheLastStep) {
   expect_rates(
-      schedule_of(SchedulerKind::warmup_decay,
-                  {{"total_num_steps", 9}, {"warmup_min_lr", 0.001}, {"warmup_max_lr", 0.004}, {"warmup_num_steps", 4}}),
+      schedule_of(
+          SchedulerKind::warmup_decay,
+          {{"total_num_steps", 9}, {"warmup_min_lr", 0.001}, {"warmup_max_lr", 0.004}, {"warmup_num_steps", 4}}),
       {0.001, 0.001, 0.0025, 0.0033774437510817345, 0.004, 0.004, 0.0034, 0.0028, 0.0022, 0.0016, 0.001});
 }
 
 TEST(LrSchedule, ATotalShorterThanTheWarmupDropsToTheMinimumAfterIt) {
   expect_rates(
       schedule_of(SchedulerKind::warmup_decay,
-                  {{"total_num_steps", 2}, {"warmup_min_lr", 0}, {"warmup_max_lr", 0.004}, {"warmup_num_steps", 4}}, false),
+                  {{"total_num_steps", 2}, {"warmup_min_lr", 0}, {"warmup_max_lr", 0.004}, {"warmup_num_steps", 4}},
+                  false),
       {0, 0, 0.001, 0.002, 0.003, 0});
 }
 
 TEST(LrSchedule, WarmupCosineScalesEachGroupsRate) {
-  expect_rates(schedule_of(SchedulerKind::warmup_cosine,
-                           {{"total_num_steps", 9}, {"warmup_min_ratio", 0.1}, {"warmup_num_steps", 4}, {"cos_min_ratio", 0.05}}),
-               {0, 0.001, 0.0055, 0.0081323312532452039, 0.01, 0.0090928307232810007, 0.0067178307232810012,
-                0.0037821692767189999, 0.0014071692767190004, 0.0005, 0.0005},
-               {0, 0.0002, 0.0011, 0.0016264662506490406, 0.002, 0.0018185661446562, 0.0013435661446562002,
-                0.00075643385534379995, 0.00028143385534380006, 0.0001, 0.0001});
   expect_rates(
-      schedule_of(SchedulerKind::warmup_cosine, {{"total_num_steps", 9}, {"warmup_num_steps", 3}}, false),
-      {0, 0, 0.0033333333333333331, 0.0066666666666666662, 0.009330194006220302, 0.00750025, 0.0050005,
-       0.0025007500000000012, 0.00067080599377969874, 1e-6, 1e-6},
-      {0, 0, 0.00066666666666666664, 0.0013333333333333333, 0.0018660388012440602, 0.00150005, 0.0010001,
-       0.0005001500000000002, 0.00013416119875593973, 2e-7, 2e-7});
+      schedule_of(
+          SchedulerKind::warmup_cosine,
+          {{"total_num_steps", 9}, {"warmup_min_ratio", 0.1}, {"warmup_num_steps", 4}, {"cos_min_ratio", 0.05}}),
+      {0, 0.001, 0.0055, 0.0081323312532452039, 0.01, 0.0090928307232810007, 0.0067178307232810012,
+       0.0037821692767189999, 0.0014071692767190004, 0.0005, 0.0005},
+      {0, 0.0002, 0.0011, 0.0016264662506490406, 0.002, 0.0018185661446562, 0.0013435661446562002,
+       0.00075643385534379995, 0.00028143385534380006, 0.0001, 0.0001});
+  expect_rates(schedule_of(SchedulerKind::warmup_cosine, {{"total_num_steps", 9}, {"warmup_num_steps", 3}}, false),
+               {0, 0, 0.0033333333333333331, 0.0066666666666666662, 0.009330194006220302, 0.00750025, 0.0050005,
+                0.0025007500000000012, 0.00067080599377969874, 1e-6, 1e-6},
+               {0, 0, 0.00066666666666666664, 0.0013333333333333333, 0.0018660388012440602, 0.00150005, 0.0010001,
+                0.0005001500000000002, 0.00013416119875593973, 2e-7, 2e-7});
 }
 
 TEST(LrSchedule, OneCycleRisesFallsAndDecaysWithTheMomentumAgainstIt) {
@@ -101,8 +104,8 @@ TEST(LrSchedule, OneCycleRisesFallsAndDecaysWithTheMomentumAgainstIt) {
                                                                      {"decay_mom_rate", 0.1}});
   expect_rates(schedule, {0.001, 0.0035, 0.006, 0.0085, 0.011, 0.0076666666666666619, 0.0043333333333333314, 0.001,
                           0.0008, 0.00066666666666666664, 0.00057142857142857147, 0.0005});
-  const Rates momenta = {0.8,   0.875, 0.85,  0.825, 0.8, 0.83333333333333337, 0.8666666666666667, 0.9,
-                         0.945, 0.99,  1.035, 1.08};
+  const Rates momenta = {0.8, 0.875, 0.85, 0.825, 0.8, 0.83333333333333337, 0.8666666666666667,
+                         0.9, 0.945, 0.99, 1.035, 1.08};
   for (size_t step = 0; step < momenta.size(); ++step) {
     EXPECT_NEAR(schedule.beta1(static_cast<int64_t>(step)).value(), momenta[step], 1e-14) << "step " << step;
   }
@@ -111,34 +114,35 @@ TEST(LrSchedule, OneCycleRisesFallsAndDecaysWithTheMomentumAgainstIt) {
 
 TEST(LrSchedule, OneCycleFallsAsLongAsItRisesUnlessToldOtherwise) {
   const Params params = {{"cycle_min_lr", 0.001}, {"cycle_max_lr", 0.011}, {"cycle_first_step_size", 3}};
-  expect_rates(schedule_of(SchedulerKind::one_cycle, params), {0.001, 0.0043333333333333349, 0.0076666666666666645, 0.011,
-                                                               0.0076666666666666689, 0.0043333333333333297, 0.001, 0.001,
-                                                               0.001});
+  expect_rates(schedule_of(SchedulerKind::one_cycle, params),
+               {0.001, 0.0043333333333333349, 0.0076666666666666645, 0.011, 0.0076666666666666689,
+                0.0043333333333333297, 0.001, 0.001, 0.001});
 }
 
 TEST(LrSchedule, OneCycleClimbsStairsWhereAskedTo) {
-  expect_rates(schedule_of(SchedulerKind::one_cycle, {{"cycle_min_lr", 0.001},
-                                                      {"cycle_max_lr", 0.011},
-                                                      {"cycle_first_step_size", 5},
-                                                      {"cycle_second_step_size", 4},
-                                                      {"cycle_first_stair_count", 2},
-                                                      {"cycle_second_stair_count", 3}}),
-               {0.001, 0.001, 0.001, 0.006, 0.006, 0.011, 0.0076666666666666654, 0.0043333333333333331, 0.001, 0.001, 0.001});
+  expect_rates(
+      schedule_of(SchedulerKind::one_cycle, {{"cycle_min_lr", 0.001},
+                                             {"cycle_max_lr", 0.011},
+                                             {"cycle_first_step_size", 5},
+                                             {"cycle_second_step_size", 4},
+                                             {"cycle_first_stair_count", 2},
+                                             {"cycle_second_stair_count", 3}}),
+      {0.001, 0.001, 0.001, 0.006, 0.006, 0.011, 0.0076666666666666654, 0.0043333333333333331, 0.001, 0.001, 0.001});
 }
 
 TEST(LrSchedule, OneCycleLeavesTheMomentumAloneWhereAskedTo) {
-  const LrSchedule schedule = schedule_of(SchedulerKind::one_cycle, {{"cycle_min_lr", 0.001},
-                                                                     {"cycle_max_lr", 0.011},
-                                                                     {"cycle_first_step_size", 3},
-                                                                     {"cycle_momentum", 0}});
+  const LrSchedule schedule = schedule_of(
+      SchedulerKind::one_cycle,
+      {{"cycle_min_lr", 0.001}, {"cycle_max_lr", 0.011}, {"cycle_first_step_size", 3}, {"cycle_momentum", 0}});
   EXPECT_FALSE(schedule.beta1(2).has_value());
   EXPECT_FALSE(schedule.beta2().has_value());
 }
 
 TEST(LrSchedule, RangeTestRisesSmoothlyOrInStairs) {
   Params params = {{"lr_range_test_min_lr", 0.001}, {"lr_range_test_step_size", 3}, {"lr_range_test_step_rate", 2}};
-  expect_rates(schedule_of(SchedulerKind::lr_range_test, params), {0.001, 0.0016666666666666666, 0.0023333333333333331, 0.003,
-                                                                   0.0036666666666666666, 0.004333333333333334, 0.005});
+  expect_rates(
+      schedule_of(SchedulerKind::lr_range_test, params),
+      {0.001, 0.0016666666666666666, 0.0023333333333333331, 0.003, 0.0036666666666666666, 0.004333333333333334, 0.005});
   params["lr_range_test_staircase"] = 1;
   expect_rates(schedule_of(SchedulerKind::lr_range_test, params), {0.001, 0.001, 0.001, 0.003, 0.003, 0.003, 0.005});
 }

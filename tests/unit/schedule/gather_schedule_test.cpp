@@ -202,5 +202,24 @@ TEST(GatherSchedule, RanksAgreeGatherByGatherInTheFirstPass) {
   }
 }
 
+TEST(GatherSchedule, FindsRanksThatUseUnitsInDifferentOrders) {
+  const std::vector<int> order = {0, 1, 2, 1};
+  const auto found = find_inversion(order, {1, 1, 1, 0,    // rank 0: 0 1 2
+                                            1, 0, 0, 0,    // rank 1: 0
+                                            1, 0, 1, 1});  // rank 2: 0 2 1
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->unit, 1);
+  EXPECT_EQ(found->other_unit, 2);
+  EXPECT_EQ(found->rank_before, 0);
+  EXPECT_EQ(found->rank_after, 2);
+}
+
+TEST(GatherSchedule, UnitsLeftOutOrUsedAgainAreNoInversion) {
+  EXPECT_FALSE(find_inversion({}, {}));
+  EXPECT_FALSE(find_inversion({0, 1, 2}, {1, 1, 1, 0, 1, 1, 1, 0, 1}));
+  EXPECT_FALSE(find_inversion({0, 1, 0}, {1, 1, 1, 0, 1, 1}));  // rank 0 uses unit 0 twice, rank 1 the second time only
+  EXPECT_FALSE(find_inversion({2, 1, 0}, {1, 1, 1, 1, 1, 1}));
+}
+
 }  // namespace
 }  // namespace shoal

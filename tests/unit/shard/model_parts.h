@@ -1,12 +1,11 @@
-// What the tests of shard/, optim/ and engine/ share: a small layout with its weights and gradients on one rank, and
-// reading of messages and bytes.
+// What the tests of shard/, optim/ and engine/ share: a small layout with its weights and gradients on one rank.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,22 +16,9 @@
 #include "shard/param_slot.h"
 #include "shard/weights.h"
 #include "shoal/group.h"
+#include "training/outcome.h"
 
 namespace shoal::testing {
-
-// What `call` throws; "" if it does not.
-inline std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
-
-inline std::string bytes_of(const at::Tensor& tensor) {
-  return std::string(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
-}
 
 inline std::vector<float> floats_at(const void* data, int64_t numel) {
   const auto* values = static_cast<const float*>(data);
@@ -48,9 +34,9 @@ inline at::Tensor tensor_of(const std::vector<float>& values) {
 // A unit named "u<index>" of parameters "p<index>" with these numbers of elements.
 inline UnitSpec unit_spec(int index, const std::vector<int64_t>& numels, DType dtype = DType::f32) {
   UnitSpec unit;
-  unit.name = "u" + std::to_string(index);
+  unit.name = fmt::format("u{}", index);
   for (size_t param = 0; param < numels.size(); ++param) {
-    unit.params.push_back({"p" + std::to_string(param), {numels[param]}, dtype, true, 0});
+    unit.params.push_back({fmt::format("p{}", param), {numels[param]}, dtype, true, 0});
   }
   return unit;
 }

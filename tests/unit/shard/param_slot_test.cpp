@@ -24,10 +24,18 @@ TEST(ParamSlot, AReleasedParameterThrowsOurMessageAndTheProcessLives) {
   at::Tensor one = at::ones({1});
   ParamSlot slot(param, "layer.weight", DType::f32);
   ParamSlot slot_of_one(one, "one", DType::f32);
-  const std::vector<std::pair<const char*, std::function<void()>>> touches = {
-      {"sum", [&] { param.sum(); }},          {"clone", [&] { param.clone(); }}, {"norm", [&] { param.norm(); }},
-      {"add", [&] { param.add(1); }},         {"mm", [&] { at::mm(param, at::ones({3, 3})); }},
-      {"add_", [&] { param.detach().add_(1); }}, {"copy", [&] { at::ones({3, 3}).copy_(param); }}};
+  const std::vector<std::pair<const char*, std::function<void()>>> touches = {{"sum", [&] { param.sum(); }},
+                                                                              {"clone", [&] { param.clone(); }},
+                                                                              {"norm", [&] { param.norm(); }},
+                                                                              {"add", [&] { param.add(1); }},
+                                                                              {"mm",
+                                                                               [&] {
+                                                                                 at::mm(param, at::ones({3, 3}));
+                                                                               }},
+                                                                              {"add_", [&] { param.detach().add_(1); }},
+                                                                              {"copy", [&] {
+                                                                                 at::ones({3, 3}).copy_(param);
+                                                                               }}};
   for (const auto& [name, touch] : touches) {
     EXPECT_THAT(message_of(touch), HasSubstr("[parameter layer.weight] is released")) << name;
   }

@@ -1,0 +1,94 @@
+#include "engine/graph_hooks.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <string>
+
+namespace shoal {
+
+namespace {
+
+at::Tensor leaf() { return at::ones({2}).set_requires_grad(true); }
+
+void back_propagate(const at::Tensor& root) { torch::autograd::backward({root.sum()}, {}); }
+
+}  // namespace
+
+TEST(GradientHook, TakesTheGradientInsteadOfAccumulatingIt) {
+  const at::Tensor param = leaf();
+  std::vector<float> taken;
+  const GradientHook hook(param, [&](const at::Tensor& grad) { taken.push_back(grad.sum().item<float>()); });
+  back_propagate(param * 3);
+  back_propagate(param * 2 + param * 5);  // two uses: one gradient, summed
+  EXPECT_EQ(taken, (std::vector<float>{6, 14}));
+  EXPECT_FALSE(param.grad().defined());
+}
+
+TEST(GradientHook, IsNotCalledForAParameterWithoutAGradient) {
+  const at::Tensor param = leaf();
+  const at::Tensor other = leaf();
+  int calls = 0;
+  const GradientHook hook(param, [&](const at::Tensor&) { ++calls; });
+  back_propagate(other * 2);
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(GradientHook, LetsAutogradAccumulateAgainWhenItIsGone) {
+  const at::Tensor param = leaf();
+  {
+    const GradientHook hook(param, [](const at::Tensor&) {});
+    back_propagate(param * 3);
+  }
+  back_propagate(param * 4);
+  EXPECT_EQ(param.grad().sum().item<float>(), 8);
+}
+
+TEST(GradientHook, ANewOneWorksBesideADeadOne) {
+  const at::Tensor param = leaf();
+  {
+    const GradientHook dead(param, [](const at::Tensor&) { FAIL(); });
+  }
+  int calls = 0;
+  const GradientHook hook(param, [&](const at::Tensor&) { ++calls; });
+  back_propagate(param * 3);
+  EXPECT_EQ(calls, 1);
+  EXPECT_FALSE(param.grad().defined());
+}
+
+TEST(NodeHooks, CallInTheOrderOfBackwardCompleteBeforeBegin) {
+  const at::Tensor x = leaf();
+  NodeHooks hooks;
+  std::string calls;
+  const at::Tensor middle = x * 2;
+  EXPECT_TRUE(hooks.before_backward_of(middle, [&] { calls += "begin middle, "; }));
+  EXPECT_TRUE(hooks.when_gradient_complete(middle, [&] { calls += "middle complete, "; }));
+  EXPECT_TRUE(hooks.when_gradient_complete(x, [&] { calls += "x complete, "; }));
+  const at::Tensor out = middle * 3 + middle.sum();
+  EXPECT_TRUE(hooks.before_backward_of(out, [&] { calls += "begin out, "; }));
+  back_propagate(out);
+  EXPECT_EQ(calls, "begin out, middle complete, begin middle, x complete, ");
+}
+
+TEST(NodeHooks, SayWhenNoGradientWillCome) {
+  NodeHooks hooks;
+  EXPECT_FALSE(hooks.when_gradient_complete(at::Tensor(), [] {}));
+  EXPECT_FALSE(hooks.when_gradient_complete(at::ones({2}), [] {}));
+  EXPECT_FALSE(hooks.before_backward_of(leaf().detach(), [] {}));
+}
+
+TEST(NodeHooks, AreSilentAfterClear) {
+  const at::Tensor x = leaf();
+  NodeHooks hooks;
+  int calls = 0;
+  const at::Tensor out = x * 2;
+  hooks.before_backward_of(out, [&] { ++calls; });
+  hooks.when_gradient_complete(x, [&] { ++calls; });
+  hooks.clear();
+  back_propagate(out);
+  EXPECT_EQ(calls, 0);
+}
+
+}  // namespace shoal

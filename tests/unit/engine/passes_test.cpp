@@ -1,0 +1,164 @@
+// Passes over two units of one weight each, on one rank, driven by hand; what a whole model does is in tests/ranks.
+#include "engine/passes.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/sum.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "unit/shard/model_parts.h"
+
+namespace shoal {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::ModelParts;
+using testing::unit_spec;
+
+namespace {
+
+struct TwoUnits {
+  explicit TwoUnits(int stage)
+      : group(make_single_group()),
+        parts({unit_spec(0, {3}), unit_spec(1, {3})}, stage, *group),
+        weights(parts.weights()),
+        gradients(parts.gradients()),
+        passes(parts.layout, {.stage = stage, .gather = {}, .overlap = true}, weights, gradients, *group, *group) {
+    for (int unit = 0; unit < 2; ++unit) {
+      at::Tensor tensor = at::ones({3}).set_requires_grad(true);
+      params.push_back(tensor);
+      std::vector<ParamSlot> slots;
+      slots.emplace_back(tensor, unit == 0 ? "first" : "second", DType::f32);
+      weights.take_params(unit, std::move(slots));
+      const std::vector<float> values(3, static_cast<float>(unit + 2));
+      std::memcpy(weights.shard(unit, 0), values.data(), values.size() * sizeof(float));
+      hooks.emplace_back(tensor, [this, unit](const at::Tensor& grad) { passes.take_gradient(unit, 0, grad); });
+    }
+  }
+
+  at::Tensor use(int unit, const at::Tensor& x) {
+    passes.enter(unit, {x});
+    at::Tensor y = x * params[static_cast<size_t>(unit)];
+    passes.exit(unit, {y});
+    return y;
+  }
+  void backward(const at::Tensor& loss) {
+    passes.begin_backward();
+    torch::autograd::backward({loss}, {});
+    passes.finish_backward();
+    gradients.wait();
+  }
+  bool is_readable(int unit) {
+    return message_of([&] { at::sum(params[static_cast<size_t>(unit)]); }).empty();
+  }
+  std::vector<float> gradient(int unit) const { return testing::floats_at(gradients.shard(unit, 0), 3); }
+
+  std::unique_ptr<Group> group;
+  ModelParts parts;
+  Weights weights;
+  Gradients gradients;
+  Passes passes;
+  std::vector<at::Tensor> params;
+  std::vector<GradientHook> hooks;
+};
+
+}  // namespace
+
+TEST(Passes, AUnitIsReadableBetweenEnterAndExitOnly) {
+  TwoUnits model(3);
+  EXPECT_FALSE(model.is_readable(0));
+  model.passes.enter(0, {});
+  EXPECT_TRUE(model.is_readable(0));
+  EXPECT_FALSE(model.is_readable(1));
+  model.passes.exit(0, {});
+  EXPECT_FALSE(model.is_readable(0));
+}
+
+TEST(Passes, GradientsOfEveryStageAreThoseOfTheWholeGraph) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    TwoUnits model(stage);
+    for (int pass = 0; pass < 3; ++pass) {
+      model.backward(model.use(1, model.use(0, at::ones({3}) * 5)).sum());
+      EXPECT_EQ(model.gradient(0), std::vector<float>(3, 15)) << "stage " << stage;
+      EXPECT_EQ(model.gradient(1), std::vector<float>(3, 10)) << "stage " << stage;
+      EXPECT_TRUE(model.passes.between_passes());
+    }
+  }
+}
+
+TEST(Passes, AUnitThatIsNotUsedHasAGradientOfZero) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    TwoUnits model(stage);
+    model.backward(model.use(1, model.use(0, at::ones({3}))).sum());
+    for (int pass = 0; pass < 2; ++pass) {
+      model.backward(model.use(1, at::ones({3})).sum());
+      EXPECT_EQ(model.gradient(0), std::vector<float>(3, 0)) << "stage " << stage;
+      EXPECT_EQ(model.gradient(1), std::vector<float>(3, 1)) << "stage " << stage;
+    }
+  }
+}
+
+TEST(Passes, ALossWithoutAnyUnitReducesZeros) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    TwoUnits model(stage);
+    at::Tensor x = at::ones({1}).set_requires_grad(true);
+    model.backward(x * 2);
+    EXPECT_EQ(model.gradient(1), std::vector<float>(3, 0));
+    model.backward(model.use(1, model.use(0, at::ones({3}))).sum());
+    EXPECT_EQ(model.gradient(1), std::vector<float>(3, 2));
+  }
+}
+
+TEST(Passes, AUnitUsedTwiceGetsTheSumOfBothUses) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    TwoUnits model(stage);
+    for (int pass = 0; pass < 2; ++pass) {
+      model.backward(model.use(0, model.use(1, model.use(0, at::ones({3})))).sum());
+      EXPECT_EQ(model.gradient(0), std::vector<float>(3, 12));
+      EXPECT_EQ(model.gradient(1), std::vector<float>(3, 4));
+    }
+  }
+}
+
+TEST(Passes, NothingStaysGatheredAfterAPass) {
+  TwoUnits model(3);
+  for (int pass = 0; pass < 2; ++pass) {
+    const at::Tensor y = model.use(0, at::ones({3}));
+    const at::Tensor unused = model.use(1, y);  // its backward never runs
+    model.backward(y.sum());
+    EXPECT_FALSE(model.is_readable(0));
+    EXPECT_FALSE(model.is_readable(1));
+    EXPECT_EQ(model.gradient(1), std::vector<float>(3, 0));
+  }
+}
+
+TEST(Passes, EvaluationLeavesNoTraceInTheGraph) {
+  TwoUnits model(3);
+  for (int pass = 0; pass < 2; ++pass) {
+    {
+      const at::NoGradGuard without_graph;
+      model.passes.begin_evaluation();
+      EXPECT_EQ(model.use(1, model.use(0, at::ones({3}))).sum().item<float>(), 18);
+      model.passes.finish_evaluation();
+    }
+    EXPECT_FALSE(model.is_readable(1));
+    EXPECT_TRUE(model.passes.between_passes());
+  }
+}
+
+TEST(Passes, EventsOutOfPlaceAreErrors) {
+  TwoUnits model(3);
+  {
+    const at::NoGradGuard without_graph;
+    EXPECT_THAT(message_of([&] { model.use(0, at::ones({3})); }), HasSubstr("[unit u0] is used without gradients"));
+  }
+  EXPECT_THAT(message_of([&] { model.passes.take_gradient(1, 0, at::ones({3})); }),
+              HasSubstr("[unit u1] a gradient came outside Engine::backward"));
+  model.use(0, at::ones({3}));
+  EXPECT_THAT(message_of([&] { model.passes.begin_evaluation(); }), HasSubstr("[evaluation] a training pass is open"));
+}
+
+}  // namespace shoal

@@ -1,0 +1,171 @@
+#include "engine/recompute.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "training/matrix_engine.h"
+
+namespace shoal {
+
+using testing::batch_of;
+using ::testing::HasSubstr;
+using testing::kWidth;
+using testing::MatrixEngine;
+using testing::MatrixModel;
+using testing::message_of;
+using testing::released_at;
+
+namespace {
+
+class Recompute : public ::testing::TestWithParam<int> {
+ protected:
+  std::unique_ptr<Group> world_ = make_single_group();
+};
+INSTANTIATE_TEST_SUITE_P(Stages, Recompute, ::testing::Values(0, 2, 3));
+
+using Part = std::function<at::Tensor(const at::Tensor&)>;
+// How the middle of the model is run: `parts` are its four uses of units.
+using Middle = std::function<at::Tensor(Engine&, const at::Tensor&, const std::vector<Part>&)>;
+
+at::Tensor plainly(Engine&, const at::Tensor& x, const std::vector<Part>& parts) {
+  at::Tensor y = x;
+  for (const Part& part : parts) y = part(y);
+  return y;
+}
+
+at::Tensor one_region(Engine& engine, const at::Tensor& x, const std::vector<Part>& parts) {
+  return engine.recompute(x, [&engine, parts](const at::Tensor& t) { return plainly(engine, t, parts); });
+}
+
+// A region inside a region, with uses before, inside and after it.
+at::Tensor nested(Engine& engine, const at::Tensor& x, const std::vector<Part>& parts) {
+  return engine.recompute(x, [&engine, parts](const at::Tensor& t) {
+    const at::Tensor inner =
+        engine.recompute(parts[0](t), [parts](const at::Tensor& u) { return parts[2](parts[1](u)); });
+    return parts[3](inner);
+  });
+}
+
+at::Tensor thrice_nested(Engine& engine, const at::Tensor& x, const std::vector<Part>& parts) {
+  return engine.recompute(x, [&engine, parts](const at::Tensor& t) {
+    return engine.recompute(t, [&engine, parts](const at::Tensor& u) {
+      return engine.recompute(u, [&engine, parts](const at::Tensor& v) { return plainly(engine, v, parts); });
+    });
+  });
+}
+
+// Losses and weights of three steps.
+std::string trained_bits(Group& world, int stage, const Middle& middle) {
+  MatrixEngine matrix(world, released_at(stage));
+  Engine& engine = *matrix.engine;
+  const MatrixModel& model = matrix.model;
+  const auto in_unit = [&](int unit, Part part) {
+    return [&engine, unit, part](const at::Tensor& t) { return engine.run(unit, t, part); };
+  };
+  const std::vector<Part> parts = {
+      in_unit(1, [&](const at::Tensor& t) { return model.twice(t); }),
+      in_unit(2, [&](const at::Tensor& t) { return model.drop(t, 0.25, engine.generator()); }),
+      in_unit(3, [&](const at::Tensor& t) { return t + at::linear(t, model.sometimes); }),
+      in_unit(1, [&](const at::Tensor& t) { return model.twice(t); })};
+  std::vector<double> losses;
+  for (int step = 0; step < 3; ++step) {
+    const testing::Batch batch = batch_of(step, 0, 0);
+    at::Tensor x = engine.run(0, batch.ids, [&](const at::Tensor& ids) { return at::embedding(model.wte, ids); });
+    x = middle(engine, x, parts);
+    const at::Tensor logits = engine.run(4, x, [&](const at::Tensor& t) { return model.head(t); });
+    const at::Tensor loss = testing::cross_entropy(logits, batch.labels);
+    losses.push_back(loss.item<double>());
+    engine.backward(loss);
+    engine.step();
+  }
+  return testing::RunResult::bits(losses) + matrix.weights();
+}
+
+}  // namespace
+
+TEST_P(Recompute, OfEachUnitGivesTheSameBits) {
+  testing::RunOptions run = released_at(GetParam());
+  run.steps = 4;
+  const testing::RunResult plain = testing::train(*world_, run);
+  run.recompute = true;
+  EXPECT_TRUE(testing::train(*world_, run) == plain);
+}
+
+TEST_P(Recompute, OfARegionWithSeveralUnitsGivesTheSameBits) {
+  EXPECT_EQ(trained_bits(*world_, GetParam(), one_region), trained_bits(*world_, GetParam(), plainly));
+}
+
+TEST_P(Recompute, InsideRecomputeGivesTheSameBits) {
+  const std::string expected = trained_bits(*world_, GetParam(), plainly);
+  EXPECT_EQ(trained_bits(*world_, GetParam(), nested), expected);
+  EXPECT_EQ(trained_bits(*world_, GetParam(), thrice_nested), expected);
+}
+
+TEST_P(Recompute, RunsTheForwardOnceMoreInBackwardAndNotInEvaluation) {
+  MatrixEngine matrix(*world_, released_at(GetParam()));
+  int runs = 0;
+  const auto region = [&](const at::Tensor& x) {
+    ++runs;
+    return matrix.engine->run(1, x, [&](const at::Tensor& t) { return matrix.model.twice(t); });
+  };
+  const at::Tensor x = at::ones({2, kWidth});
+  matrix.engine->evaluate([&] { matrix.engine->recompute(x, region); });
+  EXPECT_EQ(runs, 1);
+  const at::Tensor loss = matrix.engine->recompute(x, region).sum();
+  EXPECT_EQ(runs, 2);
+  matrix.engine->backward(loss);
+  EXPECT_EQ(runs, 3);
+}
+
+TEST_P(Recompute, AnInputChangedInPlaceIsAnError) {
+  MatrixEngine matrix(*world_, released_at(GetParam()));
+  const at::Tensor x = at::ones({2, kWidth});
+  const at::Tensor out = matrix.engine->recompute(x, [&](const at::Tensor& t) {
+    return matrix.engine->run(1, t, [&](const at::Tensor& u) { return matrix.model.twice(u); });
+  });
+  x.add_(1);
+  EXPECT_THAT(message_of([&] { matrix.engine->backward(out.sum()); }),
+              HasSubstr("[recompute] an input of a recomputed region was changed in place"));
+}
+
+TEST_P(Recompute, ASecondBackwardThroughARegionIsAnError) {
+  testing::RunOptions run = released_at(GetParam());
+  run.accumulation = 2;
+  MatrixEngine matrix(*world_, run);
+  const at::Tensor out = matrix.engine->recompute(at::ones({2, kWidth}), [&](const at::Tensor& t) {
+    return matrix.engine->run(1, t, [&](const at::Tensor& u) { return matrix.model.twice(u); });
+  });
+  matrix.engine->backward(out.sum());
+  EXPECT_THAT(message_of([&] { matrix.engine->backward(out.sum()); }),
+              HasSubstr("[recompute] backward runs a second time through a recomputed region"));
+}
+
+TEST_P(Recompute, HandsOnInputsAndTensorsWithoutGradients) {
+  MatrixEngine matrix(*world_, released_at(GetParam()));
+  at::Tensor x = at::ones({2, kWidth}).set_requires_grad(true);
+  const at::Tensor ids = at::zeros({2}, at::kLong);
+  const std::vector<at::Tensor> outputs = matrix.engine->recompute({x, ids, {}}, [&](const Engine::Tensors& inputs) {
+    EXPECT_FALSE(inputs[2].defined());
+    const at::Tensor y = matrix.engine->run(1, inputs[0], [&](const at::Tensor& t) { return matrix.model.twice(t); });
+    return Engine::Tensors{inputs[0], inputs[1], y};
+  });
+  EXPECT_FALSE(outputs[1].requires_grad());
+  EXPECT_TRUE(at::equal(outputs[1], ids));
+  matrix.engine->backward((outputs[0] * 3).sum() + outputs[2].sum() * 0);
+  EXPECT_EQ(x.grad().sum().item<float>(), 3 * 2 * kWidth);
+}
+
+TEST_P(Recompute, AnExceptionInTheRegionsForwardLeavesTrainingAsItWas) {
+  MatrixEngine disturbed(*world_, released_at(GetParam()));
+  MatrixEngine plain(*world_, released_at(GetParam()));
+  for (int step = 0; step < 2; ++step) {
+    const auto fails = [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("stop"); };
+    EXPECT_EQ(message_of([&] { disturbed.engine->recompute(at::ones({1}), fails); }), "stop");
+    disturbed.train_step(step);
+    plain.train_step(step);
+  }
+  EXPECT_EQ(disturbed.weights(), plain.weights());
+}
+
+}  // namespace shoal

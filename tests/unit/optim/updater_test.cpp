@@ -1,0 +1,245 @@
+#include "optim/updater.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/convert.h"
+#include "plan/memory.h"
+#include "unit/comm/rank_threads.h"
+#include "unit/shard/model_parts.h"
+
+namespace shoal {
+
+using testing::ModelParts;
+using testing::tensor_of;
+using testing::unit_spec;
+
+namespace {
+
+constexpr int64_t kNumel = 301;  // ends in the middle of a shard and of a vector
+
+float initial_at(int64_t i) { return std::sin(static_cast<float>(i) + 0.3f) * 1.7f; }
+float grad_at(int step, int64_t i) { return std::cos(static_cast<float>(i * 7 + step * 13)) * 0.37f; }
+
+OptimizerConfig optimizer_of(OptimizerKind kind) {
+  OptimizerConfig config;
+  config.kind = kind;
+  config.weight_decay = 0.01;
+  if (kind == OptimizerKind::sgd) {
+    config.momentum = 0.9;
+    config.nesterov = true;
+  }
+  return config;
+}
+
+StepNumbers numbers_of(int step, double lr, double weight_decay = 0.01) {
+  StepNumbers numbers;
+  numbers.step = step;
+  numbers.grad_scale = 0.5;
+  numbers.lrs = {lr, lr * 10};
+  numbers.weight_decays = {weight_decay, 0};
+  return numbers;
+}
+
+// One parameter trained on one rank of a group.
+struct Training {
+  Training(Group& group, int stage, DType dtype, const OptimizerConfig& config, int param_group = 0)
+      : parts({spec(dtype, param_group)}, stage, group),
+        weights(parts.weights()),
+        gradients(parts.gradients({.communication_dtype = DType::f32})),
+        updater(parts.layout, parts.specs, stage, config, group.rank(), parts.ledger) {
+    const FlatLayout& flat = parts.layout.units[0].flats[0];
+    std::vector<float> values(static_cast<size_t>(flat.numel));
+    for (int64_t i = 0; i < kNumel; ++i) values[static_cast<size_t>(i)] = initial_at(i);
+    updater.set_values(0, 0, values.data(), weights);
+  }
+
+  static UnitSpec spec(DType dtype, int param_group) {
+    UnitSpec unit = unit_spec(0, {kNumel}, dtype);
+    unit.params[0].group = param_group;
+    return unit;
+  }
+
+  void step(const StepNumbers& numbers) {
+    std::vector<float> grad;
+    for (int64_t i = 0; i < kNumel; ++i) grad.push_back(grad_at(static_cast<int>(numbers.step), i));
+    gradients.begin_micro_step(0);
+    gradients.deposit(0, 0, tensor_of(grad));
+    gradients.reduce(0);
+    gradients.wait();
+    updater.update(0, numbers, weights, gradients);
+    weights.publish(0);
+    weights.finish_publish();
+  }
+
+  // The whole weight of every rank, as stored.
+  std::string weight_bytes() {
+    const FlatLayout& flat = parts.layout.units[0].flats[0];
+    std::string bytes(static_cast<size_t>(flat.numel) * nbytes_of(flat.dtype), '\0');
+    if (weights.is_sharded(0, 0)) {
+      weights.gather_into(0, 0, reinterpret_cast<std::byte*>(bytes.data()));
+    } else {
+      std::memcpy(bytes.data(), weights.whole(0, 0), bytes.size());
+    }
+    return bytes.substr(0, static_cast<size_t>(kNumel) * nbytes_of(flat.dtype));
+  }
+
+  ModelParts parts;
+  Weights weights;
+  Gradients gradients;
+  Updater updater;
+};
+
+template <class Element>
+Element element_at(const std::string& bytes, int64_t i) {
+  Element element;
+  std::memcpy(&element, bytes.data() + static_cast<size_t>(i) * sizeof(Element), sizeof(Element));
+  return element;
+}
+
+// The bf16 weights that fp32 masters have.
+std::string high_halves(const std::string& fp32_bytes) {
+  std::string halves;
+  for (int64_t i = 0; i < kNumel; ++i) {
+    const uint16_t weight = kernels::split_weight(element_at<float>(fp32_bytes, i));
+    halves.append(reinterpret_cast<const char*>(&weight), sizeof(weight));
+  }
+  return halves;
+}
+
+constexpr OptimizerKind kKinds[] = {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd,
+                                    OptimizerKind::adagrad, OptimizerKind::lion};
+
+}  // namespace
+
+// Steps far below a bf16 weight's resolution: one lost bit of a remainder shows in a weight soon.
+TEST(Updater, ASplitMasterTrainsBf16WeightsExactlyAsFp32Ones) {
+  for (const OptimizerKind kind : kKinds) {
+    const std::unique_ptr<Group> group = make_single_group();
+    Training fp32(*group, 0, DType::f32, optimizer_of(kind));
+    Training bf16(*group, 0, DType::bf16, optimizer_of(kind));
+    const std::string before = bf16.weight_bytes();
+    for (int step = 1; step <= 120; ++step) {
+      fp32.step(numbers_of(step, 3e-5));
+      bf16.step(numbers_of(step, 3e-5));
+      ASSERT_EQ(bf16.weight_bytes(), high_halves(fp32.weight_bytes()))
+          << "optimizer " << static_cast<int>(kind) << " step " << step;
+    }
+    EXPECT_NE(bf16.weight_bytes(), before);
+  }
+}
+
+TEST(Updater, AnFp16WeightIsItsFp32MasterRounded) {
+  for (const OptimizerKind kind : kKinds) {
+    const std::unique_ptr<Group> group = make_single_group();
+    Training fp32(*group, 0, DType::f32, optimizer_of(kind));
+    Training fp16(*group, 0, DType::f16, optimizer_of(kind));
+    for (int step = 1; step <= 40; ++step) {
+      fp32.step(numbers_of(step, 3e-4));
+      fp16.step(numbers_of(step, 3e-4));
+    }
+    std::string expected(static_cast<size_t>(kNumel) * 2, '\0');
+    kernels::convert(fp32.weight_bytes().data(), DType::f32, expected.data(), DType::f16, kNumel);
+    EXPECT_EQ(fp16.weight_bytes(), expected) << "optimizer " << static_cast<int>(kind);
+  }
+}
+
+TEST(Updater, EveryStageAndWorldGivesTheSameBits) {
+  for (const OptimizerKind kind : kKinds) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      const std::unique_ptr<Group> one = make_single_group();
+      Training alone(*one, 0, dtype, optimizer_of(kind));
+      for (int step = 1; step <= 5; ++step) alone.step(numbers_of(step, 1e-3));
+      const std::string expected = alone.weight_bytes();
+      for (int stage = 0; stage <= 3; ++stage) {
+        testing::run_ranks(2, [&](Group& group) {
+          Training shared(group, stage, dtype, optimizer_of(kind));
+          // Both ranks bring the same gradient and the sum is not halved: grad_scale is.
+          for (int step = 1; step <= 5; ++step) {
+            StepNumbers numbers = numbers_of(step, 1e-3);
+            numbers.grad_scale /= 2;
+            shared.step(numbers);
+          }
+          EXPECT_EQ(shared.weight_bytes(), expected) << "optimizer " << static_cast<int>(kind) << " stage " << stage;
+        });
+      }
+    }
+  }
+}
+
+TEST(Updater, UsesTheRateAndDecayOfTheParametersGroup) {
+  OptimizerConfig config;
+  config.kind = OptimizerKind::sgd;
+  const std::unique_ptr<Group> group = make_single_group();
+  Training first(*group, 1, DType::f32, config, 0);
+  Training second(*group, 1, DType::f32, config, 1);
+  first.step(numbers_of(1, 0.01, 0.1));
+  second.step(numbers_of(1, 0.01, 0.1));
+  for (const int64_t i : {int64_t{0}, kNumel - 1}) {
+    const double p = initial_at(i);
+    const double g = 0.5 * grad_at(1, i);
+    EXPECT_NEAR(element_at<float>(first.weight_bytes(), i), p - 0.01 * (g + 0.1 * p), 1e-6);
+    EXPECT_NEAR(element_at<float>(second.weight_bytes(), i), p - 0.1 * g, 1e-6);
+  }
+}
+
+TEST(Updater, AWrittenParameterIsTakenAsExact) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      testing::run_ranks(2, [&](Group& group) {
+        OptimizerConfig sgd;
+        sgd.kind = OptimizerKind::sgd;
+        Training written(group, stage, dtype, sgd);
+        Training fp32(group, stage, DType::f32, sgd);
+        for (Training* training : {&written, &fp32}) {
+          training->step(numbers_of(1, 1e-3));
+          const FlatLayout& flat = training->parts.layout.units[0].flats[0];
+          const std::vector<float> values(static_cast<size_t>(flat.numel), 1.5f);
+          std::vector<std::byte> whole(values.size() * nbytes_of(flat.dtype));
+          kernels::convert(values.data(), DType::f32, whole.data(), flat.dtype, flat.numel);
+          if (!training->weights.is_sharded(0, 0))
+            std::memcpy(training->weights.whole(0, 0), whole.data(), whole.size());
+          training->updater.reset_param(0, 0, flat.pieces[0], whole.data(), training->weights);
+          for (int step = 2; step <= 40; ++step) training->step(numbers_of(step, 2e-2));
+        }
+        std::string expected = fp32.weight_bytes();
+        if (dtype == DType::bf16) expected = high_halves(expected);
+        if (dtype == DType::f16) {
+          expected.resize(static_cast<size_t>(kNumel) * 2);
+          kernels::convert(fp32.weight_bytes().data(), DType::f32, expected.data(), DType::f16, kNumel);
+        }
+        EXPECT_EQ(written.weight_bytes(), expected) << name_of(dtype) << " stage " << stage;
+      });
+    }
+  }
+}
+
+TEST(Updater, HoldsWhatThePlanCounts) {
+  for (const OptimizerKind kind : kKinds) {
+    const OptimizerConfig config = optimizer_of(kind);
+    for (int stage = 0; stage <= 3; ++stage) {
+      testing::run_ranks(3, [&](Group& group) {
+        Training training(group, stage, DType::bf16, config);
+        MemoryOptions options;
+        options.gradients.stage = stage;
+        options.moments = moments_of(config);
+        EXPECT_EQ(training.parts.ledger->line(MemoryKind::states).nbytes,
+                  plan_memory(training.parts.layout, options).states);
+      });
+    }
+  }
+}
+
+TEST(Updater, KeepsAsManyMomentsAsTheOptimizerNeeds) {
+  EXPECT_EQ(moments_of(optimizer_of(OptimizerKind::adamw)), 2);
+  EXPECT_EQ(moments_of(optimizer_of(OptimizerKind::adam)), 2);
+  EXPECT_EQ(moments_of(optimizer_of(OptimizerKind::sgd)), 1);
+  EXPECT_EQ(moments_of(optimizer_of(OptimizerKind::adagrad)), 1);
+  EXPECT_EQ(moments_of(optimizer_of(OptimizerKind::lion)), 1);
+  OptimizerConfig plain;
+  plain.kind = OptimizerKind::sgd;
+  EXPECT_EQ(moments_of(plain), 0);
+}
+
+}  // namespace shoal
