@@ -1,6 +1,6 @@
 // Trains a small network with ZeRO-3 on two ranks, played by threads of this program. With real processes only main()
 // changes: make_process_group() instead of make_thread_groups().
-//   build:  make build        run:  build/release/examples/example_train_mlp
+//   build:  make build        run:  build/dev/examples/example_train_mlp
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>

@@ -83,6 +83,7 @@ class Engine {
   void evaluate(const std::function<void()>& forward);
 
   // Back-propagates the loss of this micro-step, divided by the accumulation steps and times the loss scale.
+  // After an exception the pass cannot be finished: destroy the engine.
   void backward(const at::Tensor& loss);
   // Ends the micro-step; at an accumulation boundary clips, updates and brings the new weights to where they are read.
   StepResult step();

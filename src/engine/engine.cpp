@@ -146,6 +146,7 @@ class Engine::Impl {
 
   Tensors run(int unit, const Tensors& inputs, const Forward& forward) {
     check_unit(unit);
+    if (inside_gathered_) throw Error("run", "a unit is used inside with_gathered. Leave it first.");
     Stopwatch watch(times_.forward);
     passes_.enter(unit, inputs);
     Tensors outputs;
@@ -249,6 +250,7 @@ class Engine::Impl {
     if (!passes_.between_passes()) {
       throw Error("with_gathered", "a pass is open: its forward ran and its backward did not. Gather between passes.");
     }
+    if (inside_gathered_) throw Error("with_gathered", "is called inside itself. Name all parameters in one call.");
     std::vector<ParamAddress> addresses;
     for (const std::string& name : names) {
       const auto found = blueprint_.by_name.find(name);
@@ -262,7 +264,16 @@ class Engine::Impl {
       }
       addresses.push_back(found->second);
     }
-    shoal::with_gathered({layout_, weights_, updater_, *weights_channel_, ledger_}, addresses, access, use);
+    shoal::with_gathered({layout_, weights_, updater_, *weights_channel_, ledger_}, addresses, access, [&] {
+      inside_gathered_ = true;
+      try {
+        use();
+      } catch (...) {
+        inside_gathered_ = false;
+        throw;
+      }
+      inside_gathered_ = false;
+    });
   }
 
   MemoryReport memory() const {
@@ -318,6 +329,7 @@ class Engine::Impl {
   int64_t applied_steps_ = 0;
   int64_t skipped_steps_ = 0;
   StepTimes times_;
+  bool inside_gathered_ = false;
 };
 
 Engine::Engine(std::vector<Unit> units, const Config& config, Group& world, EngineOptions options)

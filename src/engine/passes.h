@@ -74,6 +74,9 @@ class Passes {
   void finish_nested(const Region& region);
   bool inside_region() const { return !regions_.empty(); }
 
+  // Expires with this object: a graph may outlive its engine.
+  std::weak_ptr<const bool> alive() const { return alive_; }
+
   bool between_passes() const { return !schedule_.is_open(); }
   // Which micro-step of the step the next pass is.
   void set_micro_step(int64_t index) { micro_step_ = index; }
@@ -123,6 +126,7 @@ class Passes {
   bool gather_orders_agreed_ = false;
   bool evaluation_order_agreed_ = false;
   bool reduce_order_agreed_ = false;
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
 
 }  // namespace shoal

@@ -32,9 +32,10 @@ class RandomState {
 
 struct RecomputeNode final : ag::Node {
   RecomputeNode(ag::edge_list&& edges, Passes& passes, at::Generator& generator)
-      : ag::Node(std::move(edges)), passes_(passes), generator_(generator) {}
+      : ag::Node(std::move(edges)), alive_(passes.alive()), passes_(passes), generator_(generator) {}
 
   ag::variable_list apply(ag::variable_list&& grads) override {
+    if (alive_.expired()) throw Error("recompute", "the engine of this graph is gone. Call backward while it lives.");
     if (!forward_) throw Error("recompute", "backward runs a second time through a recomputed region. Run it once.");
     std::vector<at::Tensor> leaves;
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -76,6 +77,7 @@ struct RecomputeNode final : ag::Node {
   }
   std::string name() const override { return "ShoalRecompute"; }
 
+  std::weak_ptr<const bool> alive_;  // says whether the next two still are
   Passes& passes_;
   at::Generator& generator_;
   RecomputedForward forward_;

@@ -14,7 +14,7 @@ namespace shoal {
 
 using RecomputedForward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
-// `passes` and `generator` outlive the backward of the result.
+// The backward of the result throws if `passes` is gone by then; `generator` lives as long as `passes`.
 std::vector<at::Tensor> recompute(Passes& passes, at::Generator& generator, const std::vector<at::Tensor>& inputs,
                                   const RecomputedForward& forward);
 

@@ -93,7 +93,8 @@ class EngineFaults : public ::testing::TestWithParam<const char*> {
   }
 
   // The peers of the faulty rank are at one place, with one number, and blame the right rank.
-  void expect_peers_say(const std::vector<Outcome>& outcomes, const std::string& place, const std::string& cause) const {
+  void expect_peers_say(const std::vector<Outcome>& outcomes, const std::string& place,
+                        const std::string& cause) const {
     std::string number;
     for (int rank = 0; rank < static_cast<int>(outcomes.size()); ++rank) {
       if (rank == case_.faulty_rank) continue;
@@ -101,7 +102,8 @@ class EngineFaults : public ::testing::TestWithParam<const char*> {
       EXPECT_EQ(outcome.exit_code, 3) << outputs_;
       EXPECT_THAT(outcome.output, ContainsRegex(said_by(rank, place, cause))) << outputs_;
       std::smatch found;
-      ASSERT_TRUE(std::regex_search(outcome.output, found, std::regex(R"(\((weights|gradients) #([0-9]+)\))"))) << outputs_;
+      ASSERT_TRUE(std::regex_search(outcome.output, found, std::regex(R"(\((weights|gradients) #([0-9]+)\))")))
+          << outputs_;
       if (number.empty()) number = found[0];
       EXPECT_EQ(found[0], number) << outputs_;
     }
@@ -168,7 +170,8 @@ TEST_P(EngineFaults, AnotherConfigOrModelIsSaidOnEveryRank) {
     const std::string what = fault == Fault::another_model ? "model" : "config";
     for (const Outcome& outcome : end_of({.fault = fault, .faulty_rank = 1})) {
       EXPECT_EQ(outcome.exit_code, 3);
-      EXPECT_THAT(outcome.output, HasSubstr("[engine] the ranks disagree: rank 1 has another " + what + " than rank 0"));
+      EXPECT_THAT(outcome.output,
+                  HasSubstr("[engine] the ranks disagree: rank 1 has another " + what + " than rank 0"));
     }
   }
 }
@@ -206,7 +209,8 @@ TEST_P(EngineFaults, ARankThatHangsIsNamedAfterTheTimeout) {
   expect_peers_say(outcomes, "gather of sometimes", "rank 1 did not arrive within 1.5 s");
   // When it comes at last, it hears what happened meanwhile; over Gloo from rank 0, if that is still there.
   EXPECT_EQ(outcomes[1].exit_code, 3);
-  EXPECT_THAT(outcomes[1].output, ContainsRegex(said_by(1, "gather of sometimes", "rank (1 did not arrive within 1.5 s|0 died .or left)")));
+  EXPECT_THAT(outcomes[1].output,
+              ContainsRegex(said_by(1, "gather of sometimes", "rank (1 did not arrive within 1.5 s|0 died .or left)")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, EngineFaults, ::testing::Values("shm", "gloo"),

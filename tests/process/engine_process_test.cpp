@@ -104,7 +104,9 @@ INSTANTIATE_TEST_SUITE_P(Worlds, EngineProcesses, ::testing::Values(2, 3),
 
 }  // namespace
 
-int run(int argc, char** argv) { return rank_main(argc, argv, {{"process", train_as_process}, {"threads", train_as_threads}}); }
+int run(int argc, char** argv) {
+  return rank_main(argc, argv, {{"process", train_as_process}, {"threads", train_as_threads}});
+}
 
 }  // namespace shoal::testing
 

@@ -57,13 +57,15 @@ TEST_P(Disagreement, AnotherOrderOfUnitsAfterTheFirstPassIsNamedOnEveryRank) {
   const auto endings = end_of(world(), run(Fault::another_order));
   expect_peers_say(endings, "gather of twice", faulty_name() + R"( is at gather of drop \(weights #[0-9]+\) instead)");
   EXPECT_THAT(endings.back().message,
-              ContainsRegex(said_by(faulty(), "gather of drop", R"(rank 0 is at gather of twice \(weights #[0-9]+\) instead)")));
+              ContainsRegex(
+                  said_by(faulty(), "gather of drop", R"(rank 0 is at gather of twice \(weights #[0-9]+\) instead)")));
 }
 
 TEST_P(Disagreement, AnotherOrderOfUnitsIsNamedThroughPrefetchesToo) {
   FaultyRun ahead = run(Fault::another_order);
   ahead.prefetch = 1'000'000;
-  expect_peers_say(end_of(world(), ahead), "gather of [a-z]+", faulty_name() + R"( is at gather of [a-z]+ \(weights #[0-9]+\) instead)");
+  expect_peers_say(end_of(world(), ahead), "gather of [a-z]+",
+                   faulty_name() + R"( is at gather of [a-z]+ \(weights #[0-9]+\) instead)");
 }
 
 // A first pass has no order yet: the ranks settle each gather together, and see at the end of forward that they differ.
@@ -72,8 +74,9 @@ TEST_P(Disagreement, AnotherOrderInTheFirstPassIsNamedOnEveryRank) {
     FaultyRun astray = run(Fault::another_order_first);
     astray.overlap = overlap;
     for (const Ending& ending : end_of(world(), astray)) {
-      EXPECT_EQ(ending.message, "[unit drop] rank 0 uses it before sometimes and " + faulty_name() +
-                                    " after it. Make every rank use units in the same order; a rank may leave units out.");
+      EXPECT_EQ(ending.message,
+                "[unit drop] rank 0 uses it before sometimes and " + faulty_name() +
+                    " after it. Make every rank use units in the same order; a rank may leave units out.");
     }
   }
 }
@@ -97,7 +100,8 @@ TEST_P(Disagreement, AnotherOrderBelowStageThreeGivesTheSameBitsAtEveryStage) {
 TEST_P(Disagreement, AnotherConfigIsSaidOnEveryRank) {
   for (const Fault fault : {Fault::another_config, Fault::another_stage}) {
     for (const Ending& ending : end_of(world(), run(fault))) {
-      EXPECT_THAT(ending.message, HasSubstr("the ranks disagree: " + faulty_name() + " has another config than rank 0"));
+      EXPECT_THAT(ending.message,
+                  HasSubstr("the ranks disagree: " + faulty_name() + " has another config than rank 0"));
     }
   }
 }

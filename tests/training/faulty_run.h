@@ -98,8 +98,8 @@ class FaultyTraining {
   }
 
   std::vector<int> order() const {
-    const bool swapped = is(Fault::another_order) || has(Fault::another_order_always) ||
-                         (has(Fault::another_order_first) && step_ == 0);
+    const bool swapped =
+        is(Fault::another_order) || has(Fault::another_order_always) || (has(Fault::another_order_first) && step_ == 0);
     return swapped ? std::vector<int>{0, 1, 3, 2, 1, 4} : std::vector<int>{0, 1, 2, 3, 1, 4};
   }
 
@@ -108,7 +108,9 @@ class FaultyTraining {
     const Batch batch = batch_of(step_, 0, world_.rank());
     at::Tensor x = batch.ids;
     for (const int unit : order()) {
-      const auto part = [this, unit](const at::Tensor& t) { return unit == 2 ? fail_in(apply(unit, t)) : apply(unit, t); };
+      const auto part = [this, unit](const at::Tensor& t) {
+        return unit == 2 ? fail_in(apply(unit, t)) : apply(unit, t);
+      };
       x = run_.fault == Fault::killed_in_recompute && unit == 2
               ? engine.recompute(x, [&engine, part](const at::Tensor& t) { return engine.run(2, t, part); })
               : engine.run(unit, x, part);
@@ -132,7 +134,8 @@ class FaultyTraining {
     ++visits_;
     if (is(Fault::killed_in_forward)) die();
     if (is(Fault::killed_in_recompute) && visits_ == 2) let_reductions_pass(), die();
-    if (is(Fault::killed_in_backward)) output.register_hook([this](const at::Tensor&) { let_reductions_pass(), die(); });
+    if (is(Fault::killed_in_backward))
+      output.register_hook([this](const at::Tensor&) { let_reductions_pass(), die(); });
     if (is(Fault::killed_in_collective)) {
       std::thread([this] {
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -144,7 +147,8 @@ class FaultyTraining {
       std::this_thread::sleep_for(std::chrono::milliseconds(900));
     }
     if (is(Fault::throws_in_forward)) give_up();
-    if (is(Fault::throws_in_backward)) output.register_hook([this](const at::Tensor&) { let_reductions_pass(), give_up(); });
+    if (is(Fault::throws_in_backward))
+      output.register_hook([this](const at::Tensor&) { let_reductions_pass(), give_up(); });
     if (is(Fault::hangs)) {
       run_.announce();
       std::this_thread::sleep_for(run_.pause);
@@ -176,8 +180,8 @@ class FaultyTraining {
 // What a peer must say, as a regular expression: its own place, who was first to notice, and who is to blame.
 inline std::string said_by(int rank, const std::string& place, const std::string& cause) {
   const std::string number = R"( \((weights|gradients) #[0-9]+\))";
-  return R"(\[comm rank )" + std::to_string(rank) + R"(\] )" + place + number + ": (rank [0-9] stopped at [^:]+" + number +
-         ": )?" + cause;
+  return R"(\[comm rank )" + std::to_string(rank) + R"(\] )" + place + number + ": (rank [0-9] stopped at [^:]+" +
+         number + ": )?" + cause;
 }
 
 }  // namespace shoal::testing
