@@ -59,9 +59,15 @@ class Llama {
       const LlamaBlock& b = blocks_[layer];
       const std::string prefix = "blocks." + std::to_string(layer) + ".";
       units.push_back({"blocks." + std::to_string(layer),
-                       {{prefix + "attention_norm", b.attention_norm}, {prefix + "q", b.q}, {prefix + "k", b.k},
-                        {prefix + "v", b.v}, {prefix + "o", b.o}, {prefix + "ffn_norm", b.ffn_norm},
-                        {prefix + "gate", b.gate}, {prefix + "up", b.up}, {prefix + "down", b.down}}});
+                       {{prefix + "attention_norm", b.attention_norm},
+                        {prefix + "q", b.q},
+                        {prefix + "k", b.k},
+                        {prefix + "v", b.v},
+                        {prefix + "o", b.o},
+                        {prefix + "ffn_norm", b.ffn_norm},
+                        {prefix + "gate", b.gate},
+                        {prefix + "up", b.up},
+                        {prefix + "down", b.down}}});
     }
     units.push_back({"head", {{"norm.weight", norm_}, {"head.weight", head_}}});
     return units;

@@ -25,10 +25,14 @@ Flags parse(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
     const std::string value = argv[i + 1];
-    if (flag == "--stage") flags.stage = std::stoi(value);
-    else if (flag == "--transport") flags.transport = value;
-    else if (flag == "--layers") flags.layers = std::stoll(value);
-    else throw shoal::Error("bench_train", flag + " is not a flag. Use --stage, --transport or --layers.");
+    if (flag == "--stage")
+      flags.stage = std::stoi(value);
+    else if (flag == "--transport")
+      flags.transport = value;
+    else if (flag == "--layers")
+      flags.layers = std::stoll(value);
+    else
+      throw shoal::Error("bench_train", flag + " is not a flag. Use --stage, --transport or --layers.");
   }
   return flags;
 }
@@ -40,7 +44,8 @@ std::string config_text(const Flags& flags) {
     "zero_optimization": {{"stage": {}, "stage3_prefetch_bucket_size": 7000000, "stage3_param_persistence_threshold": 10000}},
     "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}}}},
     "shoal": {{"transport": "{}"}}
-  }})", flags.stage, flags.transport);
+  }})",
+                     flags.stage, flags.transport);
 }
 
 int serve(const Flags& flags) {

@@ -32,7 +32,8 @@ struct Layer {
 // An ordinary libtorch model: tensors that require gradients.
 std::vector<Layer> make_model(at::Generator& random) {
   std::vector<Layer> layers;
-  for (const auto& [in, out] : std::vector<std::pair<int64_t, int64_t>>{{8, kWidth}, {kWidth, kWidth}, {kWidth, kWidth}, {kWidth, 1}}) {
+  for (const auto& [in, out] :
+       std::vector<std::pair<int64_t, int64_t>>{{8, kWidth}, {kWidth, kWidth}, {kWidth, kWidth}, {kWidth, 1}}) {
     layers.push_back({(at::empty({out, in}).normal_(0, 1, random) / std::sqrt(in)).set_requires_grad(true),
                       at::zeros({out}).set_requires_grad(true)});
   }
@@ -40,7 +41,9 @@ std::vector<Layer> make_model(at::Generator& random) {
 }
 
 // The function to learn: how far a point lies from the unit sphere, with some waves on it.
-at::Tensor target_of(const at::Tensor& x) { return (x.norm(2, 1, true) - 1).abs() + 0.3 * (3 * x.slice(1, 0, 1)).sin(); }
+at::Tensor target_of(const at::Tensor& x) {
+  return (x.norm(2, 1, true) - 1).abs() + 0.3 * (3 * x.slice(1, 0, 1)).sin();
+}
 
 void play_rank(shoal::Group& world) {
   at::set_num_threads(1);
@@ -76,7 +79,8 @@ void play_rank(shoal::Group& world) {
     engine.backward(loss);
     const shoal::StepResult result = engine.step();
     if (world.rank() == 0 && (step % 50 == 0 || step + 1 == kSteps)) {
-      fmt::print("step {:>3} | loss {:.4f} | norm {:.3f} | lr {:.2e}\n", step, loss.item<double>(), result.grad_norm, result.lrs[0]);
+      fmt::print("step {:>3} | loss {:.4f} | norm {:.3f} | lr {:.2e}\n", step, loss.item<double>(), result.grad_norm,
+                 result.lrs[0]);
     }
   }
 

@@ -19,22 +19,22 @@ class BrokenPromise : public std::logic_error {
 
 }  // namespace shoal
 
-#define SHOAL_CHECK(condition, ...)                                                                     \
-  do {                                                                                                  \
-    if (!(condition)) {                                                                                 \
-      ::shoal::throw_broken_promise(__FILE__, __LINE__,                                                 \
+#define SHOAL_CHECK(condition, ...)                                                                              \
+  do {                                                                                                           \
+    if (!(condition)) {                                                                                          \
+      ::shoal::throw_broken_promise(__FILE__, __LINE__,                                                          \
                                     std::string("check failed: " #condition " ") + fmt::format("" __VA_ARGS__)); \
-    }                                                                                                   \
+    }                                                                                                            \
   } while (0)
 
-#define SHOAL_CHECK_OP(a, op, b)                                                                                \
-  do {                                                                                                          \
-    const auto& shoal_a = (a);                                                                                  \
-    const auto& shoal_b = (b);                                                                                  \
-    if (!(shoal_a op shoal_b)) {                                                                                \
-      ::shoal::throw_broken_promise(                                                                            \
+#define SHOAL_CHECK_OP(a, op, b)                                                                                     \
+  do {                                                                                                               \
+    const auto& shoal_a = (a);                                                                                       \
+    const auto& shoal_b = (b);                                                                                       \
+    if (!(shoal_a op shoal_b)) {                                                                                     \
+      ::shoal::throw_broken_promise(                                                                                 \
           __FILE__, __LINE__, fmt::format("check failed: " #a " " #op " " #b " ({} against {})", shoal_a, shoal_b)); \
-    }                                                                                                           \
+    }                                                                                                                \
   } while (0)
 
 #define SHOAL_CHECK_EQ(a, b) SHOAL_CHECK_OP(a, ==, b)

@@ -18,6 +18,8 @@ ProcessGroupOptions process_group_options(const Config& config) {
   return options;
 }
 
-int world_size_of_environment() { return read_rendezvous([](const char* name) { return std::getenv(name); }).world; }
+int world_size_of_environment() {
+  return read_rendezvous([](const char* name) { return std::getenv(name); }).world;
+}
 
 }  // namespace shoal

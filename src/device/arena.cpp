@@ -55,8 +55,9 @@ std::byte* Arena::take(int tenant_index) {
   Tenant& tenant = tenants_.at(static_cast<size_t>(tenant_index));
   SHOAL_CHECK(!tenant.taken, "tenant {} is taken already", tenant_index);
   std::vector<Extent> extents = pick(tenant.nbytes, tenant.extents);
-  const bool same = std::equal(extents.begin(), extents.end(), tenant.extents.begin(), tenant.extents.end(),
-                               [](const Extent& a, const Extent& b) { return a.offset == b.offset && a.nbytes == b.nbytes; });
+  const bool same =
+      std::equal(extents.begin(), extents.end(), tenant.extents.begin(), tenant.extents.end(),
+                 [](const Extent& a, const Extent& b) { return a.offset == b.offset && a.nbytes == b.nbytes; });
   if (!same) {
     forget_former_holders(extents);
     std::byte* at = tenant.data;
@@ -90,7 +91,8 @@ void Arena::forget_former_holders(const std::vector<Extent>& extents) {
       return std::any_of(extents.begin(), extents.end(), [&](const Extent& extent) { return overlap(old, extent); });
     });
     if (!held) continue;
-    void* range = mmap(tenant.data, tenant.nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    void* range =
+        mmap(tenant.data, tenant.nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     if (range == MAP_FAILED) throw_arena_error("mmap", tenant.nbytes);
     tenant.extents.clear();
   }

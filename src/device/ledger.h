@@ -12,13 +12,13 @@ namespace shoal {
 
 // What a piece of memory is for. Weights, gradients and states are the model states of the ZeRO paper.
 enum class MemoryKind : uint8_t {
-  weights,        // flats or their shards, in the model's dtype
-  gradients,      // what is kept of the gradients until the update
-  states,         // master remainder or copy, and the optimizer's moments
-  gather_arena,   // stage 3: slots for gathered flats
-  reduce_slots,   // gradient flats on their way to the reduction
-  user_gather,    // parameters gathered by the user
-  staging,        // transports that must copy
+  weights,       // flats or their shards, in the model's dtype
+  gradients,     // what is kept of the gradients until the update
+  states,        // master remainder or copy, and the optimizer's moments
+  gather_arena,  // stage 3: slots for gathered flats
+  reduce_slots,  // gradient flats on their way to the reduction
+  user_gather,   // parameters gathered by the user
+  staging,       // transports that must copy
 };
 inline constexpr size_t kMemoryKinds = 7;
 

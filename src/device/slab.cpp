@@ -20,8 +20,9 @@ namespace {
 std::atomic<uint64_t> next_slab_id{1};
 
 [[noreturn]] void throw_no_memory(size_t nbytes, MemoryKind kind, const char* call) {
-  throw Error("memory", fmt::format("{} of {} for {} failed: {}. Use a higher ZeRO stage, more ranks or a smaller model.",
-                                    call, format_nbytes(nbytes), name_of(kind), std::strerror(errno)));
+  throw Error("memory",
+              fmt::format("{} of {} for {} failed: {}. Use a higher ZeRO stage, more ranks or a smaller model.", call,
+                          format_nbytes(nbytes), name_of(kind), std::strerror(errno)));
 }
 
 }  // namespace

@@ -31,9 +31,11 @@ DType stored_dtype(const Parameter& param, const Config& config) {
 void check_param(const Parameter& param, size_t group_count) {
   const std::string place = "parameter " + param.name;
   if (!param.tensor.defined()) throw Error(place, "is not a tensor. Pass the model's own parameter.");
-  if (!param.tensor.is_leaf()) throw Error(place, "is not a leaf: it was computed from others. Pass the model's own parameter.");
+  if (!param.tensor.is_leaf())
+    throw Error(place, "is not a leaf: it was computed from others. Pass the model's own parameter.");
   if (!param.tensor.device().is_cpu()) {
-    throw Error(place, fmt::format("is on {}. This build trains on the CPU; move the model there.", param.tensor.device().str()));
+    throw Error(place, fmt::format("is on {}. This build trains on the CPU; move the model there.",
+                                   param.tensor.device().str()));
   }
   if (param.group < 0 || static_cast<size_t>(param.group) >= group_count) {
     throw Error(place, fmt::format("names parameter group {}, but there are {}. Add it to EngineOptions::groups.",
@@ -72,7 +74,8 @@ Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, s
       ParamAddress address{unit_index, static_cast<int>(tensors.size())};
       if (owner != owners.end()) {
         address = owner->second;
-        if (address.unit != unit_index && std::find(spec.borrows.begin(), spec.borrows.end(), address.unit) == spec.borrows.end()) {
+        if (address.unit != unit_index &&
+            std::find(spec.borrows.begin(), spec.borrows.end(), address.unit) == spec.borrows.end()) {
           spec.borrows.push_back(address.unit);
         }
       } else {

@@ -114,14 +114,15 @@ class Engine::Impl {
             (check_agreement(blueprint_, config, options.groups, *weights_channel_), world.channel("gradients"))),
         ledger_(std::make_shared<Ledger>()),
         weights_(layout_, config.zero.stage, *weights_channel_, ledger_),
-        gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), *gradients_channel_, ledger_),
+        gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), *gradients_channel_,
+                   ledger_),
         updater_(layout_, blueprint_.specs, config.zero.stage, config.optimizer, world.rank(), ledger_),
         passes_(layout_, pass_options(config), weights_, gradients_, *weights_channel_, *gradients_channel_),
         loss_scale_(config),
         lr_schedule_(config.scheduler, group_lrs(options, config)),
         weight_decays_(group_weight_decays(options, config)),
-        generator_(at::detail::createCPUGenerator(
-            hash_text(fmt::format("seed {} rank {}", options.seed, world.rank())))) {
+        generator_(
+            at::detail::createCPUGenerator(hash_text(fmt::format("seed {} rank {}", options.seed, world.rank())))) {
     take_over(blueprint_, layout_, options.broadcast_weights, weights_, updater_, *weights_channel_);
     for (int unit = 0; unit < static_cast<int>(blueprint_.specs.size()); ++unit) hook_gradients(unit);
   }
@@ -139,8 +140,8 @@ class Engine::Impl {
     for (int param = 0; param < static_cast<int>(spec.params.size()); ++param) {
       if (!spec.params[static_cast<size_t>(param)].trainable) continue;
       const at::Tensor& tensor = blueprint_.tensors[static_cast<size_t>(unit)][static_cast<size_t>(param)];
-      gradient_hooks_.emplace_back(tensor,
-                                   [this, unit, param](const at::Tensor& grad) { passes_.take_gradient(unit, param, grad); });
+      gradient_hooks_.emplace_back(
+          tensor, [this, unit, param](const at::Tensor& grad) { passes_.take_gradient(unit, param, grad); });
     }
   }
 
@@ -162,12 +163,14 @@ class Engine::Impl {
 
   void backward(const at::Tensor& loss) {
     if (micro_step_ == config_.batch.accumulation_steps) {
-      throw Error("backward", fmt::format("{} micro-steps are accumulated and wait for their update. Call step() first.",
-                                          micro_step_));
+      throw Error(
+          "backward",
+          fmt::format("{} micro-steps are accumulated and wait for their update. Call step() first.", micro_step_));
     }
     if (loss.numel() != 1 || !loss.requires_grad()) {
-      throw Error("backward", fmt::format("the loss has {} elements and {} a graph. Pass a scalar that the model computed.",
-                                          loss.numel(), loss.requires_grad() ? "has" : "has not"));
+      throw Error("backward",
+                  fmt::format("the loss has {} elements and {} a graph. Pass a scalar that the model computed.",
+                              loss.numel(), loss.requires_grad() ? "has" : "has not"));
     }
     Stopwatch watch(times_.backward);
     passes_.begin_backward();
@@ -297,7 +300,8 @@ class Engine::Impl {
 
   void check_unit(int unit) const {
     if (unit >= 0 && unit < static_cast<int>(layout_.units.size())) return;
-    throw Error("engine", fmt::format("there is no unit {}: the model has {}, counted from 0.", unit, layout_.units.size()));
+    throw Error("engine",
+                fmt::format("there is no unit {}: the model has {}, counted from 0.", unit, layout_.units.size()));
   }
 
   std::string unit_of_flat(int trainable_flat) const {
@@ -381,7 +385,8 @@ int Engine::unit_index(const std::string& name) const {
     names.push_back(units[unit].name);
   }
   const std::string near = nearest_word(name, names);
-  throw Error("engine", fmt::format("there is no unit {}.{}", name, near.empty() ? "" : fmt::format(" Did you mean {}?", near)));
+  throw Error("engine",
+              fmt::format("there is no unit {}.{}", name, near.empty() ? "" : fmt::format(" Did you mean {}?", near)));
 }
 
 at::Generator& Engine::generator() { return impl_->generator_; }

@@ -40,8 +40,8 @@ void attach(const GatherParts& parts, GatheredFlats& flats) {
     gathered.whole = gathered.memory->data();
     parts.weights.gather_into(unit, flat, gathered.whole);
     for (const Piece& piece : gathered.pieces) {
-      parts.weights.params(unit)[static_cast<size_t>(piece.param)].attach(
-          gathered.whole + static_cast<size_t>(piece.offset) * element);
+      parts.weights.params(unit)[static_cast<size_t>(piece.param)].attach(gathered.whole +
+                                                                          static_cast<size_t>(piece.offset) * element);
     }
   }
 }

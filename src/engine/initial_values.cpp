@@ -22,9 +22,10 @@ class RecordReader {
   // The parameter's bytes, in its flat's dtype. Valid until the next call.
   const std::byte* read(const ShardRecord& record, const std::string& name) {
     if (record.world != channel_.size()) {
-      throw Error("parameter " + name, fmt::format("was left sharded over {} ranks, and this group has {}. Use the same "
-                                                   "number of ranks.",
-                                                   record.world, channel_.size()));
+      throw Error("parameter " + name,
+                  fmt::format("was left sharded over {} ranks, and this group has {}. Use the same "
+                              "number of ranks.",
+                              record.world, channel_.size()));
     }
     const size_t element = nbytes_of(record.flat.dtype);
     if (record.shard != gathered_) {
@@ -70,8 +71,8 @@ void take_over(const Blueprint& blueprint, const ModelLayout& layout, bool broad
       const FlatLayout& flat_layout = unit_layout.flats[static_cast<size_t>(flat)];
       std::vector<float> values(static_cast<size_t>(flat_layout.numel), 0.0f);
       for (const Piece& piece : flat_layout.pieces) {
-        read_param(tensors[static_cast<size_t>(piece.param)], spec.params[static_cast<size_t>(piece.param)].name, records,
-                   values.data() + piece.offset);
+        read_param(tensors[static_cast<size_t>(piece.param)], spec.params[static_cast<size_t>(piece.param)].name,
+                   records, values.data() + piece.offset);
       }
       if (broadcast) {
         channel

@@ -22,7 +22,8 @@ std::vector<int64_t> gathered_numels(const ModelLayout& layout, int stage) {
 std::vector<bool> units_with_gradients(const ModelLayout& layout) {
   std::vector<bool> has;
   for (const UnitLayout& unit : layout.units) {
-    has.push_back(std::any_of(unit.flats.begin(), unit.flats.end(), [](const FlatLayout& flat) { return flat.trainable; }));
+    has.push_back(
+        std::any_of(unit.flats.begin(), unit.flats.end(), [](const FlatLayout& flat) { return flat.trainable; }));
   }
   return has;
 }
@@ -100,7 +101,8 @@ void Passes::abandon(int unit) {
 
 void Passes::begin_evaluation() {
   if (!between_passes()) {
-    throw Error("evaluation", "a training pass is open: its forward ran and its backward did not. Call backward first.");
+    throw Error("evaluation",
+                "a training pass is open: its forward ran and its backward did not. Call backward first.");
   }
   mode_ = Mode::evaluate;
   carry_out(schedule_.begin(Phase::evaluate));
@@ -239,7 +241,8 @@ void Passes::begin_unit_backward(int unit) {
 
 void Passes::check_in_backward(const std::string& place) const {
   if (mode_ == Mode::backward) return;
-  throw Error(place, "a gradient came outside Engine::backward. Call engine.backward(loss) instead of loss.backward().");
+  throw Error(place,
+              "a gradient came outside Engine::backward. Call engine.backward(loss) instead of loss.backward().");
 }
 
 void Passes::reduce_if_complete(int unit) {

@@ -119,7 +119,7 @@ class Passes {
   ReduceOrder reduce_order_;
   NodeHooks hooks_;
   std::vector<UnitPass> units_;
-  std::vector<Region*> regions_;             // whose forward is running, innermost last
+  std::vector<Region*> regions_;               // whose forward is running, innermost last
   std::vector<std::vector<int>> nested_held_;  // per nested backward: units that it holds
   Mode mode_ = Mode::forward;
   int64_t micro_step_ = 0;

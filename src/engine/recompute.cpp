@@ -18,7 +18,8 @@ namespace {
 // Sets the generator to a state and back, whatever happens in between.
 class RandomState {
  public:
-  RandomState(at::Generator& generator, const at::Tensor& state) : generator_(generator), later_(generator.get_state()) {
+  RandomState(at::Generator& generator, const at::Tensor& state)
+      : generator_(generator), later_(generator.get_state()) {
     generator_.set_state(state);
   }
   ~RandomState() { generator_.set_state(later_); }
@@ -40,8 +41,9 @@ struct RecomputeNode final : ag::Node {
     std::vector<at::Tensor> leaves;
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (inputs_[i].defined() && inputs_[i]._version() != versions_[i]) {
-        throw Error("recompute", "an input of a recomputed region was changed in place after its forward. "
-                                 "Clone it before changing it.");
+        throw Error("recompute",
+                    "an input of a recomputed region was changed in place after its forward. "
+                    "Clone it before changing it.");
       }
       leaves.push_back(inputs_[i].defined() ? inputs_[i].detach() : at::Tensor());
       if (task_should_compute_output(i)) leaves.back().set_requires_grad(true);
@@ -94,7 +96,8 @@ std::vector<at::Tensor> recompute(Passes& passes, at::Generator& generator, cons
   // Without a graph there is nothing to repeat; inside another region the outer one repeats it.
   if (!at::GradMode::is_enabled()) return forward(inputs);
 
-  std::shared_ptr<RecomputeNode> node(new RecomputeNode(ag::collect_next_edges(inputs), passes, generator), ag::deleteNode);
+  std::shared_ptr<RecomputeNode> node(new RecomputeNode(ag::collect_next_edges(inputs), passes, generator),
+                                      ag::deleteNode);
   node->forward_ = forward;
   node->random_state_ = generator.get_state();
   for (const at::Tensor& input : inputs) {

@@ -40,8 +40,8 @@ ModelLayout lay_out(const std::vector<UnitSpec>& units, const LayoutOptions& opt
     for (int index = 0; index < static_cast<int>(spec.params.size()); ++index) {
       const ParamSpec& param = spec.params[index];
       const int64_t numel = param.numel();
-      const bool persistent = numel <= options.persistence_threshold &&
-                              numel <= options.model_persistence_threshold - persistent_numel;
+      const bool persistent =
+          numel <= options.persistence_threshold && numel <= options.model_persistence_threshold - persistent_numel;
       if (persistent) persistent_numel += numel;
       FlatLayout& flat = flat_for(unit, param, persistent);
       flat.pieces.push_back({index, flat.numel, numel});

@@ -43,7 +43,7 @@ struct ModelLayout {
 
 struct LayoutOptions {
   int world = 1;
-  int64_t persistence_threshold = 100'000;           // parameters of at most this many elements are small
+  int64_t persistence_threshold = 100'000;          // parameters of at most this many elements are small
   int64_t model_persistence_threshold = INT64_MAX;  // small parameters in all, in elements, in order of appearance
 };
 

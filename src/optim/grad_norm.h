@@ -9,7 +9,7 @@
 namespace shoal {
 
 struct GradNorm {
-  double value = 0;      // still multiplied by the loss scale
+  double value = 0;  // still multiplied by the loss scale
   bool finite = true;
   int first_bad_flat = -1;  // index into the sums given, of the first flat that is not finite on any rank
 };

@@ -21,7 +21,7 @@ class LossScale {
   double scale_ = 1;
   double min_scale_ = 1;
   int64_t window_ = 1000;
-  int hysteresis_ = 1;       // overflows in a row that are borne before the scale is halved
+  int hysteresis_ = 1;  // overflows in a row that are borne before the scale is halved
   int hysteresis_left_ = 1;
   bool consecutive_ = false;  // any good step refills the hysteresis
   int64_t step_ = 0;

@@ -40,8 +40,8 @@ int moments_of(const OptimizerConfig& config) {
   return 2;
 }
 
-Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, int stage, const OptimizerConfig& config,
-                 int rank, std::shared_ptr<Ledger> ledger)
+Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, int stage,
+                 const OptimizerConfig& config, int rank, std::shared_ptr<Ledger> ledger)
     : layout_(layout), stage_(stage), rank_(rank), config_(config), moments_(moments_of(config)) {
   size_t offset = 0;
   for (size_t unit = 0; unit < layout_.units.size(); ++unit) {

@@ -45,7 +45,7 @@ class Updater {
 
  private:
   struct Flat {
-    int64_t begin = 0, end = 0;  // elements of the flat whose states this rank keeps
+    int64_t begin = 0, end = 0;                // elements of the flat whose states this rank keeps
     size_t master = 0, first = 0, second = 0;  // offsets in the slab
   };
 

@@ -51,7 +51,8 @@ std::vector<int> ReduceOrder::advance(bool to_the_end) {
     if (ready_[unit]) end = entry + 1;
     if (expected_[unit] && !ready_[unit]) break;
   }
-  std::vector<int> now(order_.begin() + static_cast<std::ptrdiff_t>(next_), order_.begin() + static_cast<std::ptrdiff_t>(end));
+  std::vector<int> now(order_.begin() + static_cast<std::ptrdiff_t>(next_),
+                       order_.begin() + static_cast<std::ptrdiff_t>(end));
   next_ = end;
   return now;
 }

@@ -31,7 +31,7 @@ class ReduceOrder {
   std::vector<int> advance(bool to_the_end);
 
   std::vector<int> order_;
-  size_t next_ = 0;             // entries before this are reduced
+  size_t next_ = 0;  // entries before this are reduced
   std::vector<uint8_t> expected_;
   std::vector<uint8_t> ready_;
   std::vector<int> readiness_;  // of the open pass

@@ -34,11 +34,13 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
           flat.slot_offset = slot_offset;
           slot_offset += static_cast<size_t>(flat_layout.numel) * nbytes_of(flat.rule.wire);
         }
-        flat.block_sums.resize(static_cast<size_t>((flat_layout.shard_numel + kernels::kNormBlock - 1) / kernels::kNormBlock));
+        flat.block_sums.resize(
+            static_cast<size_t>((flat_layout.shard_numel + kernels::kNormBlock - 1) / kernels::kNormBlock));
       }
       unit.flats.push_back(std::move(flat));
       for (const Piece& piece : flat_layout.pieces) {
-        if (static_cast<size_t>(piece.param) >= unit.params.size()) unit.params.resize(static_cast<size_t>(piece.param) + 1);
+        if (static_cast<size_t>(piece.param) >= unit.params.size())
+          unit.params.resize(static_cast<size_t>(piece.param) + 1);
         if (flat_layout.trainable) {
           unit.params[static_cast<size_t>(piece.param)] = {static_cast<int>(index), piece.offset, piece.numel, false};
         }
@@ -163,12 +165,12 @@ void Gradients::reduce_flat(int unit_index, int flat_index) {
   pending_.push_back(reduced);
 
   if (last && !row_of(layout, options_.stage).shard_states) {
-    pending_.push_back(channel_.all_gather(
-        {.subject = {"share the gradient", unit_layout.name},
-         .shard = shard,
-         .whole = kept(flat),
-         .shard_nbytes = static_cast<size_t>(layout.shard_numel) * nbytes_of(flat.rule.kept),
-         .keep = kept_}));
+    pending_.push_back(
+        channel_.all_gather({.subject = {"share the gradient", unit_layout.name},
+                             .shard = shard,
+                             .whole = kept(flat),
+                             .shard_nbytes = static_cast<size_t>(layout.shard_numel) * nbytes_of(flat.rule.kept),
+                             .keep = kept_}));
   }
 }
 

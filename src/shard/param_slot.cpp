@@ -27,9 +27,10 @@ void delete_slab_owner(void* owner) { delete static_cast<std::shared_ptr<Slab>*>
 void delete_record(void* record) { delete static_cast<ShardRecord*>(record); }
 
 std::string released_message(const std::string& name) {
-  return fmt::format("[parameter {}] is released: its data is sharded over the ranks. Use it inside its unit, or gather "
-                     "it first (Engine::with_gathered).",
-                     name);
+  return fmt::format(
+      "[parameter {}] is released: its data is sharded over the ranks. Use it inside its unit, or gather "
+      "it first (Engine::with_gathered).",
+      name);
 }
 
 }  // namespace

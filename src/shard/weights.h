@@ -50,8 +50,8 @@ class Weights {
 
  private:
   struct Flat {
-    size_t offset = 0;         // of this rank's bytes in the slab
-    size_t arena_offset = 0;   // within the unit's arena range
+    size_t offset = 0;        // of this rank's bytes in the slab
+    size_t arena_offset = 0;  // within the unit's arena range
     bool sharded = false;
   };
   struct Unit {

@@ -80,8 +80,11 @@ std::vector<Cell> cells() {
 
 std::string cell_name(const ::testing::TestParamInfo<Cell>& info) {
   const Cell& cell = info.param;
-  const char* precision = cell.precision == Precision::fp32 ? "fp32" : cell.precision == Precision::bf16 ? "bf16" : "fp16";
-  return fmt::format("world{}_{}_accumulate{}_{}", cell.world, precision, cell.accumulation, cell.clip ? "clip" : "noclip");
+  const char* precision = cell.precision == Precision::fp32   ? "fp32"
+                          : cell.precision == Precision::bf16 ? "bf16"
+                                                              : "fp16";
+  return fmt::format("world{}_{}_accumulate{}_{}", cell.world, precision, cell.accumulation,
+                     cell.clip ? "clip" : "noclip");
 }
 
 INSTANTIATE_TEST_SUITE_P(Matrix, Exactness, ::testing::ValuesIn(cells()), cell_name);
@@ -118,14 +121,16 @@ TEST(Exactness, StagesThatAccumulateFirstAgreeWithEachOther) {
 }
 
 TEST(Exactness, EveryOptimizerGivesTheSameBitsAtEveryStage) {
-  for (const OptimizerKind kind : {OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::adagrad, OptimizerKind::lion}) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::adagrad, OptimizerKind::lion}) {
     RunOptions options;
     options.optimizer = kind;
     options.precision = Precision::bf16;
     const RunResult expected = train_on_threads(2, options)[0];
     for (int stage = 1; stage <= 3; ++stage) {
       options.stage = stage;
-      EXPECT_TRUE(train_on_threads(2, options)[0] == expected) << "optimizer " << static_cast<int>(kind) << " stage " << stage;
+      EXPECT_TRUE(train_on_threads(2, options)[0] == expected)
+          << "optimizer " << static_cast<int>(kind) << " stage " << stage;
     }
   }
 }

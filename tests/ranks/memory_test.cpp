@@ -144,10 +144,12 @@ TEST(Memory, TheLedgerAgreesWithTheKernelAndFreedMemoryIsFreed) {
     const size_t held = engine->memory().held.total();
     const size_t during = resident_nbytes();
     // The user's own 16 MiB of weights went back when the engine took the parameters over.
-    EXPECT_NEAR(static_cast<double>(during - before) / mib, static_cast<double>(held) / mib - 16.0, 6.0) << "stage " << stage;
+    EXPECT_NEAR(static_cast<double>(during - before) / mib, static_cast<double>(held) / mib - 16.0, 6.0)
+        << "stage " << stage;
     engine.reset();
     model.reset();
-    EXPECT_LT(static_cast<double>(resident_nbytes()) / mib, static_cast<double>(before) / mib - 16.0 + 6.0) << "stage " << stage;
+    EXPECT_LT(static_cast<double>(resident_nbytes()) / mib, static_cast<double>(before) / mib - 16.0 + 6.0)
+        << "stage " << stage;
   }
 }
 

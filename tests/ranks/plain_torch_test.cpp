@@ -78,7 +78,8 @@ TEST(PlainTorch, Fp32LossesAgreeWithin1e5Relative) {
         for (int step = 0; step < 20; ++step) {
           double mean = 0;
           for (const RunResult& rank : ranks) mean += rank.losses[step] / world;
-          EXPECT_NEAR(mean, plain[step], 1e-5 * std::abs(plain[step])) << "world " << world << " stage " << stage << " step " << step;
+          EXPECT_NEAR(mean, plain[step], 1e-5 * std::abs(plain[step]))
+              << "world " << world << " stage " << stage << " step " << step;
         }
         EXPECT_LT(plain.back(), plain.front() + 1.0);
       }

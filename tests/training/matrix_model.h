@@ -18,11 +18,11 @@ inline constexpr int64_t kVocab = 37;
 inline constexpr int64_t kWidth = 24;
 
 struct MatrixModel {
-  at::Tensor wte;                                 // [vocab, width], tied to the head
-  at::Tensor w1, b1, w2, shift, scale;            // block "twice": shift is frozen, scale has one element
-  at::Tensor w, gain, none;                       // block "drop": none has no element
-  at::Tensor sometimes;                           // unit "sometimes"
-  at::Tensor bias;                                // head
+  at::Tensor wte;                       // [vocab, width], tied to the head
+  at::Tensor w1, b1, w2, shift, scale;  // block "twice": shift is frozen, scale has one element
+  at::Tensor w, gain, none;             // block "drop": none has no element
+  at::Tensor sometimes;                 // unit "sometimes"
+  at::Tensor bias;                      // head
 
   explicit MatrixModel(uint64_t seed = 1) {
     at::Generator random = at::detail::createCPUGenerator(seed);
@@ -44,16 +44,18 @@ struct MatrixModel {
   }
 
   std::vector<Unit> units() const {
-    return {{"embed", {{"wte", wte}}},
-            {"twice", {{"twice.w1", w1}, {"twice.b1", b1, 1}, {"twice.w2", w2}, {"twice.shift", shift}, {"twice.scale", scale, 1}}},
-            {"drop", {{"drop.w", w}, {"drop.gain", gain, 1}, {"drop.none", none}}},
-            {"sometimes", {{"sometimes.w", sometimes}}},
-            {"head", {{"head.bias", bias, 1}, {"head.tied", wte}}}};
+    return {
+        {"embed", {{"wte", wte}}},
+        {"twice",
+         {{"twice.w1", w1}, {"twice.b1", b1, 1}, {"twice.w2", w2}, {"twice.shift", shift}, {"twice.scale", scale, 1}}},
+        {"drop", {{"drop.w", w}, {"drop.gain", gain, 1}, {"drop.none", none}}},
+        {"sometimes", {{"sometimes.w", sometimes}}},
+        {"head", {{"head.bias", bias, 1}, {"head.tied", wte}}}};
   }
 
   static std::vector<std::string> names() {
-    return {"wte", "twice.w1", "twice.b1", "twice.w2", "twice.shift", "twice.scale", "drop.w", "drop.gain", "drop.none",
-            "sometimes.w", "head.bias"};
+    return {"wte",    "twice.w1",  "twice.b1",  "twice.w2",    "twice.shift", "twice.scale",
+            "drop.w", "drop.gain", "drop.none", "sometimes.w", "head.bias"};
   }
   std::vector<at::Tensor> tensors() const { return {wte, w1, b1, w2, shift, scale, w, gain, none, sometimes, bias}; }
 
@@ -78,7 +80,8 @@ struct Batch {
   at::Tensor labels;  // [sample * time]
 };
 inline Batch batch_of(int64_t step, int64_t micro_step, int rank, int64_t samples = 2, int64_t time = 5) {
-  at::Generator random = at::detail::createCPUGenerator(static_cast<uint64_t>(1000 + step * 97 + micro_step * 13 + rank));
+  at::Generator random =
+      at::detail::createCPUGenerator(static_cast<uint64_t>(1000 + step * 97 + micro_step * 13 + rank));
   return {at::empty({samples, time}, at::kLong).random_(0, kVocab, random),
           at::empty({samples * time}, at::kLong).random_(0, kVocab, random)};
 }
@@ -103,7 +106,9 @@ inline at::Tensor forward(Engine& engine, const MatrixModel& model, const Batch&
   };
   at::Tensor x = engine.run(0, batch.ids, [&](const at::Tensor& ids) { return at::embedding(model.wte, ids); });
   x = unit(1, x, [&model](const at::Tensor& t) { return model.twice(t); });
-  x = unit(2, x, [&model, &engine, p = options.dropout](const at::Tensor& t) { return model.drop(t, p, engine.generator()); });
+  x = unit(2, x, [&model, &engine, p = options.dropout](const at::Tensor& t) {
+    return model.drop(t, p, engine.generator());
+  });
   if (options.use_sometimes) {
     x = unit(3, x, [&model](const at::Tensor& t) { return t + at::linear(t, model.sometimes); });
   }

@@ -25,9 +25,9 @@ struct RunOptions {
   bool reproducible = true;
   double dropout = 0.25;
   int steps = 20;
-  int overflow_step = 7;         // the loss of this step is infinite; -1: none
-  bool skip_units = true;        // ranks skip the unit "sometimes" in some steps
-  int data_rank = -1;            // whose data this rank trains on; -1: its own
+  int overflow_step = 7;   // the loss of this step is infinite; -1: none
+  bool skip_units = true;  // ranks skip the unit "sometimes" in some steps
+  int data_rank = -1;      // whose data this rank trains on; -1: its own
   int64_t persistence_threshold = 100;
   int64_t prefetch = 1000;
   OptimizerKind optimizer = OptimizerKind::adamw;
@@ -107,7 +107,8 @@ inline RunResult train(Group& world, const RunOptions& options) {
 
 // Plays every rank as a thread; a rank that throws aborts the others, and the first error is thrown here.
 template <class Result>
-std::vector<Result> on_threads(int world, const std::function<Result(Group&)>& play, Timeout timeout = std::chrono::seconds(60)) {
+std::vector<Result> on_threads(int world, const std::function<Result(Group&)>& play,
+                               Timeout timeout = std::chrono::seconds(60)) {
   std::vector<std::unique_ptr<Group>> groups = make_thread_groups(world, timeout);
   std::vector<Result> results(static_cast<size_t>(world));
   std::vector<std::exception_ptr> errors(static_cast<size_t>(world));

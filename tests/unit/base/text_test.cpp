@@ -24,6 +24,9 @@ TEST(Text, NearestWordFindsTyposOnly) {
   EXPECT_EQ(nearest_word("completely_different", words), "");
 }
 
-TEST(Text, HashIsStable) { EXPECT_EQ(hash_text("shoal"), hash_text("shoal")); EXPECT_NE(hash_text("a"), hash_text("b")); }
+TEST(Text, HashIsStable) {
+  EXPECT_EQ(hash_text("shoal"), hash_text("shoal"));
+  EXPECT_NE(hash_text("a"), hash_text("b"));
+}
 
 }  // namespace shoal

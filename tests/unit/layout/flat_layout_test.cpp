@@ -7,11 +7,13 @@ namespace {
 
 std::vector<UnitSpec> small_model() {
   return {{"embed", {{"wte", {10, 33}, DType::bf16, true, 0}}, {}},
-          {"block", {{"w", {200, 7}, DType::bf16, true, 0},
-                     {"b", {7}, DType::bf16, true, 1},
-                     {"frozen", {129}, DType::bf16, false, 0},
-                     {"norm", {1}, DType::f32, true, 1},
-                     {"none", {0, 4}, DType::f32, true, 1}}, {}},
+          {"block",
+           {{"w", {200, 7}, DType::bf16, true, 0},
+            {"b", {7}, DType::bf16, true, 1},
+            {"frozen", {129}, DType::bf16, false, 0},
+            {"norm", {1}, DType::f32, true, 1},
+            {"none", {0, 4}, DType::f32, true, 1}},
+           {}},
           {"head", {}, {0}}};
 }
 

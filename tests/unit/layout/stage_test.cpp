@@ -62,8 +62,8 @@ TEST(Stage, ReproducibleMakesEveryStageReduceEachMicroStepFromTheSameDtype) {
 }
 
 TEST(Stage, ConfiguredDtypesAreHonoured) {
-  const GradientRule rule = gradient_rule(
-      bf16_flat(), {.stage = 1, .communication_dtype = DType::f32, .accumulation_dtype = DType::bf16});
+  const GradientRule rule =
+      gradient_rule(bf16_flat(), {.stage = 1, .communication_dtype = DType::f32, .accumulation_dtype = DType::bf16});
   EXPECT_EQ(rule.wire, DType::f32);
   EXPECT_EQ(rule.kept, DType::bf16);
   EXPECT_TRUE(rule.through_slot);

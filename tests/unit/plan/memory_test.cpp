@@ -7,8 +7,9 @@ namespace {
 
 // Three units of 1024, 2048 and 1024 elements; every parameter large, so that nothing is persistent.
 ModelLayout three_units(int world, DType dtype) {
-  return lay_out({{"a", {{"w", {1024}, dtype}}, {}}, {"b", {{"w", {2048}, dtype}}, {}}, {"c", {{"w", {1024}, dtype}}, {}}},
-                 {.world = world, .persistence_threshold = 0});
+  return lay_out(
+      {{"a", {{"w", {1024}, dtype}}, {}}, {"b", {{"w", {2048}, dtype}}, {}}, {"c", {{"w", {1024}, dtype}}, {}}},
+      {.world = world, .persistence_threshold = 0});
 }
 
 MemoryPlan plan(int stage, int world, DType dtype, int64_t accumulation = 1) {
@@ -41,7 +42,8 @@ TEST(MemoryPlan, AccumulationKeepsFp32Gradients) {
 }
 
 TEST(MemoryPlan, FrozenParametersCostTheirWeightsOnly) {
-  const ModelLayout layout = lay_out({{"u", {{"w", {1024}, DType::bf16, false}}, {}}}, {.world = 2, .persistence_threshold = 0});
+  const ModelLayout layout =
+      lay_out({{"u", {{"w", {1024}, DType::bf16, false}}, {}}}, {.world = 2, .persistence_threshold = 0});
   MemoryOptions options;
   options.gradients.stage = 3;
   const MemoryPlan got = plan_memory(layout, options);

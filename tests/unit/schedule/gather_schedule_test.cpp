@@ -180,7 +180,8 @@ TEST(GatherSchedule, RanksAgreeGatherByGatherInTheFirstPass) {
   for (GatherSchedule& rank : ranks) rank.begin(Phase::forward);
   while (true) {
     std::vector<int> wishes;
-    for (size_t rank = 0; rank < 2; ++rank) wishes.push_back(at[rank] < uses[rank].size() ? uses[rank][at[rank]] : kNoUnit);
+    for (size_t rank = 0; rank < 2; ++rank)
+      wishes.push_back(at[rank] < uses[rank].size() ? uses[rank][at[rank]] : kNoUnit);
     const int chosen = ranks[0].choose(wishes);
     ASSERT_EQ(chosen, ranks[1].choose(wishes));
     if (chosen == kNoUnit) break;
