@@ -83,7 +83,7 @@ void Updater::set_values(int unit, int flat_index, const float* values, Weights&
     kernels::convert(kept, DType::f32, weight, layout.dtype, kept_numel);
   }
 
-  if (!layout.trainable) return;
+  if (!layout.trainable || flat.begin == flat.end) return;
   std::byte* master = slab_->data() + flat.master;
   const float* owned = values + flat.begin;
   if (split) {

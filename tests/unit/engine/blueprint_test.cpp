@@ -56,7 +56,8 @@ TEST(Blueprint, TheConfigsPrecisionDecidesTheDtypeUnlessAParameterKeepsItsOwn) {
   Config config;
   const auto dtypes = [&] {
     std::vector<DType> found;
-    for (const ParamSpec& param : make_blueprint(units, config, 1).specs[0].params) found.push_back(param.dtype);
+    const Blueprint blueprint = make_blueprint(units, config, 1);
+    for (const ParamSpec& param : blueprint.specs[0].params) found.push_back(param.dtype);
     return found;
   };
   EXPECT_EQ(dtypes(), (std::vector{DType::f32, DType::f32, DType::f16}));

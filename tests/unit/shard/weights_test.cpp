@@ -43,7 +43,7 @@ std::vector<std::vector<at::Tensor>> fill(ModelParts& parts, Weights& weights) {
     for (int flat = 0; flat < static_cast<int>(flats.size()); ++flat) {
       const int64_t shard_numel = flats[static_cast<size_t>(flat)].shard_numel;
       const std::vector<float> mine = values_of(unit, parts.group.rank() * shard_numel, shard_numel);
-      std::memcpy(weights.shard(unit, flat), mine.data(), mine.size() * sizeof(float));
+      if (!mine.empty()) std::memcpy(weights.shard(unit, flat), mine.data(), mine.size() * sizeof(float));
     }
   }
   return tensors;
