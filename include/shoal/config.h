@@ -115,7 +115,7 @@ struct Config {
   bool wall_clock_breakdown = false;
   ShoalConfig shoal;
 
-  // One line for each key that was accepted and has no effect here, with the reason. Print them.
+  // One line for each key that was accepted and has no effect here, with the reason. The engine prints them on rank 0.
   std::vector<std::string> notices = {};
 
   // Both throw one shoal::Error that lists every mistake in the text.

@@ -37,7 +37,7 @@ struct EngineOptions {
 };
 
 struct StepResult {
-  bool boundary = false;      // false: one more micro-step to accumulate; nothing below is new
+  bool boundary = false;      // false: one more micro-step to accumulate; no norm, nothing applied
   bool applied = false;       // false at a boundary: skipped, a gradient was not finite
   double grad_norm = 0;       // global L2 norm before clipping, without the loss scale
   double loss_scale = 1;      // that this step was taken with

@@ -44,8 +44,11 @@ GradientOptions gradient_options(const Config& config) {
           .accumulation_dtype = config.grad_accum_dtype};
 }
 
+// Without overlap every gather is waited for at once, so none may run ahead: a rank would wait for peers that have not
+// come so far.
 GatherLimits gather_limits(const Config& config) {
-  return {.prefetch_numel = config.zero.prefetch_bucket_size, .max_live_numel = config.zero.max_live_parameters};
+  return {.prefetch_numel = config.zero.overlap_comm ? config.zero.prefetch_bucket_size : 0,
+          .max_live_numel = config.zero.max_live_parameters};
 }
 
 int reduce_slots(const Config& config) { return config.zero.overlap_comm ? 2 : 1; }
@@ -125,6 +128,9 @@ class Engine::Impl {
             at::detail::createCPUGenerator(hash_text(fmt::format("seed {} rank {}", options.seed, world.rank())))) {
     take_over(blueprint_, layout_, options.broadcast_weights, weights_, updater_, *weights_channel_);
     for (int unit = 0; unit < static_cast<int>(blueprint_.specs.size()); ++unit) hook_gradients(unit);
+    if (world.rank() == 0) {
+      for (const std::string& notice : config.notices) fmt::print(stderr, "shoal: {}\n", notice);
+    }
   }
 
   ~Impl() {
@@ -186,7 +192,13 @@ class Engine::Impl {
   StepResult step() {
     if (micro_step_ == 0) throw Error("step", "no gradient has come since the last step. Call backward(loss) first.");
     StepResult result;
-    if (micro_step_ < config_.batch.accumulation_steps) return result;
+    if (micro_step_ < config_.batch.accumulation_steps) {
+      result.loss_scale = loss_scale_.value();
+      result.lrs = lr_schedule_.lrs(applied_steps_);
+      result.applied_steps = applied_steps_;
+      result.skipped_steps = skipped_steps_;
+      return result;
+    }
     {
       Stopwatch watch(times_.step);
       result = finish_step();

@@ -121,11 +121,18 @@ void Passes::begin_backward() {
   mode_ = Mode::backward;
   close_phase();
   carry_out(schedule_.begin(Phase::backward));
+  for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
+    UnitPass& pass = units_[static_cast<size_t>(unit)];
+    if (pass.trainable == 0 || pass.plain_uses + pass.recomputed_uses > 0 || schedule_.has_passed(unit)) continue;
+    pass.reduced_when_passed = true;
+    reduce_order_.expect(unit);
+  }
   // Before the first reduction: see [Note: one order for all ranks] in gather_schedule.h.
   if (!gather_orders_agreed_) agree_on_order(Phase::forward);
 }
 
 void Passes::finish_backward() {
+  for (UnitPass& unit : units_) unit.reduced_when_passed = false;
   reduce(reduce_order_.finish());
   close_phase();
   carry_out(schedule_.finish());
@@ -283,6 +290,11 @@ void Passes::carry_out(const std::vector<Action>& actions) {
       if (!options_.overlap) weights_.finish_gather(action.unit);
     } else {
       weights_.release(action.unit);
+      UnitPass& pass = units_[static_cast<size_t>(action.unit)];
+      if (!pass.reduced_when_passed) continue;
+      pass.reduced_when_passed = false;
+      pass.reduced = true;
+      reduce(reduce_order_.ready(action.unit));
     }
   }
 }

@@ -17,8 +17,9 @@
 //
 // [Note: why a skipped unit is passed by before its reduction]
 // A reduction waits for all ranks, and so does a gather. A rank that does not use a unit could wait in that unit's
-// reduction while its peers wait for it in the unit's gather. So before a unit is reduced that this rank has not
-// entered in this backward, it takes part in its gather.
+// reduction while its peers wait for it in the unit's gather, or the other way round. So a unit that this rank leaves
+// out is reduced right after this rank took part in its gather of this backward: its peers do the same two things in
+// the same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -91,6 +92,7 @@ class Passes {
     int inputs_pending = 0;   // inputs whose gradient is not complete
     bool in_backward = false;
     bool reduced = false;
+    bool reduced_when_passed = false;  // not used in this pass: see [Note: why a skipped unit is passed by ...]
   };
 
   std::vector<int> needed(int unit) const;

@@ -105,11 +105,14 @@ void Updater::reset_param(int unit, int flat_index, const Piece& piece, const st
   if (weights.is_sharded(unit, flat_index)) {
     const int64_t begin = rank_ * layout.shard_numel;
     const auto [first, last] = part_of(begin, begin + layout.shard_numel);
-    std::memcpy(advance(weights.shard(unit, flat_index), first - begin, element),
-                whole + static_cast<size_t>(first) * element, static_cast<size_t>(last - first) * element);
+    if (first < last) {
+      std::memcpy(advance(weights.shard(unit, flat_index), first - begin, element),
+                  whole + static_cast<size_t>(first) * element, static_cast<size_t>(last - first) * element);
+    }
   }
   if (!layout.trainable || layout.dtype == DType::f32) return;
   const auto [first, last] = part_of(flat.begin, flat.end);
+  if (first == last) return;
   std::byte* master = advance(slab_->data() + flat.master, first - flat.begin, master_nbytes(layout.dtype));
   if (layout.dtype == DType::bf16) {
     std::memset(master, 0, static_cast<size_t>(last - first) * sizeof(uint16_t));

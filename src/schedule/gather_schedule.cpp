@@ -131,7 +131,7 @@ std::vector<Action> GatherSchedule::finish() {
     uses_[static_cast<size_t>(unit)] = 0;
     release(unit, actions);
   }
-  recorded_[static_cast<size_t>(phase_)] = executed_;
+  if (!has_order_) recorded_[static_cast<size_t>(phase_)] = executed_;
   open_ = false;
   return actions;
 }

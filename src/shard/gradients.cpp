@@ -116,6 +116,7 @@ void Gradients::fill_missing(int unit_index) {
     const size_t element = nbytes_of(in_slot ? flat.rule.wire : flat.rule.kept);
     std::byte* base = in_slot ? slot_of(unit_index) + flat.slot_offset : kept(flat);
     const auto zero = [&](int64_t offset, int64_t numel) {
+      if (numel == 0) return;
       std::memset(base + static_cast<size_t>(offset) * element, 0, static_cast<size_t>(numel) * element);
     };
     for (const Piece& piece : layout.flats[index].pieces) {
