@@ -149,7 +149,7 @@ std::vector<Section> top_level_sections() {
                      .keys = {
                          boolean("enabled", true)
                              .means("Measure samples a second.")
-                             .has_no_effect("the step line always carries the time of the step"),
+                             .has_no_effect("use wall_clock_breakdown for the times of a step"),
                          boolean("synchronized", true)
                              .means("Synchronize the device for each measurement.")
                              .has_no_effect("timing never synchronizes a device in Shoal"),

@@ -91,16 +91,26 @@ std::vector<double> group_weight_decays(const EngineOptions& options, const Conf
   return decays;
 }
 
-// Seconds that a scope took, added up.
+// Seconds that a scope took, added up. Inside another one it counts nothing: a forward repeated in backward is
+// backward.
 class Stopwatch {
  public:
-  explicit Stopwatch(double& total) : total_(total), begin_(std::chrono::steady_clock::now()) {}
-  ~Stopwatch() { total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  Stopwatch(double& total, bool& running)
+      : total_(total), running_(running), outermost_(!running), begin_(std::chrono::steady_clock::now()) {
+    running_ = true;
+  }
+  ~Stopwatch() {
+    if (!outermost_) return;
+    total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    running_ = false;
+  }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
  private:
   double& total_;
+  bool& running_;
+  bool outermost_;
   std::chrono::steady_clock::time_point begin_;
 };
 
@@ -154,7 +164,7 @@ class Engine::Impl {
   Tensors run(int unit, const Tensors& inputs, const Forward& forward) {
     check_unit(unit);
     if (inside_gathered_) throw Error("run", "a unit is used inside with_gathered. Leave it first.");
-    Stopwatch watch(times_.forward);
+    Stopwatch watch(times_.forward, timing_);
     passes_.enter(unit, inputs);
     Tensors outputs;
     try {
@@ -178,7 +188,7 @@ class Engine::Impl {
                   fmt::format("the loss has {} elements and {} a graph. Pass a scalar that the model computed.",
                               loss.numel(), loss.requires_grad() ? "has" : "has not"));
     }
-    Stopwatch watch(times_.backward);
+    Stopwatch watch(times_.backward, timing_);
     passes_.begin_backward();
     // In fp32: a 16-bit loss could not hold the scale.
     const at::Tensor root = loss.scalar_type() == at::kFloat ? loss : loss.to(at::kFloat);
@@ -200,7 +210,7 @@ class Engine::Impl {
       return result;
     }
     {
-      Stopwatch watch(times_.step);
+      Stopwatch watch(times_.step, timing_);
       result = finish_step();
     }
     print(result);
@@ -345,6 +355,7 @@ class Engine::Impl {
   int64_t applied_steps_ = 0;
   int64_t skipped_steps_ = 0;
   StepTimes times_;
+  bool timing_ = false;  // a Stopwatch is running
   bool inside_gathered_ = false;
 };
 
@@ -370,6 +381,8 @@ at::Tensor Engine::recompute(const at::Tensor& input, const std::function<at::Te
 }
 
 void Engine::evaluate(const std::function<void()>& forward) {
+  double evaluation = 0;  // no part of a step's times
+  Stopwatch watch(evaluation, impl_->timing_);
   impl_->passes_.begin_evaluation();
   at::NoGradGuard without_graph;
   try {

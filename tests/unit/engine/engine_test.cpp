@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
 #include "training/matrix_engine.h"
 
 namespace shoal {
@@ -295,6 +299,32 @@ TEST_P(EngineOfOneRank, AGraphThatOutlivesItsEngineDoesNotEndTheProcess) {
   } else {
     EXPECT_EQ(message, "");
   }
+}
+
+TEST_P(EngineOfOneRank, AForwardRepeatedInBackwardOrRunInEvaluationIsNotCountedAsForward) {
+  Config config = config_of(options(), 1);
+  config.wall_clock_breakdown = true;
+  const at::Tensor weight = at::ones({2, 2}).set_requires_grad(true);
+  Engine engine({{"u", {{"w", weight}}}}, config, *world_);
+  const auto slow = [&](const at::Tensor& x) {
+    return engine.run(0, x, [&](const at::Tensor& t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      return at::linear(t, weight);
+    });
+  };
+  engine.evaluate([&] { slow(at::ones({1, 2})); });
+  const at::Tensor loss = engine.recompute(at::ones({1, 2}), slow).sum();
+  ::testing::internal::CaptureStderr();
+  engine.backward(loss);
+  engine.step();
+  const std::string printed = ::testing::internal::GetCapturedStderr();
+  double forward = 0, backward = 0;
+  const size_t at = printed.find("forward ");
+  ASSERT_NE(at, std::string::npos) << printed;
+  ASSERT_EQ(std::sscanf(printed.c_str() + at, "forward %lf ms | backward %lf ms", &forward, &backward), 2) << printed;
+  EXPECT_GE(forward, 300) << printed;
+  EXPECT_LT(forward, 600) << printed;  // once; not three times
+  EXPECT_GE(backward, 300) << printed;
 }
 
 TEST_P(EngineOfOneRank, UnitsAreFoundByNameAndByIndex) {
