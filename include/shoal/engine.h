@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "shoal/config.h"
+#include "shoal/engine_state.h"
 #include "shoal/group.h"
 #include "shoal/memory_plan.h"
 #include "shoal/unit.h"
@@ -81,6 +82,8 @@ class Engine {
 
   // A forward without gradients: run() calls inside use the order of evaluation.
   void evaluate(const std::function<void()>& forward);
+  // Inside evaluate(): a model leaves out its dropout.
+  bool evaluating() const;
 
   // Back-propagates the loss of this micro-step, divided by the accumulation steps and times the loss scale.
   // After an exception the pass cannot be finished: destroy the engine.
@@ -92,6 +95,18 @@ class Engine {
   // Every rank calls it, between passes.
   void with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use);
 
+  // The state, for checkpoints; between steps only. owned_state() of all ranks is disjoint and covers everything:
+  // what this rank saves. kept_state() is what it holds and must be given: what it loads.
+  const std::vector<ParamInfo>& params() const;
+  std::vector<StateRun> owned_state() const;
+  std::vector<StateRun> kept_state() const;
+  // Any part of such a run.
+  void read_state(const StateRun& part, float* values) const;
+  void write_state(const StateRun& part, const float* values);
+  EngineProgress progress() const;
+  // Ends a restore: brings the written weights to where they are read. Every rank calls it.
+  void finish_restore(const EngineProgress& progress);
+
   int unit_index(const std::string& name) const;
   // The rank's own random numbers: draw dropout masks from it, so that recompute can repeat them.
   at::Generator& generator();
@@ -99,6 +114,8 @@ class Engine {
   MemoryReport memory() const;
   // Bytes sent and received so far, weights and gradients together.
   Traffic traffic() const;
+  // Seconds that this rank has spent waiting for communication so far.
+  double waited_seconds() const;
   const Config& config() const;
 
  private:

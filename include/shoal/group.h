@@ -124,6 +124,8 @@ class Group {
   virtual void abort(const std::string& reason) = 0;
 
   virtual Traffic traffic() const = 0;
+  // Seconds that callers have been held up in wait() so far.
+  virtual double waited_seconds() const { return 0; }
   // "threads", "shared memory", "gloo" or "one rank".
   virtual std::string transport_name() const = 0;
 };

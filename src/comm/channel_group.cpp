@@ -26,6 +26,7 @@ ChannelGroup::~ChannelGroup() {
 Handle ChannelGroup::issue(std::shared_ptr<const void> keep, const std::function<Job(uint64_t)>& make) {
   auto state = std::make_shared<Handle::State>();
   state->keep = std::move(keep);
+  state->waited = waited_;
   {
     const std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);

@@ -2,6 +2,7 @@
 // order on a worker thread of its own, counts the traffic, and keeps each error in the handle it belongs to.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -35,6 +36,7 @@ class ChannelGroup final : public Group {
   size_t staging_nbytes() const override;
   void abort(const std::string& reason) override { carrier_->abort(reason); }
   Traffic traffic() const override;
+  double waited_seconds() const override { return static_cast<double>(waited_->load()) * 1e-9; }
   std::string transport_name() const override { return carrier_->transport_name(); }
 
  private:
@@ -56,6 +58,7 @@ class ChannelGroup final : public Group {
   std::deque<Job> jobs_;
   uint64_t issued_ = 0;
   Traffic traffic_;
+  std::shared_ptr<std::atomic<int64_t>> waited_ = std::make_shared<std::atomic<int64_t>>(0);  // shared with handles
   std::exception_ptr failure_;  // the first error of the transport; every later call throws it
   bool leaving_ = false;
   std::thread worker_;

@@ -1,6 +1,7 @@
 // See handle.h.
 #include "comm/handle.h"
 
+#include <chrono>
 #include <utility>
 
 namespace shoal {
@@ -24,7 +25,12 @@ void Handle::State::finish(std::exception_ptr outcome) {
 void Handle::wait() const {
   if (!state_) return;
   std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [this] { return state_->done; });
+  if (!state_->done) {
+    const auto begin = std::chrono::steady_clock::now();
+    state_->changed.wait(lock, [this] { return state_->done; });
+    const std::chrono::nanoseconds held_up = std::chrono::steady_clock::now() - begin;
+    if (state_->waited) *state_->waited += held_up.count();
+  }
   if (state_->error) std::rethrow_exception(state_->error);
 }
 

@@ -1,7 +1,9 @@
 // The state behind a Handle: made by a Group when a collective is issued, completed once by its worker.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -16,6 +18,8 @@ struct Handle::State {
   bool done = false;
   std::exception_ptr error;
   std::shared_ptr<const void> keep;  // dropped on completion
+  // Nanoseconds that callers of wait() were held up; shared by all handles of a group, which may go before them.
+  std::shared_ptr<std::atomic<int64_t>> waited;
 
   void finish(std::exception_ptr outcome);
 };

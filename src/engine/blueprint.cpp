@@ -43,6 +43,11 @@ void check_param(const Parameter& param, size_t group_count) {
   }
 }
 
+// Placeholders and parameters that an earlier engine left released have none.
+bool has_memory(const Parameter& param) {
+  return param.tensor.numel() > 0 && !param.source && find_shard_record(param.tensor) == nullptr;
+}
+
 // What the config does not give, in full precision.
 std::string text_of(const std::vector<ParamGroup>& groups) {
   std::string text;
@@ -68,6 +73,7 @@ Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, s
     UnitSpec spec;
     spec.name = unit.name;
     std::vector<at::Tensor> tensors;
+    std::vector<std::shared_ptr<const ValueSource>> sources;
     for (const Parameter& param : unit.params) {
       check_param(param, group_count);
       const auto owner = owners.find(param.tensor.unsafeGetTensorImpl());
@@ -79,7 +85,7 @@ Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, s
           spec.borrows.push_back(address.unit);
         }
       } else {
-        if (find_shard_record(param.tensor) == nullptr && param.tensor.numel() > 0) {
+        if (has_memory(param)) {
           const auto [other, fresh] = memory_owners.emplace(param.tensor.storage().data(), param.name);
           if (!fresh) {
             throw Error("parameter " + param.name,
@@ -97,6 +103,7 @@ Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, s
         param_spec.group = param.group;
         spec.params.push_back(std::move(param_spec));
         tensors.push_back(param.tensor);
+        sources.push_back(param.source);
       }
       if (!blueprint.by_name.emplace(param.name, address).second) {
         throw Error("parameter " + param.name, "is declared twice. Give every parameter a name of its own.");
@@ -104,6 +111,7 @@ Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, s
     }
     blueprint.specs.push_back(std::move(spec));
     blueprint.tensors.push_back(std::move(tensors));
+    blueprint.sources.push_back(std::move(sources));
   }
   if (units.empty()) throw Error("engine", "the model has no units. Pass at least one.");
   return blueprint;

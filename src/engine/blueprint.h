@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,9 @@ struct ParamAddress {
 struct Blueprint {
   std::vector<UnitSpec> specs;
   std::vector<std::vector<at::Tensor>> tensors;  // own parameters, as in specs
-  std::map<std::string, ParamAddress> by_name;   // tied names too
+  std::vector<std::vector<std::shared_ptr<const ValueSource>>>
+      sources;                                  // of their first values; null: the tensor's own
+  std::map<std::string, ParamAddress> by_name;  // tied names too
 };
 
 Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, size_t group_count);

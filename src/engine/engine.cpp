@@ -8,9 +8,11 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "engine/blueprint.h"
 #include "engine/gathered.h"
@@ -18,40 +20,19 @@
 #include "engine/initial_values.h"
 #include "engine/passes.h"
 #include "engine/recompute.h"
+#include "engine/state_access.h"
 #include "engine/step_line.h"
 #include "optim/grad_norm.h"
 #include "optim/loss_scale.h"
 #include "optim/lr_schedule.h"
 #include "optim/updater.h"
+#include "plan/from_config.h"
 #include "plan/memory.h"
 #include "shoal/error.h"
 
 namespace shoal {
 
 namespace {
-
-LayoutOptions layout_options(const Config& config, int world) {
-  return {.world = world,
-          .persistence_threshold = config.zero.param_persistence_threshold,
-          .model_persistence_threshold = config.zero.model_persistence_threshold};
-}
-
-GradientOptions gradient_options(const Config& config) {
-  return {.stage = config.zero.stage,
-          .accumulation_steps = config.batch.accumulation_steps,
-          .reproducible = config.shoal.reproducible,
-          .communication_dtype = config.communication_dtype,
-          .accumulation_dtype = config.grad_accum_dtype};
-}
-
-// Without overlap every gather is waited for at once, so none may run ahead: a rank would wait for peers that have not
-// come so far.
-GatherLimits gather_limits(const Config& config) {
-  return {.prefetch_numel = config.zero.overlap_comm ? config.zero.prefetch_bucket_size : 0,
-          .max_live_numel = config.zero.max_live_parameters};
-}
-
-int reduce_slots(const Config& config) { return config.zero.overlap_comm ? 2 : 1; }
 
 // Before the sum each rank divides by the predivide factor, or with prescale_gradients by the world size at once; the
 // rest of the division follows the sum.
@@ -70,13 +51,6 @@ PassOptions pass_options(const Config& config) {
   return {.stage = config.zero.stage, .gather = gather_limits(config), .overlap = config.zero.overlap_comm};
 }
 
-MemoryOptions memory_options(const Config& config) {
-  return {.gradients = gradient_options(config),
-          .moments = moments_of(config.optimizer),
-          .reduce_slots = reduce_slots(config),
-          .gather = gather_limits(config)};
-}
-
 std::vector<double> group_lrs(const EngineOptions& options, const Config& config) {
   std::vector<double> lrs;
   for (const ParamGroup& group : options.groups) lrs.push_back(group.lr.value_or(config.optimizer.lr));
@@ -89,6 +63,16 @@ std::vector<double> group_weight_decays(const EngineOptions& options, const Conf
     decays.push_back(group.weight_decay.value_or(config.optimizer.weight_decay));
   }
   return decays;
+}
+
+void check_world(const Config& config, int world) {
+  const BatchConfig& batch = config.batch;
+  const int64_t product = batch.micro_batch_size * batch.accumulation_steps * world;
+  if (batch.train_batch_size == product) return;
+  throw Error("config train_batch_size",
+              fmt::format("{} is not {} a rank * {} accumulation steps * {} ranks = {}. Read the config with the world "
+                          "size that it is used with (ConfigContext::world_size).",
+                          batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps, world, product));
 }
 
 // Seconds that a scope took, added up. Inside another one it counts nothing: a forward repeated in backward is
@@ -119,7 +103,7 @@ class Stopwatch {
 class Engine::Impl {
  public:
   Impl(const std::vector<Unit>& units, const Config& config, Group& world, const EngineOptions& options)
-      : config_(config),
+      : config_((check_world(config, world.size()), config)),
         blueprint_(make_blueprint(units, config, options.groups.size())),
         layout_(lay_out(blueprint_.specs, layout_options(config, world.size()))),
         weights_channel_(world.channel("weights")),
@@ -130,13 +114,14 @@ class Engine::Impl {
         gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), *gradients_channel_,
                    ledger_),
         updater_(layout_, blueprint_.specs, config.zero.stage, config.optimizer, world.rank(), ledger_),
+        state_(blueprint_, layout_, world.rank(), updater_, weights_),
         passes_(layout_, pass_options(config), weights_, gradients_, *weights_channel_, *gradients_channel_),
         loss_scale_(config),
         lr_schedule_(config.scheduler, group_lrs(options, config)),
         weight_decays_(group_weight_decays(options, config)),
         generator_(
             at::detail::createCPUGenerator(hash_text(fmt::format("seed {} rank {}", options.seed, world.rank())))) {
-    take_over(blueprint_, layout_, options.broadcast_weights, weights_, updater_, *weights_channel_);
+    take_over({blueprint_, layout_, weights_, updater_, *weights_channel_}, options.broadcast_weights);
     for (int unit = 0; unit < static_cast<int>(blueprint_.specs.size()); ++unit) hook_gradients(unit);
     if (world.rank() == 0) {
       for (const std::string& notice : config.notices) fmt::print(stderr, "shoal: {}\n", notice);
@@ -301,6 +286,35 @@ class Engine::Impl {
     });
   }
 
+  void check_between_steps(const char* place) const {
+    if (passes_.between_passes() && micro_step_ == 0 && !inside_gathered_) return;
+    throw Error(place, "a step is under way. Read and write the state after step(), before the next forward.");
+  }
+
+  EngineProgress progress() const {
+    EngineProgress progress;
+    progress.applied_steps = applied_steps_;
+    progress.skipped_steps = skipped_steps_;
+    loss_scale_.save(progress);
+    const at::Tensor state = generator_.get_state();
+    progress.random_state.assign(state.const_data_ptr<uint8_t>(), state.const_data_ptr<uint8_t>() + state.numel());
+    return progress;
+  }
+
+  void finish_restore(const EngineProgress& progress) {
+    check_between_steps("finish_restore");
+    for (int unit = 0; unit < static_cast<int>(layout_.units.size()); ++unit) weights_.publish(unit);
+    weights_.finish_publish();
+    applied_steps_ = progress.applied_steps;
+    skipped_steps_ = progress.skipped_steps;
+    loss_scale_.restore(progress);
+    if (progress.random_state.empty()) return;
+    const at::Tensor state = generator_.get_state();
+    SHOAL_CHECK_EQ(progress.random_state.size(), static_cast<size_t>(state.numel()));
+    std::copy(progress.random_state.begin(), progress.random_state.end(), state.mutable_data_ptr<uint8_t>());
+    generator_.set_state(state);
+  }
+
   MemoryReport memory() const {
     MemoryReport report;
     report.planned = plan_memory(layout_, memory_options(config_));
@@ -345,6 +359,7 @@ class Engine::Impl {
   Weights weights_;
   Gradients gradients_;
   Updater updater_;
+  StateAccess state_;
   Passes passes_;
   LossScale loss_scale_;
   LrSchedule lr_schedule_;
@@ -357,6 +372,7 @@ class Engine::Impl {
   StepTimes times_;
   bool timing_ = false;  // a Stopwatch is running
   bool inside_gathered_ = false;
+  bool evaluating_ = false;
 };
 
 Engine::Engine(std::vector<Unit> units, const Config& config, Group& world, EngineOptions options)
@@ -384,15 +400,20 @@ void Engine::evaluate(const std::function<void()>& forward) {
   double evaluation = 0;  // no part of a step's times
   Stopwatch watch(evaluation, impl_->timing_);
   impl_->passes_.begin_evaluation();
+  impl_->evaluating_ = true;
   at::NoGradGuard without_graph;
   try {
     forward();
   } catch (...) {
+    impl_->evaluating_ = false;
     impl_->passes_.finish_evaluation();  // the next pass begins clean, and the other ranks' gathers have this rank
     throw;
   }
+  impl_->evaluating_ = false;
   impl_->passes_.finish_evaluation();
 }
+
+bool Engine::evaluating() const { return impl_->evaluating_; }
 
 void Engine::backward(const at::Tensor& loss) { impl_->backward(loss); }
 
@@ -401,6 +422,23 @@ StepResult Engine::step() { return impl_->step(); }
 void Engine::with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use) {
   impl_->with_gathered(names, access, use);
 }
+
+const std::vector<ParamInfo>& Engine::params() const { return impl_->state_.params(); }
+std::vector<StateRun> Engine::owned_state() const { return impl_->state_.owned(); }
+std::vector<StateRun> Engine::kept_state() const { return impl_->state_.kept(); }
+
+void Engine::read_state(const StateRun& part, float* values) const {
+  impl_->check_between_steps("read_state");
+  impl_->state_.read(part, values);
+}
+
+void Engine::write_state(const StateRun& part, const float* values) {
+  impl_->check_between_steps("write_state");
+  impl_->state_.write(part, values);
+}
+
+EngineProgress Engine::progress() const { return impl_->progress(); }
+void Engine::finish_restore(const EngineProgress& progress) { impl_->finish_restore(progress); }
 
 int Engine::unit_index(const std::string& name) const {
   const std::vector<UnitLayout>& units = impl_->layout_.units;
@@ -418,6 +456,9 @@ at::Generator& Engine::generator() { return impl_->generator_; }
 double Engine::loss_scale() const { return impl_->loss_scale_.value(); }
 MemoryReport Engine::memory() const { return impl_->memory(); }
 Traffic Engine::traffic() const { return impl_->traffic(); }
+double Engine::waited_seconds() const {
+  return impl_->weights_channel_->waited_seconds() + impl_->gradients_channel_->waited_seconds();
+}
 const Config& Engine::config() const { return impl_->config_; }
 
 }  // namespace shoal

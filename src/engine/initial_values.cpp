@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/convert.h"
@@ -48,8 +49,16 @@ class RecordReader {
   std::vector<std::byte> whole_;
 };
 
-void read_param(const at::Tensor& tensor, const std::string& name, RecordReader& records, float* out) {
+// Values are read and written in spans of at most this many elements where no rank needs a parameter whole.
+constexpr int64_t kSpanNumel = int64_t{1} << 20;
+
+void read_param(const at::Tensor& tensor, const ValueSource* source, const std::string& name, RecordReader& records,
+                float* out) {
   if (tensor.numel() == 0) return;
+  if (source != nullptr) {
+    source->read(0, tensor.numel(), out);
+    return;
+  }
   if (const ShardRecord* record = find_shard_record(tensor)) {
     kernels::convert(records.read(*record, name), record->flat.dtype, out, DType::f32, tensor.numel());
     return;
@@ -58,38 +67,75 @@ void read_param(const at::Tensor& tensor, const std::string& name, RecordReader&
   kernels::convert(dense.const_data_ptr(), to_dtype(dense.scalar_type(), name), out, DType::f32, dense.numel());
 }
 
+// Fills a flat whose parameters may be anything: each rank brings the whole flat together, and rank 0's values count.
+void fill_whole(const TakeOver& parts, int unit, int flat, bool broadcast, RecordReader& records) {
+  const UnitLayout& unit_layout = parts.layout.units[static_cast<size_t>(unit)];
+  const FlatLayout& flat_layout = unit_layout.flats[static_cast<size_t>(flat)];
+  const UnitSpec& spec = parts.blueprint.specs[static_cast<size_t>(unit)];
+  std::vector<float> values(static_cast<size_t>(flat_layout.numel), 0.0f);
+  for (const Piece& piece : flat_layout.pieces) {
+    const auto param = static_cast<size_t>(piece.param);
+    read_param(parts.blueprint.tensors[static_cast<size_t>(unit)][param],
+               parts.blueprint.sources[static_cast<size_t>(unit)][param].get(), spec.params[param].name, records,
+               values.data() + piece.offset);
+  }
+  if (broadcast) {
+    parts.channel
+        .broadcast({.subject = {"broadcast the initial weights", unit_layout.name},
+                    .data = values.data(),
+                    .nbytes = values.size() * sizeof(float),
+                    .root = 0,
+                    .keep = nullptr})
+        .wait();
+  }
+  parts.updater.set_values(unit, flat, {0, flat_layout.numel}, values.data(), parts.weights);
+}
+
+// Fills a flat whose parameters all have sources: each rank reads what it keeps, and nothing travels.
+void fill_from_sources(const TakeOver& parts, int unit, int flat) {
+  const FlatLayout& layout = parts.layout.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
+  const bool sharded = parts.weights.is_sharded(unit, flat);
+  const int64_t begin = sharded ? parts.channel.rank() * layout.shard_numel : 0;
+  const int64_t end = sharded ? begin + layout.shard_numel : layout.numel;
+  std::vector<float> values;
+  for (const ParamRun& run : runs_in(layout, begin, end)) {
+    const ValueSource& source = *parts.blueprint.sources[static_cast<size_t>(unit)][static_cast<size_t>(run.param)];
+    for (int64_t done = 0; done < run.numel; done += kSpanNumel) {
+      const int64_t numel = std::min(kSpanNumel, run.numel - done);
+      values.resize(static_cast<size_t>(numel));
+      source.read(run.param_offset + done, numel, values.data());
+      const int64_t at = run.flat_offset + done;
+      parts.updater.set_values(unit, flat, {at, at + numel}, values.data(), parts.weights);
+    }
+  }
+}
+
+bool all_have_sources(const Blueprint& blueprint, int unit, const FlatLayout& flat) {
+  return std::all_of(flat.pieces.begin(), flat.pieces.end(), [&](const Piece& piece) {
+    return blueprint.sources[static_cast<size_t>(unit)][static_cast<size_t>(piece.param)] != nullptr;
+  });
+}
+
 }  // namespace
 
-void take_over(const Blueprint& blueprint, const ModelLayout& layout, bool broadcast, Weights& weights,
-               Updater& updater, Group& channel) {
-  RecordReader records(channel);
-  for (int unit = 0; unit < static_cast<int>(layout.units.size()); ++unit) {
-    const UnitLayout& unit_layout = layout.units[static_cast<size_t>(unit)];
-    const UnitSpec& spec = blueprint.specs[static_cast<size_t>(unit)];
-    const std::vector<at::Tensor>& tensors = blueprint.tensors[static_cast<size_t>(unit)];
+void take_over(const TakeOver& parts, bool broadcast) {
+  RecordReader records(parts.channel);
+  for (int unit = 0; unit < static_cast<int>(parts.layout.units.size()); ++unit) {
+    const UnitLayout& unit_layout = parts.layout.units[static_cast<size_t>(unit)];
     for (int flat = 0; flat < static_cast<int>(unit_layout.flats.size()); ++flat) {
-      const FlatLayout& flat_layout = unit_layout.flats[static_cast<size_t>(flat)];
-      std::vector<float> values(static_cast<size_t>(flat_layout.numel), 0.0f);
-      for (const Piece& piece : flat_layout.pieces) {
-        read_param(tensors[static_cast<size_t>(piece.param)], spec.params[static_cast<size_t>(piece.param)].name,
-                   records, values.data() + piece.offset);
+      if (all_have_sources(parts.blueprint, unit, unit_layout.flats[static_cast<size_t>(flat)])) {
+        fill_from_sources(parts, unit, flat);
+      } else {
+        fill_whole(parts, unit, flat, broadcast, records);
       }
-      if (broadcast) {
-        channel
-            .broadcast({.subject = {"broadcast the initial weights", unit_layout.name},
-                        .data = values.data(),
-                        .nbytes = values.size() * sizeof(float),
-                        .root = 0,
-                        .keep = nullptr})
-            .wait();
-      }
-      updater.set_values(unit, flat, values.data(), weights);
     }
+    const UnitSpec& spec = parts.blueprint.specs[static_cast<size_t>(unit)];
+    const std::vector<at::Tensor>& tensors = parts.blueprint.tensors[static_cast<size_t>(unit)];
     std::vector<ParamSlot> slots;
     for (size_t param = 0; param < tensors.size(); ++param) {
       slots.emplace_back(tensors[param], spec.params[param].name, spec.params[param].dtype);
     }
-    weights.take_params(unit, std::move(slots));
+    parts.weights.take_params(unit, std::move(slots));
   }
 }
 

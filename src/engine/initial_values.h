@@ -1,5 +1,5 @@
-// Fills weights and masters from the user's tensors when an engine is built, unit by unit, so that the peak is the
-// shards and one unit. Also reads parameters that an earlier engine left sharded.
+// Fills weights and masters when an engine is built, unit by unit: from the user's tensors (the peak is the shards and
+// one unit), from sources that each rank reads for itself, or from what an earlier engine left sharded.
 #pragma once
 
 #include <vector>
@@ -12,8 +12,16 @@
 
 namespace shoal {
 
-// Collective. Afterwards the tensors of the blueprint are attached to, or released into, the weights.
-void take_over(const Blueprint& blueprint, const ModelLayout& layout, bool broadcast, Weights& weights,
-               Updater& updater, Group& channel);
+struct TakeOver {
+  const Blueprint& blueprint;
+  const ModelLayout& layout;
+  Weights& weights;
+  Updater& updater;
+  Group& channel;
+};
+
+// Collective. Afterwards the tensors of the blueprint are attached to, or released into, the weights. `broadcast`:
+// values that come from tensors are taken from rank 0.
+void take_over(const TakeOver& parts, bool broadcast);
 
 }  // namespace shoal

@@ -21,6 +21,21 @@ LossScale::LossScale(const Config& config) {
   consecutive_ = fp16.consecutive_hysteresis;
 }
 
+void LossScale::save(EngineProgress& progress) const {
+  progress.loss_scale = scale_;
+  progress.loss_scale_hysteresis_left = hysteresis_left_;
+  progress.loss_scale_step = step_;
+  progress.loss_scale_last_overflow = last_overflow_step_;
+}
+
+void LossScale::restore(const EngineProgress& progress) {
+  if (!dynamic_) return;
+  scale_ = progress.loss_scale;
+  hysteresis_left_ = static_cast<int>(progress.loss_scale_hysteresis_left);
+  step_ = progress.loss_scale_step;
+  last_overflow_step_ = progress.loss_scale_last_overflow;
+}
+
 void LossScale::update(bool overflow) {
   if (!dynamic_) return;
   if (overflow) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "shoal/config.h"
+#include "shoal/engine_state.h"
 
 namespace shoal {
 
@@ -16,12 +17,16 @@ class LossScale {
   // Told once a step. Throws when the scale overflows again at its minimum: training cannot go on.
   void update(bool overflow);
 
+  // The part of a checkpoint that belongs here. Without a dynamic scale restore changes nothing: the config rules.
+  void save(EngineProgress& progress) const;
+  void restore(const EngineProgress& progress);
+
  private:
   bool dynamic_ = false;
   double scale_ = 1;
   double min_scale_ = 1;
   int64_t window_ = 1000;
-  int hysteresis_ = 1;  // overflows in a row that are borne before the scale is halved
+  int hysteresis_ = 1;  // overflows that are borne before the scale is halved, until a good window refills them
   int hysteresis_left_ = 1;
   bool consecutive_ = false;  // any good step refills the hysteresis
   int64_t step_ = 0;

@@ -6,8 +6,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "kernels/convert.h"
-#include "plan/memory.h"
+#include "plan/from_config.h"
 #include "shard/parallel.h"
 
 namespace shoal {
@@ -27,18 +28,15 @@ std::byte* advance(void* pointer, int64_t numel, size_t element) {
   return static_cast<std::byte*>(pointer) + static_cast<size_t>(numel) * element;
 }
 
-}  // namespace
-
-int moments_of(const OptimizerConfig& config) {
-  switch (config.kind) {
-    case OptimizerKind::adamw:
-    case OptimizerKind::adam: return 2;
-    case OptimizerKind::sgd: return config.momentum != 0 ? 1 : 0;
-    case OptimizerKind::adagrad:
-    case OptimizerKind::lion: return 1;
-  }
-  return 2;
+std::byte* weight_data(int unit, int flat, const Weights& weights) {
+  return weights.is_sharded(unit, flat) ? weights.shard(unit, flat) : weights.whole(unit, flat);
 }
+
+Updater::Range common(Updater::Range a, Updater::Range b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
+}  // namespace
 
 Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, int stage,
                  const OptimizerConfig& config, int rank, std::shared_ptr<Ledger> ledger)
@@ -66,32 +64,77 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
   slab_ = Slab::create(offset, Slab::Backing::anonymous, std::move(ledger), MemoryKind::states);
 }
 
-void Updater::set_values(int unit, int flat_index, const float* values, Weights& weights) {
+Updater::Range Updater::kept_range(int unit, int flat_index) const {
+  const Flat& flat = units_[static_cast<size_t>(unit)][static_cast<size_t>(flat_index)];
+  return {flat.begin, flat.end};
+}
+
+float* Updater::moment(int which, int unit, int flat_index, int64_t element) const {
+  SHOAL_CHECK_LT(which, moments_);
+  const Flat& flat = units_[static_cast<size_t>(unit)][static_cast<size_t>(flat_index)];
+  std::byte* moments = slab_->data() + (which == 0 ? flat.first : flat.second);
+  return reinterpret_cast<float*>(moments) + (element - flat.begin);
+}
+
+void Updater::set_values(int unit, int flat_index, Range range, const float* values, Weights& weights) {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat_index)];
   const Flat& flat = units_[static_cast<size_t>(unit)][static_cast<size_t>(flat_index)];
   const bool split = layout.trainable && layout.dtype == DType::bf16;
 
-  const bool sharded = weights.is_sharded(unit, flat_index);
-  std::byte* weight = sharded ? weights.shard(unit, flat_index) : weights.whole(unit, flat_index);
-  const float* kept = sharded ? values + rank_ * layout.shard_numel : values;
-  const int64_t kept_numel = sharded ? layout.shard_numel : layout.numel;
-  if (split) {
-    // The weight is the high half of its master everywhere, also where another rank keeps the remainder.
-    auto* out = reinterpret_cast<uint16_t*>(weight);
-    for (int64_t i = 0; i < kept_numel; ++i) out[i] = kernels::split_weight(kept[i]);
-  } else {
-    kernels::convert(kept, DType::f32, weight, layout.dtype, kept_numel);
+  const Range kept_weights = weight_range(unit, flat_index, weights);
+  const Range kept = common(range, kept_weights);
+  if (kept.begin < kept.end) {
+    std::byte* weight =
+        advance(weight_data(unit, flat_index, weights), kept.begin - kept_weights.begin, nbytes_of(layout.dtype));
+    const float* in = values + (kept.begin - range.begin);
+    if (split) {
+      // The weight is the high half of its master everywhere, also where another rank keeps the remainder.
+      auto* out = reinterpret_cast<uint16_t*>(weight);
+      for (int64_t i = 0; i < kept.end - kept.begin; ++i) out[i] = kernels::split_weight(in[i]);
+    } else {
+      kernels::convert(in, DType::f32, weight, layout.dtype, kept.end - kept.begin);
+    }
   }
 
-  if (!layout.trainable || flat.begin == flat.end) return;
-  std::byte* master = slab_->data() + flat.master;
-  const float* owned = values + flat.begin;
+  const Range owned = common(range, {flat.begin, flat.end});
+  if (!layout.trainable || owned.begin >= owned.end) return;
+  std::byte* master = advance(slab_->data() + flat.master, owned.begin - flat.begin, master_nbytes(layout.dtype));
+  const float* in = values + (owned.begin - range.begin);
   if (split) {
     auto* out = reinterpret_cast<uint16_t*>(master);
-    for (int64_t i = 0; i < flat.end - flat.begin; ++i) out[i] = kernels::split_remainder(owned[i]);
+    for (int64_t i = 0; i < owned.end - owned.begin; ++i) out[i] = kernels::split_remainder(in[i]);
   } else if (layout.dtype == DType::f16) {
-    std::memcpy(master, owned, static_cast<size_t>(flat.end - flat.begin) * sizeof(float));
+    std::memcpy(master, in, static_cast<size_t>(owned.end - owned.begin) * sizeof(float));
   }
+}
+
+void Updater::get_values(int unit, int flat_index, Range range, float* values, const Weights& weights) const {
+  const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat_index)];
+  const Flat& flat = units_[static_cast<size_t>(unit)][static_cast<size_t>(flat_index)];
+  const Range kept = weight_range(unit, flat_index, weights);
+  SHOAL_CHECK(kept.begin <= range.begin && range.end <= kept.end, "elements {} to {} are not kept", range.begin,
+              range.end);
+  const int64_t numel = range.end - range.begin;
+  const std::byte* weight =
+      advance(weight_data(unit, flat_index, weights), range.begin - kept.begin, nbytes_of(layout.dtype));
+  if (!layout.trainable || layout.dtype == DType::f32) {
+    kernels::convert(weight, layout.dtype, values, DType::f32, numel);
+    return;
+  }
+  SHOAL_CHECK(flat.begin <= range.begin && range.end <= flat.end, "masters {} to {} are not kept", range.begin,
+              range.end);
+  const std::byte* master = advance(slab_->data() + flat.master, range.begin - flat.begin, master_nbytes(layout.dtype));
+  if (layout.dtype == DType::bf16) {
+    kernels::join(weight, master, values, numel);
+  } else if (numel > 0) {
+    std::memcpy(values, master, static_cast<size_t>(numel) * sizeof(float));
+  }
+}
+
+Updater::Range Updater::weight_range(int unit, int flat, const Weights& weights) const {
+  const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
+  if (!weights.is_sharded(unit, flat)) return {0, layout.numel};
+  return {rank_ * layout.shard_numel, (rank_ + 1) * layout.shard_numel};
 }
 
 void Updater::reset_param(int unit, int flat_index, const Piece& piece, const std::byte* whole, Weights& weights) {

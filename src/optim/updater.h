@@ -16,9 +16,6 @@
 
 namespace shoal {
 
-// fp32 numbers per element that an optimizer keeps beside the weight.
-int moments_of(const OptimizerConfig& config);
-
 // What changes from step to step.
 struct StepNumbers {
   int64_t step = 1;  // of the applied steps, this one counted
@@ -33,9 +30,21 @@ class Updater {
   Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, int stage, const OptimizerConfig& config,
           int rank, std::shared_ptr<Ledger> ledger);
 
-  // Sets weights and masters of what this rank keeps of a flat from the whole flat's fp32 values, and leaves the
-  // moments alone.
-  void set_values(int unit, int flat, const float* values, Weights& weights);
+  // Elements of a flat whose states this rank keeps; empty for a frozen flat.
+  struct Range {
+    int64_t begin = 0, end = 0;
+  };
+  Range kept_range(int unit, int flat) const;
+
+  // Sets weights and masters of elements [begin, begin + numel) of a flat from their fp32 values, as far as this rank
+  // keeps them, and leaves the moments alone.
+  void set_values(int unit, int flat, Range range, const float* values, Weights& weights);
+  // The fp32 values of elements that this rank keeps: masters of a trained flat, the weights of a frozen one.
+  void get_values(int unit, int flat, Range range, float* values, const Weights& weights) const;
+
+  // How many moments the optimizer keeps, and where moment 0 or 1 of an element in the kept range is.
+  int moments() const { return moments_; }
+  float* moment(int which, int unit, int flat, int64_t element) const;
 
   // A parameter was written from outside: takes its new values from the whole flat, in the flat's dtype, as exact.
   void reset_param(int unit, int flat, const Piece& piece, const std::byte* whole, Weights& weights);
@@ -49,6 +58,8 @@ class Updater {
     size_t master = 0, first = 0, second = 0;  // offsets in the slab
   };
 
+  // Elements of the flat whose weights this rank keeps.
+  Range weight_range(int unit, int flat, const Weights& weights) const;
   void run(const kernels::Segment& segment, const StepNumbers& numbers, int group) const;
 
   const ModelLayout& layout_;

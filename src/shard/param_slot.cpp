@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "shoal/error.h"
+#include "shoal/unit.h"
 
 namespace shoal {
 
@@ -35,6 +36,17 @@ std::string released_message(const std::string& name) {
 
 }  // namespace
 
+at::Tensor make_placeholder(const std::vector<int64_t>& shape, DType dtype, bool trainable) {
+  at::Tensor tensor = at::empty({0}, at::TensorOptions(to_scalar_type(dtype)));
+  int64_t numel = 1;
+  for (const int64_t extent : shape) numel *= extent;
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
+  tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(throwing_storage(
+      no_data(), static_cast<size_t>(numel) * nbytes_of(dtype),
+      "[parameter] is a placeholder without memory: it gets its values when an engine takes it over."));
+  return tensor.set_requires_grad(trainable);
+}
+
 at::ScalarType to_scalar_type(DType dtype) {
   switch (dtype) {
     case DType::f32: return at::kFloat;
@@ -57,13 +69,16 @@ DType to_dtype(at::ScalarType type, const std::string& name) {
 }
 
 ParamSlot::ParamSlot(at::Tensor param, std::string name, DType dtype)
-    : param_(std::move(param)), name_(std::move(name)), scalar_type_(to_scalar_type(dtype)) {
+    : param_(std::move(param)),
+      name_(std::move(name)),
+      scalar_type_(to_scalar_type(dtype)),
+      trainable_(param_.requires_grad()) {
   const size_t nbytes = static_cast<size_t>(param_.numel()) * nbytes_of(dtype);
   storage_ = storage_over(no_data(), nbytes);
   released_ = throwing_storage(no_data(), nbytes, released_message(name_));
   if (param_.scalar_type() != scalar_type_ || !param_.is_contiguous() || param_.storage_offset() != 0) {
-    // A tensor of the wanted dtype and plain strides; its own memory goes with the next line.
-    param_.set_data(at::empty(param_.sizes(), param_.options().dtype(scalar_type_)));
+    // A tensor of the wanted dtype and plain strides.
+    param_.set_data(make_placeholder(param_.sizes().vec(), dtype, /*trainable=*/false));
   }
   param_.unsafeGetTensorImpl()->set_storage_keep_dtype(released_);
 }
@@ -96,6 +111,12 @@ void ParamSlot::leave(ShardRecord record) {
 }
 
 void ParamSlot::check_unchanged() const {
+  if (param_.requires_grad() != trainable_) {
+    throw Error("parameter " + name_,
+                fmt::format("was {} when the engine was built and is {} now. Build another "
+                            "engine after freezing or thawing parameters.",
+                            trainable_ ? "trained" : "frozen", trainable_ ? "frozen" : "trained"));
+  }
   const at::TensorImpl* impl = param_.unsafeGetTensorImpl();
   const c10::StorageImpl* expected = (attached_ ? storage_ : released_).unsafeGetStorageImpl();
   if (impl->unsafe_storage().unsafeGetStorageImpl() == expected && param_.scalar_type() == scalar_type_) return;

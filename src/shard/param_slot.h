@@ -52,6 +52,7 @@ class ParamSlot {
   at::Tensor param_;
   std::string name_;
   at::ScalarType scalar_type_;
+  bool trainable_;
   c10::Storage storage_;   // seen by every alias
   c10::Storage released_;  // carried by the leaf while it is released
   bool attached_ = false;

@@ -79,6 +79,19 @@ TEST_P(EngineOfOneRank, AForwardThatThrewCanBeRunAgainWithTheSameBits) {
   EXPECT_EQ(disturbed.weights(), plain.weights());
 }
 
+TEST_P(EngineOfOneRank, AParameterFrozenAfterTheBuildIsAnErrorAtTheNextEnter) {
+  MatrixEngine changed(*world_, options());
+  at::Tensor(changed.model.w).set_requires_grad(false);
+  EXPECT_THAT(message_of([&] { changed.loss(0); }),
+              HasSubstr("[parameter drop.w] was trained when the engine was built and is frozen now"));
+}
+
+TEST_P(EngineOfOneRank, AConfigThatWasReadForAnotherWorldIsRefused) {
+  const testing::MatrixModel model;
+  EXPECT_THAT(message_of([&] { Engine(model.units(), config_of(options(), 2), *world_, testing::two_groups()); }),
+              HasSubstr("[config train_batch_size] 4 is not 2 a rank * 1 accumulation steps * 1 ranks = 2"));
+}
+
 TEST_P(EngineOfOneRank, AParameterReplacedOrCastUnderTheEngineIsAnErrorAtTheNextEnter) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     MatrixEngine changed(*world_, options());

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "shard/param_slot.h"
 #include "training/matrix_engine.h"
 
@@ -123,6 +125,48 @@ TEST(InitialValues, ShardsOfAnotherNumberOfRanksAreRefused) {
               HasSubstr("[parameter wte] was left sharded over 2 ranks, and this group has 1"));
   EXPECT_THAT(message_of([&] { Engine(models[0].units(), config_of(released_at(3), 1), *one, testing::two_groups()); }),
               HasSubstr("was left sharded over 2 ranks"));
+}
+
+namespace {
+
+// Element i of parameter p is a number that no other element has; counts what was read.
+class Numbered final : public ValueSource {
+ public:
+  Numbered(float first, std::atomic<int64_t>* read) : first_(first), read_(read) {}
+  void read(int64_t begin, int64_t numel, float* values) const override {
+    for (int64_t i = 0; i < numel; ++i) values[i] = first_ + static_cast<float>(begin + i);
+    *read_ += numel;
+  }
+
+ private:
+  float first_;
+  std::atomic<int64_t>* read_;
+};
+
+}  // namespace
+
+TEST(InitialValues, PlaceholdersGetTheirValuesFromSourcesAndEachRankReadsOnlyWhatItKeeps) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    on_threads<int>(2, [&](Group& group) {
+      std::atomic<int64_t> read = 0;
+      const std::vector<Unit> units = {
+          {"a",
+           {{.name = "a.w", .tensor = make_placeholder({3, 1000}), .source = std::make_shared<Numbered>(0, &read)}}},
+          {"b",
+           {{.name = "b.w", .tensor = make_placeholder({777}), .source = std::make_shared<Numbered>(9e4f, &read)}}}};
+      EXPECT_THAT(message_of([&] { units[0].params[0].tensor.sum(); }), HasSubstr("is a placeholder without memory"));
+      Config config = config_of(released_at(stage), 2);
+      Engine engine(units, config, group);
+      const int64_t whole = 3000 + 777;
+      EXPECT_LE(read, stage == 3 ? whole * 3 / 4 : whole);
+      engine.with_gathered({"a.w", "b.w"}, Access::read, [&] {
+        EXPECT_EQ(units[0].params[0].tensor[2][999].item<float>(), 2999.0f);
+        EXPECT_EQ(units[1].params[0].tensor[5].item<float>(), 9e4f + 5.0f);
+        EXPECT_TRUE(at::equal(units[0].params[0].tensor.flatten(), at::arange(3000, at::kFloat)));
+      });
+      return 0;
+    });
+  }
 }
 
 }  // namespace shoal

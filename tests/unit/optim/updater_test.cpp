@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "kernels/convert.h"
-#include "plan/memory.h"
+#include "plan/from_config.h"
 #include "unit/comm/rank_threads.h"
 #include "unit/shard/model_parts.h"
 
@@ -52,7 +52,7 @@ struct Training {
     const FlatLayout& flat = parts.layout.units[0].flats[0];
     std::vector<float> values(static_cast<size_t>(flat.numel));
     for (int64_t i = 0; i < kNumel; ++i) values[static_cast<size_t>(i)] = initial_at(i);
-    updater.set_values(0, 0, values.data(), weights);
+    updater.set_values(0, 0, {0, flat.numel}, values.data(), weights);
   }
 
   static UnitSpec spec(DType dtype, int param_group) {

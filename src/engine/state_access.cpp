@@ -1,0 +1,116 @@
+// See state_access.h.
+#include "engine/state_access.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+
+namespace shoal {
+
+std::string_view name_of(StateKind kind) {
+  switch (kind) {
+    case StateKind::weight: return "weight";
+    case StateKind::first_moment: return "first_moment";
+    case StateKind::second_moment: return "second_moment";
+  }
+  return "weight";
+}
+
+StateAccess::StateAccess(const Blueprint& blueprint, const ModelLayout& layout, int rank, Updater& updater,
+                         Weights& weights)
+    : layout_(layout), rank_(rank), updater_(updater), weights_(weights) {
+  std::map<std::pair<int, int>, size_t> index_of;  // by unit and parameter
+  for (int unit = 0; unit < static_cast<int>(blueprint.specs.size()); ++unit) {
+    const UnitSpec& spec = blueprint.specs[static_cast<size_t>(unit)];
+    for (int param = 0; param < static_cast<int>(spec.params.size()); ++param) {
+      const ParamSpec& own = spec.params[static_cast<size_t>(param)];
+      index_of[{unit, param}] = params_.size();
+      params_.push_back({.name = own.name,
+                         .aliases = {},
+                         .shape = own.shape,
+                         .unit = spec.name,
+                         .dtype = own.dtype,
+                         .trainable = own.trainable});
+      places_.push_back({});
+    }
+    const std::vector<FlatLayout>& flats = layout_.units[static_cast<size_t>(unit)].flats;
+    for (int flat = 0; flat < static_cast<int>(flats.size()); ++flat) {
+      for (const Piece& piece : flats[static_cast<size_t>(flat)].pieces) {
+        places_[index_of.at({unit, piece.param})] = {unit, flat, piece.offset, piece.numel};
+      }
+    }
+  }
+  for (const auto& [name, address] : blueprint.by_name) {
+    ParamInfo& info = params_[index_of.at({address.unit, address.param})];
+    if (info.name != name) info.aliases.push_back(name);
+  }
+}
+
+// Every rank owns its shard of each flat, whatever the stage. It keeps what the updater keeps of a trained flat (the
+// weights beyond that are published to it), and the weights it holds of a frozen one.
+Updater::Range StateAccess::range_of(const Place& place, Share share, StateKind kind) const {
+  const FlatLayout& flat = layout_.units[static_cast<size_t>(place.unit)].flats[static_cast<size_t>(place.flat)];
+  if (kind != StateKind::weight &&
+      (!flat.trainable || updater_.moments() < (kind == StateKind::first_moment ? 1 : 2))) {
+    return {};
+  }
+  const Updater::Range shard{rank_ * flat.shard_numel, (rank_ + 1) * flat.shard_numel};
+  if (share == Share::owned) return shard;
+  if (flat.trainable) return updater_.kept_range(place.unit, place.flat);
+  return weights_.is_sharded(place.unit, place.flat) ? shard : Updater::Range{0, flat.numel};
+}
+
+std::vector<StateRun> StateAccess::runs(Share share) const {
+  std::vector<StateRun> found;
+  for (size_t param = 0; param < places_.size(); ++param) {
+    const Place& place = places_[param];
+    for (const StateKind kind : {StateKind::weight, StateKind::first_moment, StateKind::second_moment}) {
+      const Updater::Range range = range_of(place, share, kind);
+      const int64_t begin = std::max(range.begin, place.offset);
+      const int64_t end = std::min(range.end, place.offset + place.numel);
+      if (begin < end) found.push_back({static_cast<int>(param), kind, begin - place.offset, end - begin});
+    }
+  }
+  return found;
+}
+
+std::vector<StateRun> StateAccess::owned() const { return runs(Share::owned); }
+std::vector<StateRun> StateAccess::kept() const { return runs(Share::kept); }
+
+StateAccess::Place StateAccess::place_of(const StateRun& part) const {
+  SHOAL_CHECK(part.param >= 0 && part.param < static_cast<int>(places_.size()), "there is no parameter {}", part.param);
+  const Place& place = places_[static_cast<size_t>(part.param)];
+  SHOAL_CHECK(part.begin >= 0 && part.numel >= 0 && part.begin + part.numel <= place.numel,
+              "{} has {} elements, not {} + {}", params_[static_cast<size_t>(part.param)].name, place.numel, part.begin,
+              part.numel);
+  return place;
+}
+
+void StateAccess::read(const StateRun& part, float* values) const {
+  const Place place = place_of(part);
+  const int64_t begin = place.offset + part.begin;
+  if (part.kind == StateKind::weight) {
+    updater_.get_values(place.unit, place.flat, {begin, begin + part.numel}, values, weights_);
+  } else if (part.numel > 0) {
+    const int which = part.kind == StateKind::first_moment ? 0 : 1;
+    std::memcpy(values, updater_.moment(which, place.unit, place.flat, begin),
+                static_cast<size_t>(part.numel) * sizeof(float));
+  }
+}
+
+void StateAccess::write(const StateRun& part, const float* values) {
+  const Place place = place_of(part);
+  const int64_t begin = place.offset + part.begin;
+  if (part.kind == StateKind::weight) {
+    updater_.set_values(place.unit, place.flat, {begin, begin + part.numel}, values, weights_);
+  } else if (part.numel > 0) {
+    const int which = part.kind == StateKind::first_moment ? 0 : 1;
+    std::memcpy(updater_.moment(which, place.unit, place.flat, begin), values,
+                static_cast<size_t>(part.numel) * sizeof(float));
+  }
+}
+
+}  // namespace shoal

@@ -1,0 +1,47 @@
+// A causal language model as the trainer sees it: units for the engine, a loss, logits. Each family (llama/, gpt2/)
+// stands in a folder of its own; open_model (models/open_model.h) finds the right one.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shoal/engine.h"
+
+namespace shoal::models {
+
+// What others must know of a model without knowing its family.
+struct ModelInfo {
+  std::string name;    // as the user gave it
+  std::string family;  // "llama", "gpt2"
+  int64_t vocab = 0;
+  int64_t hidden = 0;
+  int64_t layers = 0;
+  int64_t max_positions = 0;  // longest sequence
+  int64_t numel = 0;          // parameters, tied ones once
+  bool byte_tokens = false;   // a built-in model over bytes: text can be fed to it without a tokenizer
+};
+
+class LanguageModel {
+ public:
+  virtual ~LanguageModel() = default;
+
+  virtual const ModelInfo& info() const = 0;
+  // Parameters by the names they have in Hugging Face checkpoints, each with a source of its first values.
+  virtual std::vector<Unit> units() const = 0;
+  // The Hugging Face config.json of this model, for export.
+  virtual std::string config_json() const = 0;
+
+  // tokens, targets [batch, time] int64 -> mean cross-entropy over all tokens, one run() per unit. Inside
+  // Engine::evaluate dropout is off.
+  virtual at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const = 0;
+  // tokens [batch, time] -> logits [batch, time, vocab], fp32. Call inside Engine::evaluate.
+  virtual at::Tensor logits(Engine& engine, const at::Tensor& tokens) const = 0;
+
+  // Bytes of activations that one micro-step keeps for backward at its peak, estimated from the shapes (for the plan).
+  virtual size_t activation_nbytes(int64_t batch, int64_t time, DType dtype) const = 0;
+};
+
+}  // namespace shoal::models

@@ -1,0 +1,28 @@
+// From what a user writes after --model to a model: a built-in name, or a folder with a Hugging Face config.json and
+// (or without) safetensors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/language_model.h"
+
+namespace shoal::models {
+
+enum class Recompute : uint8_t { none, full };  // keep all activations; or only each block's input
+
+struct OpenOptions {
+  uint64_t seed = 0;  // of initial weights, where no file gives them
+  Recompute recompute = Recompute::none;
+};
+
+// Throws an Error that names what is wrong: unknown architecture, missing or extra tensors, wrong shapes, a truncated
+// file. Touches no tensor data yet.
+std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const OpenOptions& options = {});
+
+// "llama-tiny", "llama-33m", "gpt2", ...
+std::vector<std::string> builtin_models();
+
+}  // namespace shoal::models

@@ -1,0 +1,38 @@
+// Does a plan fit into the memory there is, and if not, what would: another stage, offload, more ranks. Pure.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/stage_plans.h"
+
+namespace shoal {
+
+// The memory of one host with its ranks.
+struct Budget {
+  std::optional<size_t> device;  // of each rank's GPU
+  std::optional<size_t> host;    // shared by the ranks of a host
+  int ranks_per_host = 1;
+
+  bool given() const { return device || host; }
+};
+
+// What must fit where: without a GPU memory everything lies in the host's.
+bool fits(const StagePlan& plan, const Budget& budget);
+
+// Where the bytes of a rank would lie at stage 3 with offload, which this version does not carry out: arithmetic only.
+struct OffloadPlan {
+  std::string settings;  // "offload_optimizer"
+  size_t device = 0;     // a rank
+  size_t host = 0;       // all ranks of a host
+};
+// The smallest step first: gradients and optimizer states on the host; weights too.
+std::vector<OffloadPlan> offload_plans(const StagePlan& stage3, int ranks_per_host);
+bool fits(const OffloadPlan& plan, const Budget& budget);
+
+// Plain sentences: does the config's stage fit, and if not, which setting would make it.
+std::vector<std::string> advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget);
+
+}  // namespace shoal

@@ -1,0 +1,47 @@
+// See from_config.h.
+#include "plan/from_config.h"
+
+namespace shoal {
+
+LayoutOptions layout_options(const Config& config, int world) {
+  return {.world = world,
+          .persistence_threshold = config.zero.param_persistence_threshold,
+          .model_persistence_threshold = config.zero.model_persistence_threshold};
+}
+
+GradientOptions gradient_options(const Config& config) {
+  return {.stage = config.zero.stage,
+          .accumulation_steps = config.batch.accumulation_steps,
+          .reproducible = config.shoal.reproducible,
+          .communication_dtype = config.communication_dtype,
+          .accumulation_dtype = config.grad_accum_dtype};
+}
+
+// Without overlap every gather is waited for at once, so none may run ahead: a rank would wait for peers that have not
+// come so far.
+GatherLimits gather_limits(const Config& config) {
+  return {.prefetch_numel = config.zero.overlap_comm ? config.zero.prefetch_bucket_size : 0,
+          .max_live_numel = config.zero.max_live_parameters};
+}
+
+int reduce_slots(const Config& config) { return config.zero.overlap_comm ? 2 : 1; }
+
+int moments_of(const OptimizerConfig& config) {
+  switch (config.kind) {
+    case OptimizerKind::adamw:
+    case OptimizerKind::adam: return 2;
+    case OptimizerKind::sgd: return config.momentum != 0 ? 1 : 0;
+    case OptimizerKind::adagrad:
+    case OptimizerKind::lion: return 1;
+  }
+  return 2;
+}
+
+MemoryOptions memory_options(const Config& config) {
+  return {.gradients = gradient_options(config),
+          .moments = moments_of(config.optimizer),
+          .reduce_slots = reduce_slots(config),
+          .gather = gather_limits(config)};
+}
+
+}  // namespace shoal

@@ -1,0 +1,21 @@
+// What a Config means to layout, gradients, schedule and plan. The engine builds by these, the planner counts by them.
+#pragma once
+
+#include "layout/flat_layout.h"
+#include "layout/stage.h"
+#include "plan/memory.h"
+#include "schedule/gather_schedule.h"
+#include "shoal/config.h"
+
+namespace shoal {
+
+LayoutOptions layout_options(const Config& config, int world);
+GradientOptions gradient_options(const Config& config);
+GatherLimits gather_limits(const Config& config);
+// Units whose gradients may be on their way at one time.
+int reduce_slots(const Config& config);
+// fp32 numbers per element that an optimizer keeps beside the weight.
+int moments_of(const OptimizerConfig& config);
+MemoryOptions memory_options(const Config& config);
+
+}  // namespace shoal

@@ -1,0 +1,126 @@
+// See plan_text.h.
+#include "plan/plan_text.h"
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "plan/quantity.h"
+
+namespace shoal {
+
+namespace {
+
+const char* precision_name(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return "fp32";
+    case Precision::bf16: return "bf16";
+    case Precision::fp16: return "fp16";
+  }
+  return "";
+}
+
+std::string fits_word(const PlanReport& report, const StagePlan& plan) {
+  if (!report.budget.given()) return "";
+  return fits(plan, report.budget) ? "yes" : "no";
+}
+
+std::string heading(const PlanReport& report) {
+  const PlanSubject& subject = report.subject;
+  std::string text = fmt::format("{}: {} parameters", subject.name, format_count(subject.numel()));
+  if (!subject.count_only) text += fmt::format(" in {} units", subject.units.size());
+  text += fmt::format(", {}, {} rank{}", precision_name(report.config.precision), report.world,
+                      report.world == 1 ? "" : "s");
+  if (!report.workload.empty()) text += ", " + report.workload;
+  return text + "\n";
+}
+
+// The stage of the config is marked with a star.
+std::string stage_cell(const PlanReport& report, int stage) {
+  return fmt::format("{}{}", stage, stage == report.config.zero.stage ? "*" : " ");
+}
+
+std::string states_table(const PlanReport& report) {
+  std::string text = "\nbytes a rank (* the config's stage)\n\n";
+  const bool budget = report.budget.given();
+  text += fmt::format("{:<6}{:>12}{:>12}{:>12}{:>12}{:>12}{:>13}{:>12}{}\n", "stage", "weights", "gradients",
+                      "optimizer", "gathered", "buffers", "activations", "total", budget ? "  fits" : "");
+  for (const StagePlan& plan : plan_stages(report.subject, report.config, report.world)) {
+    text += fmt::format("{:<6}{:>12}{:>12}{:>12}{:>12}{:>12}{:>13}{:>12}", stage_cell(report, plan.stage),
+                        format_nbytes(plan.memory.weights), format_nbytes(plan.memory.gradients),
+                        format_nbytes(plan.memory.states), format_nbytes(plan.memory.gather_arena),
+                        format_nbytes(plan.memory.reduce_slots), format_nbytes(plan.activations),
+                        format_nbytes(plan.total()));
+    text += budget ? fmt::format("  {}\n", fits_word(report, plan)) : "\n";
+  }
+  return text;
+}
+
+// Model states alone, in decimal units: the classic arithmetic beside ours.
+std::string classic_table(const PlanReport& report) {
+  const auto plans = plan_stages(report.subject, report.config, report.world);
+  const bool budget = report.budget.given() && report.subject.count_only;
+  std::string text =
+      fmt::format("\nmodel states a rank: mixed precision Adam by the book, and as Shoal holds them in {}\n\n",
+                  precision_name(report.config.precision));
+  text += fmt::format("{:<6}{:>16}{:>16}{}\n", "stage", "2 + 2 + 12", "Shoal", budget ? "  fits" : "");
+  for (const StagePlan& plan : plans) {
+    text += fmt::format("{:<6}{:>16}{:>16}", stage_cell(report, plan.stage),
+                        format_decimal_nbytes(classic_nbytes(report.subject.numel(), plan.stage, report.world)),
+                        format_decimal_nbytes(static_cast<double>(plan.memory.model_states())));
+    text += budget ? fmt::format("  {}\n", fits_word(report, plan)) : "\n";
+  }
+  return text;
+}
+
+json::Value number(size_t nbytes) { return static_cast<int64_t>(nbytes); }
+
+}  // namespace
+
+std::string plan_text(const PlanReport& report) {
+  std::string text = heading(report);
+  if (!report.subject.count_only) text += states_table(report);
+  text += classic_table(report);
+  if (report.subject.count_only) {
+    text += "\nGathered units, buffers and activations depend on the model: give --model to count them.\n";
+  }
+  const std::vector<std::string> lines = advice(report.subject, report.config, report.world, report.budget);
+  if (!lines.empty()) text += "\n";
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+std::string plan_json(const PlanReport& report) {
+  const auto plans = plan_stages(report.subject, report.config, report.world);
+  json::Array stages;
+  for (const StagePlan& plan : plans) {
+    json::Object stage = {
+        {"stage", plan.stage, {}},
+        {"weights", number(plan.memory.weights), {}},
+        {"gradients", number(plan.memory.gradients), {}},
+        {"optimizer", number(plan.memory.states), {}},
+        {"model_states", number(plan.memory.model_states()), {}},
+        {"gathered", number(plan.memory.gather_arena), {}},
+        {"buffers", number(plan.memory.reduce_slots), {}},
+        {"activations", number(plan.activations), {}},
+        {"total", number(plan.total()), {}},
+        {"classic_model_states", classic_nbytes(report.subject.numel(), plan.stage, report.world), {}}};
+    if (report.budget.given()) stage.push_back({"fits", fits(plan, report.budget), {}});
+    stages.emplace_back(std::move(stage));
+  }
+  json::Array lines;
+  for (const std::string& line : advice(report.subject, report.config, report.world, report.budget)) {
+    lines.emplace_back(line);
+  }
+  const json::Object root = {{"subject", report.subject.name, {}},
+                             {"parameters", report.subject.numel(), {}},
+                             {"world", report.world, {}},
+                             {"precision", precision_name(report.config.precision), {}},
+                             {"stage", report.config.zero.stage, {}},
+                             {"count_only", report.subject.count_only, {}},
+                             {"stages", std::move(stages), {}},
+                             {"advice", std::move(lines), {}}};
+  return json::write(root, 2) + "\n";
+}
+
+}  // namespace shoal

@@ -1,0 +1,23 @@
+// What `shoal plan` prints: a table for people, JSON for programs. Pure.
+#pragma once
+
+#include <string>
+
+#include "plan/fit.h"
+#include "plan/stage_plans.h"
+#include "shoal/config.h"
+
+namespace shoal {
+
+struct PlanReport {
+  PlanSubject subject;
+  Config config;
+  int world = 1;
+  Budget budget;
+  std::string workload = {};  // "micro-batch 1 x 2048 tokens"; empty when activations are not counted
+};
+
+std::string plan_text(const PlanReport& report);
+std::string plan_json(const PlanReport& report);
+
+}  // namespace shoal

@@ -1,0 +1,57 @@
+// See stage_plans.h.
+#include "plan/stage_plans.h"
+
+#include <fmt/format.h>
+
+#include "layout/flat_layout.h"
+#include "layout/stage.h"
+#include "plan/from_config.h"
+#include "plan/memory.h"
+
+namespace shoal {
+
+int64_t PlanSubject::numel() const {
+  int64_t numel = 0;
+  for (const UnitSpec& unit : units) {
+    for (const ParamSpec& param : unit.params) numel += param.numel();
+  }
+  return numel;
+}
+
+PlanSubject subject_of_count(int64_t numel, Precision precision) {
+  ParamSpec param{.name = "all", .shape = {numel}};
+  if (precision == Precision::bf16) param.dtype = DType::bf16;
+  if (precision == Precision::fp16) param.dtype = DType::f16;
+  PlanSubject subject;
+  subject.name = "any model";
+  subject.units = {{.name = "all", .params = {param}, .borrows = {}}};
+  subject.count_only = true;
+  return subject;
+}
+
+std::array<StagePlan, kStages> plan_stages(const PlanSubject& subject, const Config& config, int world) {
+  LayoutOptions options = layout_options(config, world);
+  if (subject.count_only) options.persistence_threshold = 0;  // one stands for many, so its own size says nothing
+  const ModelLayout layout = lay_out(subject.units, options);
+  std::array<StagePlan, kStages> plans;
+  for (int stage = 0; stage < kStages; ++stage) {
+    Config staged = config;
+    staged.zero.stage = stage;
+    StagePlan& plan = plans[static_cast<size_t>(stage)];
+    plan.stage = stage;
+    plan.memory = plan_memory(layout, memory_options(staged));
+    if (subject.count_only) plan.memory.gather_arena = plan.memory.reduce_slots = 0;
+    plan.activations = subject.activations;
+  }
+  return plans;
+}
+
+double classic_nbytes(int64_t numel, int stage, int world) {
+  constexpr double kWeight = 2, kGradient = 2, kStates = 12;
+  const StageRow row = stage_row(stage);
+  const auto share = [&](double nbytes, bool sharded) { return sharded ? nbytes / world : nbytes; };
+  return static_cast<double>(numel) *
+         (share(kWeight, row.shard_weights) + share(kGradient, row.shard_gradients) + share(kStates, row.shard_states));
+}
+
+}  // namespace shoal

@@ -1,0 +1,46 @@
+// The plan of every stage side by side, as `shoal plan` shows it. Counts with the engine's own functions. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layout/param_spec.h"
+#include "shoal/config.h"
+#include "shoal/memory_plan.h"
+
+namespace shoal {
+
+inline constexpr int kStages = 4;
+
+struct StagePlan {
+  int stage = 0;
+  MemoryPlan memory;
+  size_t activations = 0;  // of one micro-step at its peak, estimated
+
+  size_t total() const { return memory.total() + activations; }
+};
+
+// What is planned: a model, or only a number of parameters.
+struct PlanSubject {
+  std::string name;             // "llama-7b", "7e9 parameters"
+  std::vector<UnitSpec> units;  // in the dtypes that the config asks for
+  bool count_only = false;      // one unit stands for a model that is not known: only model states mean something
+  size_t activations = 0;
+
+  int64_t numel() const;  // parameters, tied ones once
+};
+
+// A model of which only the number of parameters is known, all in the config's precision.
+PlanSubject subject_of_count(int64_t numel, Precision precision);
+
+// The config with another stage in it, for each.
+std::array<StagePlan, kStages> plan_stages(const PlanSubject& subject, const Config& config, int world);
+
+// Mixed precision Adam as the ZeRO paper counts it: 2 bytes of weight, 2 of gradient, 12 of optimizer states (fp32
+// master and two moments) a parameter, without padding.
+double classic_nbytes(int64_t numel, int stage, int world);
+
+}  // namespace shoal

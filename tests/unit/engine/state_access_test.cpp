@@ -1,0 +1,163 @@
+#include "engine/state_access.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+
+#include "training/matrix_engine.h"
+
+namespace shoal {
+
+using testing::config_of;
+using ::testing::HasSubstr;
+using testing::MatrixEngine;
+using testing::message_of;
+using testing::on_threads;
+using testing::released_at;
+using testing::RunOptions;
+
+namespace {
+
+// Every element of every state by (parameter, state), as all ranks together own it; NaN where nobody owned one.
+using WholeState = std::map<std::pair<std::string, StateKind>, std::vector<float>>;
+
+int64_t numel_of(const ParamInfo& info) {
+  int64_t numel = 1;
+  for (const int64_t extent : info.shape) numel *= extent;
+  return numel;
+}
+
+RunOptions run_of(int stage, Precision precision) {
+  RunOptions run = released_at(stage);
+  run.precision = precision;
+  return run;
+}
+
+// Trains two steps and takes the state down.
+WholeState train_and_read(int world, const RunOptions& run, std::vector<EngineProgress>* progress = nullptr) {
+  WholeState whole;
+  std::mutex mutex;
+  if (progress != nullptr) progress->resize(static_cast<size_t>(world));
+  on_threads<int>(world, [&](Group& group) {
+    MatrixEngine trained(group, run);
+    for (int step = 0; step < 2; ++step) trained.train_step(step);
+    const std::lock_guard lock(mutex);
+    for (const StateRun& owned : trained.engine->owned_state()) {
+      const ParamInfo& info = trained.engine->params()[static_cast<size_t>(owned.param)];
+      std::vector<float>& values = whole[{info.name, owned.kind}];
+      values.resize(static_cast<size_t>(numel_of(info)), NAN);
+      for (int64_t i = 0; i < owned.numel; ++i) {
+        EXPECT_TRUE(std::isnan(values[static_cast<size_t>(owned.begin + i)])) << info.name << " is owned twice";
+      }
+      trained.engine->read_state(owned, values.data() + owned.begin);
+    }
+    if (progress != nullptr) (*progress)[static_cast<size_t>(group.rank())] = trained.engine->progress();
+    return 0;
+  });
+  return whole;
+}
+
+void write_all(Engine& engine, const WholeState& whole, const EngineProgress& progress) {
+  for (const StateRun& kept : engine.kept_state()) {
+    const ParamInfo& info = engine.params()[static_cast<size_t>(kept.param)];
+    engine.write_state(kept, whole.at({info.name, kept.kind}).data() + kept.begin);
+  }
+  engine.finish_restore(progress);
+}
+
+std::string text_of(const WholeState& whole) {
+  std::string bytes;
+  for (const auto& [key, values] : whole) {
+    bytes += key.first;
+    bytes += name_of(key.second);
+    bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TEST(StateAccess, RanksOwnEveryElementOnceAndTheSameBitsAtEveryStage) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    for (const int world : {1, 2, 3}) {
+      std::string expected;
+      for (int stage = 0; stage <= 3; ++stage) {
+        const WholeState whole = train_and_read(world, run_of(stage, precision));
+        for (const auto& [key, values] : whole) {
+          for (const float value : values) ASSERT_FALSE(std::isnan(value)) << key.first << " is not owned everywhere";
+        }
+        if (stage == 0) expected = text_of(whole);
+        EXPECT_TRUE(text_of(whole) == expected) << "stage " << stage << ", world " << world;
+      }
+    }
+  }
+}
+
+// A run that is taken down after two steps and put up in another engine, of any stage, goes on with the same bits.
+TEST(StateAccess, ARestoredEngineGoesOnWithTheSameBits) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      std::vector<EngineProgress> progress;
+      const WholeState whole = train_and_read(2, run_of(3, precision), &progress);
+      const auto weights = on_threads<std::string>(2, [&](Group& group) {
+        MatrixEngine restored(group, run_of(stage, precision));
+        write_all(*restored.engine, whole, progress[static_cast<size_t>(group.rank())]);
+        EXPECT_EQ(restored.engine->progress().applied_steps, 2);
+        for (int step = 2; step < 4; ++step) restored.train_step(step);
+        return restored.weights();
+      });
+      const auto expected = on_threads<std::string>(2, [&](Group& group) {
+        MatrixEngine straight(group, run_of(stage, precision));
+        for (int step = 0; step < 4; ++step) straight.train_step(step);
+        return straight.weights();
+      });
+      EXPECT_TRUE(weights == expected) << "stage " << stage;
+    }
+  }
+}
+
+TEST(StateAccess, AnotherWorldSizeHoldsTheSameValues) {
+  std::vector<EngineProgress> progress;
+  const WholeState whole = train_and_read(3, run_of(3, Precision::bf16), &progress);
+  for (const int world : {1, 2, 4}) {
+    WholeState again;
+    std::mutex mutex;
+    on_threads<int>(world, [&](Group& group) {
+      MatrixEngine restored(group, run_of(group.size() == 1 ? 0 : 3, Precision::bf16));
+      EngineProgress no_random = progress[0];
+      no_random.random_state.clear();
+      write_all(*restored.engine, whole, no_random);
+      const std::lock_guard lock(mutex);
+      for (const StateRun& owned : restored.engine->owned_state()) {
+        const ParamInfo& info = restored.engine->params()[static_cast<size_t>(owned.param)];
+        std::vector<float>& values = again[{info.name, owned.kind}];
+        values.resize(static_cast<size_t>(numel_of(info)), NAN);
+        restored.engine->read_state(owned, values.data() + owned.begin);
+      }
+      return 0;
+    });
+    EXPECT_TRUE(text_of(again) == text_of(whole)) << "world " << world;
+  }
+}
+
+TEST(StateAccess, TiedNamesAreAliasesOfOneParameter) {
+  const std::unique_ptr<Group> world = make_single_group();
+  MatrixEngine matrix(*world, released_at(3));
+  int aliases = 0;
+  for (const ParamInfo& info : matrix.engine->params()) aliases += static_cast<int>(info.aliases.size());
+  EXPECT_GT(aliases, 0);
+}
+
+TEST(StateAccess, TheStateIsReadBetweenStepsOnly) {
+  const std::unique_ptr<Group> world = make_single_group();
+  MatrixEngine matrix(*world, released_at(3));
+  const at::Tensor loss = matrix.loss(0);
+  std::vector<float> values(1 << 16);
+  const StateRun run = matrix.engine->owned_state().at(0);
+  EXPECT_THAT(message_of([&] { matrix.engine->read_state(run, values.data()); }),
+              HasSubstr("[read_state] a step is under way"));
+}
+
+}  // namespace shoal

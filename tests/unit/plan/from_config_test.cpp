@@ -1,0 +1,48 @@
+#include "plan/from_config.h"
+
+#include <gtest/gtest.h>
+
+namespace shoal {
+namespace {
+
+TEST(FromConfig, WithoutOverlapNothingRunsAhead) {
+  Config config;
+  config.zero.prefetch_bucket_size = 7;
+  EXPECT_EQ(gather_limits(config).prefetch_numel, 7);
+  EXPECT_EQ(reduce_slots(config), 2);
+  config.zero.overlap_comm = false;
+  EXPECT_EQ(gather_limits(config).prefetch_numel, 0);
+  EXPECT_EQ(reduce_slots(config), 1);
+}
+
+TEST(FromConfig, EachOptimizerKeepsItsMoments) {
+  EXPECT_EQ(moments_of({.kind = OptimizerKind::adamw}), 2);
+  EXPECT_EQ(moments_of({.kind = OptimizerKind::adam}), 2);
+  EXPECT_EQ(moments_of({.kind = OptimizerKind::sgd}), 0);
+  EXPECT_EQ(moments_of({.kind = OptimizerKind::sgd, .momentum = 0.9}), 1);
+  EXPECT_EQ(moments_of({.kind = OptimizerKind::adagrad}), 1);
+  EXPECT_EQ(moments_of({.kind = OptimizerKind::lion}), 1);
+}
+
+TEST(FromConfig, MemoryOptionsCarryWhatThePlanDependsOn) {
+  Config config;
+  config.zero.stage = 3;
+  config.batch.accumulation_steps = 4;
+  config.communication_dtype = DType::bf16;
+  config.grad_accum_dtype = DType::f16;
+  config.shoal.reproducible = true;
+  config.zero.param_persistence_threshold = 11;
+  config.zero.max_live_parameters = 12;
+  const MemoryOptions options = memory_options(config);
+  EXPECT_EQ(options.gradients.stage, 3);
+  EXPECT_EQ(options.gradients.accumulation_steps, 4);
+  EXPECT_EQ(options.gradients.communication_dtype, DType::bf16);
+  EXPECT_EQ(options.gradients.accumulation_dtype, DType::f16);
+  EXPECT_TRUE(options.gradients.reproducible);
+  EXPECT_EQ(options.gather.max_live_numel, 12);
+  EXPECT_EQ(layout_options(config, 5).persistence_threshold, 11);
+  EXPECT_EQ(layout_options(config, 5).world, 5);
+}
+
+}  // namespace
+}  // namespace shoal
