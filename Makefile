@@ -10,7 +10,7 @@ LINT_FILES = $(filter src/%.cpp examples/%.cpp,$(FILES))
 .PHONY: help setup build demo test unit sanitize sanitize-address sanitize-thread bench format check-format lint clean FORCE
 
 help:
-	@echo "make demo       train a small model on 2 ranks with sharded weights"
+	@echo "make demo       train a small language model on 2 ranks with sharded weights, stop, resume on 1"
 	@echo "make test       build everything, run all tests and checks"
 	@echo "make unit       only the quick tests"
 	@echo "make sanitize   the tests, small, under address and undefined-behaviour, then thread sanitizers"
@@ -35,8 +35,8 @@ build: build/dev/build.ninja
 	@cmake --build --preset dev -j $(JOBS)
 
 demo: build/dev/build.ninja
-	@cmake --build --preset dev -j $(JOBS) --target example_train_mlp
-	@build/dev/examples/example_train_mlp
+	@cmake --build --preset dev -j $(JOBS) --target shoal_cli
+	@tools/demo.sh build/dev/apps/cli/shoal
 
 test: build
 	@tools/run_tests.sh dev
@@ -44,16 +44,17 @@ test: build
 unit: build
 	@tools/run_tests.sh dev -L unit
 
-# The process tests stay out: they assert times, which a sanitizer stretches.
+# The process tests stay out: they wait for real time to pass, and what runs in a rank runs in the ranks tests too.
+# ThreadSanitizer sees what has threads of ours: comm, shard, engine, and ranks as threads.
 sanitize: sanitize-address sanitize-thread
 
 sanitize-address: build/asan/build.ninja
-	@cmake --build --preset asan -j $(JOBS)
+	@cmake --build --preset asan -j $(JOBS) --target tests_unit tests_ranks
 	@tools/run_tests.sh asan -L 'unit|ranks'
 
 sanitize-thread: build/tsan/build.ninja
-	@cmake --build --preset tsan -j $(JOBS)
-	@tools/run_tests.sh tsan -L 'unit|ranks'
+	@cmake --build --preset tsan -j $(JOBS) --target tests_threads
+	@tools/run_tests.sh tsan -L threads
 
 bench: build/release/build.ninja
 	@cmake --build --preset release -j $(JOBS)

@@ -1,5 +1,6 @@
 // Trains the benchmark's Llama with Shoal, a few steps at a time, on request: one rank of the protocol in
-// bench/README.md. Flags: --stage 0..3, --transport shm|gloo, --layers N.
+// bench/README.md. Flags: --stage 0..3, --transport shm|gloo|none, --layers N. Without a transport each rank is a world
+// of one: what the same work costs when nobody talks, the floor for the others.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -45,14 +46,16 @@ std::string config_text(const Flags& flags) {
     "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}}}},
     "shoal": {{"transport": "{}"}}
   }})",
-                     flags.stage, flags.transport);
+                     flags.stage, flags.transport == "none" ? "auto" : flags.transport);
 }
 
 int serve(const Flags& flags) {
   at::set_num_threads(1);
+  const bool alone = flags.transport == "none";
   const shoal::Config config =
-      shoal::Config::from_text(config_text(flags), {.world_size = shoal::world_size_of_environment()});
-  const std::unique_ptr<shoal::Group> world = shoal::make_process_group(shoal::process_group_options(config));
+      shoal::Config::from_text(config_text(flags), {.world_size = alone ? 1 : shoal::world_size_of_environment()});
+  const std::unique_ptr<shoal::Group> world =
+      alone ? shoal::make_single_group() : shoal::make_process_group(shoal::process_group_options(config));
   shoal::bench::LlamaShape shape;
   shape.layers = flags.layers;
   const shoal::bench::Llama model(shape);

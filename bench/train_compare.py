@@ -27,7 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PEERS = ["ddp", "fsdp2", "fsdp2-noreshard", "deepspeed-1", "deepspeed-2", "deepspeed-3"]
 SHOAL = [f"shoal-{stage}" for stage in range(4)]
 SHOAL_GLOO = [f"shoal-{stage}-gloo" for stage in range(4)]
-HEATS = [PEERS + SHOAL, ["ddp"] + SHOAL_GLOO]
+# Two worlds of one rank side by side: the floor, what the step costs when nobody talks. Its update is that of stage 0.
+FLOOR = "shoal-alone"
+HEATS = [PEERS + SHOAL + [FLOOR], ["ddp"] + SHOAL_GLOO]
 YARDSTICK = "ddp"
 READY_TIMEOUT = 900  # seconds; DeepSpeed compiles its optimizer on first use
 RUN_TIMEOUT = 600
@@ -39,8 +41,8 @@ class Unable(Exception):
 
 def command_of(engine, args):
     if engine.startswith("shoal-"):
-        stage = engine.split("-")[1]
-        transport = "gloo" if engine.endswith("-gloo") else "shm"
+        stage = "0" if engine == FLOOR else engine.split("-")[1]
+        transport = "none" if engine == FLOOR else "gloo" if engine.endswith("-gloo") else "shm"
         command = [str(Path(args.build) / "bench/bench_train"), "--stage", stage, "--transport", transport]
     else:
         venv = ".venv-deepspeed" if engine.startswith("deepspeed") else ".venv"
@@ -204,7 +206,7 @@ def check_losses(results):
     if not reference:
         return []
     return [f"{engine} ended at loss {result['loss']:.4f}, DDP at {reference['loss']:.4f}: not the same training."
-            for engine, result in results.items() if abs(result["loss"] - reference["loss"]) > 0.02]
+            for engine, result in results.items() if engine != FLOOR and abs(result["loss"] - reference["loss"]) > 0.02]
 
 
 def parse_args():
@@ -236,7 +238,8 @@ def main():
                 "Llama: hidden 512, 8 layers, 8 heads, ffn 1376, vocabulary 8192; 2 x 256 tokens a rank; fp32; AdamW; "
                 "clip 1.0; 1 thread a rank.\n"
                 f"{args.steps} steps of each engine in turn, {args.rounds} rounds; a rank's slowest time counts. "
-                "`-gloo`: Gloo forced, others of Shoal: shared memory. One table a heat.\n\n"
+                "`-gloo`: Gloo forced, others of Shoal: shared memory. `shoal-alone`: two worlds of one rank, the floor. "
+                "One table a heat.\n\n"
                 f"Command: `{shlex.join([os.path.relpath(sys.argv[0], ROOT)] + sys.argv[1:])}`\n\n{describe_machine()}\n")
         path.write_text(f"{head}\n{text}\n")
         say(f"written: {path.relative_to(ROOT)}")

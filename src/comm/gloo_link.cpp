@@ -14,6 +14,12 @@ namespace shoal {
 using How = LinkBroken::How;
 using Work = c10::intrusive_ptr<c10d::Work>;
 
+namespace {
+
+constexpr const char* kGlooTimedOut = "Timed out waiting";  // as the Gloo of torch 2.11 words it
+
+}  // namespace
+
 struct GlooLink::State {
   std::mutex mutex;
   c10::intrusive_ptr<c10d::Backend> backend;  // null once the connections are cut
@@ -90,16 +96,19 @@ GlooLink::Posted GlooLink::post(const std::vector<Transfer>& transfers, bool sen
   return posted;
 }
 
+// Gloo's wait counts whole milliseconds: rounded up, so that it never ends before the deadline. Whether it ended for
+// the time or for a cut connection is told by Gloo's words alone; the clock says nothing on a machine that is slow to
+// wake.
 void GlooLink::Posted::wait(Deadline deadline) {
   for (const Items::Item& item : items_->list) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     bool done = false;
     try {
       done = item.work->wait(std::max(left, std::chrono::milliseconds(1)));
     } catch (const std::exception& error) {
-      const bool late = std::chrono::steady_clock::now() >= deadline;
-      throw LinkBroken(late ? How::late : How::closed, item.peer, short_what(error));
+      const std::string text = short_what(error);
+      const bool late = text.find(kGlooTimedOut) != std::string::npos;
+      throw LinkBroken(late ? How::late : How::closed, item.peer, text);
     }
     if (!done) throw LinkBroken(How::interrupted, item.peer, "interrupted");
   }

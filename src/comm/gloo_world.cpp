@@ -10,9 +10,11 @@ namespace shoal {
 namespace {
 
 constexpr const char* kFailureKey = "failure";
-// How long a report may need to reach the store after the connection was seen to be cut.
-constexpr auto kReportDelay = std::chrono::milliseconds(700);
-constexpr auto kHearingDelay = std::chrono::milliseconds(2000);
+constexpr int kProbeTag = 1;  // on the control link, where 0 is that of opening a channel
+// How long a report may need to reach the store after the connection was seen to be cut, on a busy machine.
+constexpr auto kReportDelay = std::chrono::milliseconds(2000);
+// How long the rank that serves the store lets the others read in it why the world ended.
+constexpr auto kHearingDelay = std::chrono::milliseconds(5000);
 
 }  // namespace
 
@@ -65,8 +67,37 @@ GlooWorld::Channel GlooWorld::open(const std::string& name) {
       throw error_of(settle(broken, {"control", control_}, at), rank(), at);
     }
   }
-  channel.link = connect(channel.id);
+  try {
+    channel.link = connect(channel.id);
+  } catch (const Error& error) {
+    // Gloo does not say whose connection failed. If a rank is gone, so is its connection of the control link.
+    const int gone = find_gone_peer();
+    if (gone < 0) throw;
+    const LinkBroken broken(LinkBroken::How::closed, gone, "its connections are closed");
+    throw error_of(settle(broken, {"control", control_}, at), rank(), at);
+  }
   return channel;
+}
+
+// A send to a peer that is gone fails at once; one to a peer that lives waits to be received, and never is.
+int GlooWorld::find_gone_peer() {
+  static char nothing = 0;  // outlives the sends
+  const std::lock_guard lock(control_mutex_);
+  for (const auto deadline = std::chrono::steady_clock::now() + kReportDelay;;) {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      try {
+        control_->begin();
+        control_->post_sends({{peer, &nothing, 1, kProbeTag}});
+        control_->end();
+      } catch (const LinkBroken& broken) {
+        control_->end();
+        return broken.how == LinkBroken::How::closed ? peer : -1;
+      }
+    }
+    if (std::chrono::steady_clock::now() >= deadline) return -1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 void GlooWorld::leave(const Channel& channel) noexcept {
@@ -83,7 +114,7 @@ std::optional<Failure> GlooWorld::failure() {
   return failure_;
 }
 
-Failure GlooWorld::fail(const Failure& failure) {
+Failure GlooWorld::fail(const Failure& failure, int gone) {
   Failure first = failure;
   try {
     first = failure_from_text(options_.store->set_once(kFailureKey, to_text(failure)));
@@ -101,15 +132,17 @@ Failure GlooWorld::fail(const Failure& failure) {
   for (const auto& weak : links) {
     if (auto link = weak.lock()) link->close();
   }
-  if (rank() == options_.store_host) wait_until_heard();
+  if (rank() == options_.store_host) wait_until_heard(gone);
   return first;
 }
 
 // The store ends with this process, which may be about to end: the others get a moment to read why.
-void GlooWorld::wait_until_heard() {
+void GlooWorld::wait_until_heard(int gone) {
   const auto deadline = std::chrono::steady_clock::now() + kHearingDelay;
   try {
-    for (int peer = 0; peer < size(); ++peer) wait_for_key(*options_.store, fmt::format("heard/{}", peer), deadline);
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer != gone) wait_for_key(*options_.store, fmt::format("heard/{}", peer), deadline);
+    }
   } catch (const Error&) {
     // Nobody can read it any more.
   }
@@ -141,7 +174,8 @@ std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel
 
 Failure GlooWorld::settle(const LinkBroken& broken, const Channel& channel, const std::string& at) {
   if (auto known = failure()) return *known;
-  return fail({rank(), at, cause_of(broken, channel)});
+  const bool closed = broken.how == LinkBroken::How::closed;
+  return fail({rank(), at, cause_of(broken, channel)}, closed ? broken.peer : -1);
 }
 
 }  // namespace shoal

@@ -46,15 +46,16 @@ class GlooWorld {
 
   std::optional<Failure> failure();
   // Makes this the failure of the world unless another rank was first, cuts all connections of this rank, and returns
-  // the one that counts.
-  Failure fail(const Failure& failure);
+  // the one that counts. The rank that serves the store stays until the others have heard of it, all but `gone`.
+  Failure fail(const Failure& failure, int gone = -1);
   // The same for a broken link, having found out what it means.
   Failure settle(const LinkBroken& broken, const Channel& channel, const std::string& at);
 
  private:
   std::shared_ptr<GlooLink> connect(const std::string& id);
   std::string cause_of(const LinkBroken& broken, const Channel& channel);
-  void wait_until_heard();
+  void wait_until_heard(int gone);
+  int find_gone_peer();  // -1: all connections of the control link hold
   std::string cause_store_gone(const LinkBroken& broken) const;
 
   Options options_;

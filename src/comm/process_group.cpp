@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -49,7 +50,23 @@ int next_world_index() {
 
 constexpr const char* kJoinFailureKey = "join/failure";
 // The store may end with rank 0: the others, who look every few milliseconds, get this time to read why.
-constexpr auto kHearingDelay = std::chrono::milliseconds(300);
+constexpr auto kHearingDelay = std::chrono::milliseconds(1000);
+// The most that rank 0 waits for the others to know what it knows.
+constexpr auto kKnowingDelay = std::chrono::milliseconds(5000);
+
+// What every rank concludes from the same records ends all of them alike. Each says that it has read them, and rank 0,
+// with which the store may end, waits for the others before it throws.
+void conclude(KeyStore& store, const Rendezvous& place, const std::string& about, const std::function<void()>& check) {
+  const auto key_of = [&](int rank) { return fmt::format("knows/{}/{}", about, rank); };
+  store.set(key_of(place.rank), "yes");
+  try {
+    check();
+  } catch (const Error&) {
+    const auto deadline = std::chrono::steady_clock::now() + kKnowingDelay;
+    for (int peer = 1; place.rank == 0 && peer < place.world; ++peer) wait_for_key(store, key_of(peer), deadline);
+    throw;
+  }
+}
 
 struct Joined {
   std::vector<PeerRecord> records;
@@ -75,35 +92,31 @@ Joined join_world(KeyStore& store, const Rendezvous& place, const PeerRecord& ab
                                  place.rank));
   }
   const std::string at = "joining the world";
+  const auto look_around = [&] {
+    if (const auto failure = store.get(kJoinFailureKey)) throw error_of(failure_from_text(*failure), place.rank, at);
+  };
   for (int peer = 0; peer < place.world; ++peer) {
-    const auto look_around = [&] {
-      if (const auto failure = store.get(kJoinFailureKey)) {
-        throw error_of(failure_from_text(*failure), place.rank, at);
-      }
-    };
-    std::optional<std::string> text;
     try {
-      text = wait_for_key(store, key_of(peer), deadline, look_around);
+      if (const auto text = wait_for_key(store, key_of(peer), deadline, look_around)) {
+        joined.records.push_back(peer_record_from_text(*text));
+        continue;
+      }
+      std::vector<int> missing{peer};
+      for (int late = peer + 1; late < place.world; ++late) {
+        if (!store.get(key_of(late))) missing.push_back(late);
+      }
+      const Failure own{place.rank, at, cause_late(missing, timeout)};
+      const Failure first = failure_from_text(store.set_once(kJoinFailureKey, to_text(own)));
+      if (place.rank == 0) std::this_thread::sleep_for(kHearingDelay);
+      throw error_of(first, place.rank, at);
     } catch (const Error& error) {
       if (error.place() != kStorePlace) throw;
       throw Error(who, fmt::format("{}: rank {} had not arrived when the store was gone; its server gave up or died. "
                                    "Look at the output of rank 0.",
                                    at, peer));
     }
-    if (text) {
-      joined.records.push_back(peer_record_from_text(*text));
-      continue;
-    }
-    std::vector<int> missing;
-    for (int late = peer; late < place.world; ++late) {
-      if (late == peer || !store.get(key_of(late))) missing.push_back(late);
-    }
-    const Failure failure{place.rank, at, cause_late(missing, timeout)};
-    store.set_once(kJoinFailureKey, to_text(failure));
-    if (place.rank == 0) std::this_thread::sleep_for(kHearingDelay);
-    throw error_of(failure, place.rank, at);
   }
-  check_one_world(joined.records, place.rank);
+  conclude(store, place, "world", [&] { check_one_world(joined.records, place.rank); });
   return joined;
 }
 
@@ -112,23 +125,32 @@ bool agree_on_shared_memory(KeyStore& store, const Rendezvous& place, const Join
   const Transport wanted = joined.records.front().wanted;
   if (wanted == Transport::gloo) return false;
   const std::string who = fmt::format("comm rank {}", place.rank);
-  if (!same_host(joined.records)) {
-    if (wanted == Transport::automatic) return false;
-    throw Error(who, "shared memory was asked for, but the ranks are on several hosts. Use SHOAL_TRANSPORT=gloo.");
-  }
-  const auto key_of = [](int rank) { return fmt::format("reach/{}", rank); };
-  const std::string own = unreachable_memory(joined.records);
-  store.set(key_of(place.rank), own.empty() ? "all" : own);
+  const std::string at = "choosing the transport";
   const auto deadline = std::chrono::steady_clock::now() + timeout;
-  for (int peer = 0; peer < place.world; ++peer) {
-    const auto reach = wait_for_key(store, key_of(peer), deadline);
-    if (!reach) throw Error(who, "choosing the transport: " + cause_late({peer}, timeout));
-    if (*reach == "all") continue;
-    if (wanted == Transport::automatic) return false;
-    throw Error(who,
-                fmt::format("shared memory was asked for, but rank {} {}. Use SHOAL_TRANSPORT=gloo.", peer, *reach));
+  const auto key_of = [](int rank) { return fmt::format("reach/{}", rank); };
+  std::string obstacle;
+  try {
+    if (!same_host(joined.records)) {
+      obstacle = "the ranks are on several hosts";
+    } else {
+      const std::string own = unreachable_memory(joined.records);
+      store.set(key_of(place.rank), own.empty() ? "all" : own);
+      for (int peer = 0; peer < place.world; ++peer) {
+        const auto reach = wait_for_key(store, key_of(peer), deadline);
+        if (!reach) throw Error(who, at + ": " + cause_late({peer}, timeout));
+        if (*reach != "all" && obstacle.empty()) obstacle = fmt::format("rank {} {}", peer, *reach);
+      }
+    }
+    conclude(store, place, "reach", [&] {
+      if (obstacle.empty() || wanted == Transport::automatic) return;
+      throw Error(who, fmt::format("shared memory was asked for, but {}. Use SHOAL_TRANSPORT=gloo.", obstacle));
+    });
+  } catch (const Error& error) {
+    if (error.place() != kStorePlace) throw;
+    throw Error(who, fmt::format("{}: {} died or left, and with it the rendezvous store. Look at its output.", at,
+                                 place.store_is_served ? "the launcher" : "rank 0"));
   }
-  return true;
+  return obstacle.empty();
 }
 
 std::unique_ptr<Carrier> make_shm_carrier(const std::shared_ptr<C10dStore>& store, const Rendezvous& place,
@@ -153,7 +175,9 @@ std::unique_ptr<Carrier> make_gloo_carrier(const std::shared_ptr<C10dStore>& sto
   options.address = joined.records[static_cast<size_t>(place.rank)].address;
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
   options.interface = interface == nullptr ? "" : interface;
-  if (options.interface.empty()) check_addresses(joined.records, place.rank);
+  conclude(*store, place, "addresses", [&] {
+    if (options.interface.empty()) check_addresses(joined.records, place.rank);
+  });
   return std::make_unique<GlooCarrier>(std::make_shared<GlooWorld>(options), "");
 }
 
@@ -185,6 +209,8 @@ std::unique_ptr<Group> make_process_group(const ProcessGroupOptions& options) {
   auto carrier = agree_on_shared_memory(*store, place, joined, options.timeout)
                      ? make_shm_carrier(store, place, joined, options.timeout)
                      : make_gloo_carrier(store, place, joined, options.timeout);
+  // No rank goes on, and maybe ends with the store, before all have come this far. Not counted: #1 is the user's first.
+  carrier->barrier(ticket_of(Subject{"join", "world"}, 0));
   return std::make_unique<ChannelGroup>(std::move(carrier));
 }
 

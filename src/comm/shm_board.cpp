@@ -153,7 +153,7 @@ const std::byte* ShmBoard::buffer_of(int rank) {
     const std::string dead = world_->dead_peer();
     const Failure failure{this->rank(), at_, dead.empty() ? cause_died(rank, how) : dead};
     fail(failure);
-    throw error_of(failure, this->rank(), at_);
+    throw error_of(world_->failure().value_or(failure), this->rank(), at_);
   }
   return mapping->data() + peer.offset;
 }

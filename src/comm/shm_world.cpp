@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -18,6 +19,7 @@ namespace shoal {
 namespace {
 
 constexpr size_t kDeadRing = 64;
+constexpr auto kDeathDelay = std::chrono::milliseconds(2000);
 
 template <size_t n>
 void copy_text(char (&to)[n], const std::string& text) {
@@ -37,6 +39,7 @@ struct alignas(64) ShmWorld::Page {
 };
 
 struct alignas(64) ShmWorld::RankPage {
+  std::atomic<uint32_t> left;             // it destroyed its world
   std::atomic<uint64_t> dead_count;       // slabs of this rank that have died
   std::atomic<uint64_t> dead[kDeadRing];  // their ids, the last ones
 };
@@ -56,6 +59,7 @@ ShmWorld::ShmWorld(const Options& options)
 }
 
 ShmWorld::~ShmWorld() {
+  rank_page(rank()).left.store(1);
   for (const int fd : pidfds_) {
     if (fd >= 0) close(fd);
   }
@@ -74,13 +78,17 @@ SharedSegment ShmWorld::open_segment(const std::string& name, size_t nbytes) {
     return segment;
   }
   const std::string place = fmt::format("comm rank {}", rank());
-  const auto deadline = std::chrono::steady_clock::now() + options_.timeout;
+  const std::string at = "opening " + name;
   const auto look_around = [&] {
-    const std::string cause = dead_peer();
-    if (!cause.empty()) throw Error(place, "opening " + name + ": " + cause);
+    if (const auto known = failure()) throw error_of(*known, rank(), at);
+    const bool left = is_open() && rank_page(0).left.load() != 0;
+    const Failure own{rank(), at, left ? cause_left(0) : dead_peer()};
+    if (own.cause.empty()) return;
+    if (is_open()) fail(own);
+    throw error_of(failure().value_or(own), rank(), at);
   };
-  const auto found = wait_for_key(*options_.store, key, deadline, look_around);
-  if (!found) throw Error(place, "opening " + name + ": " + cause_late({0}, options_.timeout));
+  const auto found = wait_for_segment(key, look_around);
+  if (!found) throw Error(place, at + ": " + cause_late({0}, options_.timeout));
   segment.mapped = PeerMapping::open(options_.pids[0], std::stoi(*found), marked_nbytes, true);
   if (segment.mapped && std::memcmp(segment.data() + marked_nbytes - sizeof(mark), &mark, sizeof(mark)) != 0) {
     segment.mapped.reset();
@@ -89,11 +97,29 @@ SharedSegment ShmWorld::open_segment(const std::string& name, size_t nbytes) {
   if (!segment.mapped) {
     const std::string why = std::strerror(errno);
     look_around();
-    throw Error(place, fmt::format("opening {}: rank 0's memory cannot be mapped ({}): it left, or the processes may "
+    throw Error(place, fmt::format("{}: rank 0's memory cannot be mapped ({}): it left, or the processes may "
                                    "not see each other. Set SHOAL_TRANSPORT=gloo to do without.",
-                                   name, why));
+                                   at, why));
   }
   return segment;
+}
+
+std::optional<std::string> ShmWorld::wait_for_segment(const std::string& key,
+                                                      const std::function<void()>& look_around) {
+  const auto deadline = std::chrono::steady_clock::now() + options_.timeout;
+  try {
+    return wait_for_key(*options_.store, key, deadline, look_around);
+  } catch (const Error& error) {
+    if (error.place() != kStorePlace) throw;
+    // The store often ends with a rank's process, and then it is that rank which is to blame. Of a process that ends,
+    // the connections are closed a moment before its end is seen.
+    const auto until = std::chrono::steady_clock::now() + kDeathDelay;
+    while (std::chrono::steady_clock::now() < until) {
+      look_around();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    throw;
+  }
 }
 
 SharedSegment ShmWorld::open_channel(const std::string& name, size_t nbytes) {
@@ -106,6 +132,7 @@ SharedSegment ShmWorld::open_channel(const std::string& name, size_t nbytes) {
 }
 
 std::optional<Failure> ShmWorld::failure() const {
+  if (!is_open()) return std::nullopt;
   const auto& page = *reinterpret_cast<const Page*>(segment_.data());
   if (page.failure_state.load(std::memory_order_acquire) != 2) return std::nullopt;
   return Failure{page.reporter, page.at, page.cause};

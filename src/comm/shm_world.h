@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -60,6 +61,8 @@ class ShmWorld {
  private:
   struct Page;
   struct RankPage;
+  bool is_open() const { return segment_.own || segment_.mapped; }  // false until the ranks have met
+  std::optional<std::string> wait_for_segment(const std::string& key, const std::function<void()>& look_around);
   RankPage& rank_page(int rank) const;
 
   Options options_;

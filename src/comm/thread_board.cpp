@@ -125,7 +125,7 @@ void ThreadBoard::leave() {
 }
 
 std::vector<std::unique_ptr<Group>> make_thread_groups(int size, Timeout timeout) {
-  SHOAL_CHECK_GE(size, 1);
+  if (size < 1) throw Error("comm threads", fmt::format("{} is no number of ranks. Give at least 1.", size));
   const auto world = std::make_shared<ThreadWorld>(size, timeout);
   std::vector<std::unique_ptr<Group>> groups;
   for (int rank = 0; rank < size; ++rank) {

@@ -1,11 +1,10 @@
-// The section "checkpoint". The engine saves no checkpoints yet, so what would change them is refused and what would
-// only check them has no effect.
+// The section "checkpoint". Checkpoints have one format and one way of saving (docs/formats/checkpoint.md), so no key
+// changes them: what asks for another format or place is refused, the rest has no effect.
 #include "config/sections.h"
 
 namespace shoal::config {
 
 std::vector<Section> checkpoint_sections() {
-  const std::string idle = "this version writes no checkpoints";
   Section checkpoint{
       .path = "checkpoint",
       .meaning = "Saving and loading.",
@@ -13,10 +12,12 @@ std::vector<Section> checkpoint_sections() {
           text("tag_validation", "Warn")
               .one_of({"Warn", "Ignore", "Fail"})
               .means("What happens when ranks save under different tags.")
-              .has_no_effect(idle),
+              .has_no_effect("ranks that save different steps always stop with an error"),
           boolean("load_universal", false).means("Load DeepSpeed's universal checkpoints.").is_refused(),
           boolean("use_node_local_storage", false).means("Save on every host's own disk.").is_refused(),
-          boolean("checkpoint_serialization", true).means("Serialize tensors as torch.save does.").has_no_effect(idle),
+          boolean("checkpoint_serialization", true)
+              .means("Serialize tensors as torch.save does.")
+              .has_no_effect("checkpoints have a format of their own"),
           anything("writer").means("DeepSpeed's faster writers.").is_refused("is not supported yet. Remove the key."),
       }};
   Section parallel{

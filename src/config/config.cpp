@@ -8,7 +8,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/check.h"
 #include "config/batch.h"
 #include "config/overrides.h"
 #include "config/reader.h"
@@ -46,7 +45,9 @@ Config fill_config(const Settings& settings) {
 
 Config Config::from_text(std::string_view text, const ConfigContext& context, std::string_view origin,
                          const std::vector<std::string>& overrides) {
-  SHOAL_CHECK_GE(context.world_size, 1);
+  if (context.world_size < 1) {
+    throw Error("config world_size", fmt::format("{} is no number of ranks. Give at least 1.", context.world_size));
+  }
   Problems problems(overrides);
   std::vector<json::Duplicate> duplicates;
   Value root = json::parse(text, origin, &duplicates);

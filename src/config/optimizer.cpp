@@ -69,7 +69,7 @@ std::vector<Key> carried_out_keys() {
       pair_of_numbers("betas", pair_of(0.9, 0.999))
           .at_least(0)
           .below(1)
-          .of_types({{"AdamW", pair_of(0.9, 0.999)}, {"Adam", pair_of(0.9, 0.999)}, {"Lion", pair_of(0.9, 0.99)}})
+          .of_types(shared({"AdamW", "Adam", "Lion"}, pair_of(0.9, 0.999)))
           .means("How slowly the moments follow the gradient.")
           .on_auto(caller, [](const ConfigContext& c, const Settings&) { return betas_of(c); })
           .fills(betas_binding()),

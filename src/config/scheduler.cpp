@@ -49,6 +49,21 @@ std::string warn_of_endless_warmup(const Value& value, const Settings& all) {
                      warmup.as_integer());
 }
 
+std::string warn_of_no_fall(const Value& value, const Settings& all) {
+  if (value.as_number() == 0 || all.value("scheduler.params.decay_step_size").as_integer() != 0) return "";
+  return "no effect, since decay_step_size is 0: nothing changes after the cycle";
+}
+
+// As DeepSpeed, which cycles "betas" and goes without where the optimizer has none.
+std::string warn_of_no_momentum(const Value& value, const Settings& all) {
+  if (value.is_null() || value.as_text() != "OneCycle") return "";
+  const Value optimizer = all.value("optimizer.type");
+  if (optimizer.is_null() || (optimizer.as_text() != "SGD" && optimizer.as_text() != "Adagrad")) return "";
+  if (!all.value("scheduler.params.cycle_momentum").as_boolean()) return "";
+  return fmt::format("only the learning rate is cycled, since {} has no betas; cycle_momentum has no effect",
+                     optimizer.as_text());
+}
+
 std::vector<Key> warmup_keys() {
   return {
       number_of("warmup_min_lr", {{"WarmupLR", 0.0}, {"WarmupDecayLR", 0.0}})
@@ -87,17 +102,21 @@ std::vector<Key> cycle_keys() {
   return {
       number_of("cycle_min_lr", once(Value())).is_required().means("The learning rate at both ends of the cycle."),
       number_of("cycle_max_lr", once(Value())).is_required().means("The learning rate in the middle of the cycle."),
-      number_of("decay_lr_rate", once(0.0)).means("How fast the learning rate falls after the cycle."),
+      number_of("decay_lr_rate", once(0.0))
+          .means("How fast the learning rate falls after the cycle.")
+          .warns(warn_of_no_fall),
       count_of("cycle_first_step_size", once(2000)).at_least(1).means("Steps of the rising half."),
       count_of("cycle_second_step_size", once(Value())).at_least(1).means("Steps of the falling half. null: as many."),
       count_of("cycle_first_stair_count", once(0)).means("Stairs in the rising half. 0: a smooth line."),
       count_of("cycle_second_stair_count", once(Value())).means("Stairs in the falling half. null: as many."),
       count_of("decay_step_size", once(0)).means("Steps between falls after the cycle. 0: no fall."),
       param(boolean("cycle_momentum", true).of_types(once(true)))
-          .means("Cycle the momentum (the first beta) too, the other way."),
+          .means("Cycle the momentum (the first beta) too, the other way. SGD and Adagrad have none."),
       number_of("cycle_min_mom", once(0.8)).below(1).means("The momentum in the middle of the cycle."),
       number_of("cycle_max_mom", once(0.9)).below(1).means("The momentum at both ends of the cycle."),
-      number_of("decay_mom_rate", once(0.0)).means("How fast the momentum rises after the cycle."),
+      number_of("decay_mom_rate", once(0.0))
+          .means("How fast the momentum rises after the cycle.")
+          .warns(warn_of_no_fall),
   };
 }
 
@@ -138,7 +157,8 @@ std::vector<Section> scheduler_sections() {
                                     [](const Config& c) {
                                       const size_t kind = static_cast<size_t>(c.scheduler.kind);
                                       return kind == 0 ? Value() : Value(kTypes.at(kind - 1));
-                                    }}),
+                                    }})
+                            .warns(warn_of_no_momentum),
                     }};
   Section params{.path = "scheduler.params", .meaning = "The parameters of the schedule's type.", .keys = {}};
   params.type_key = "scheduler.type";

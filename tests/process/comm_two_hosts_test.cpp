@@ -1,11 +1,10 @@
-// Two hosts, as two network namespaces of this machine that are joined by a cable of their own: Gloo must find the
-// right addresses, and a rank that dies on the other host must be named. The namespaces have no names and belong to
-// two holder processes that die with this one, so nothing is left behind, however the test ends.
+// Ranks on two hosts (see two_hosts.h): Gloo must find the right addresses, a rank that dies on the other host must be
+// named, and what shared memory cannot do across hosts is said.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include "process/spawn.h"
+#include "process/two_hosts.h"
 #include "shoal/error.h"
 #include "shoal/group.h"
 #include "unit/comm/collective_cases.h"
@@ -16,59 +15,8 @@ namespace {
 using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::Ranks;
+using testing::TwoHosts;
 using namespace std::chrono_literals;
-
-// A process that lives in a network namespace of its own.
-class Holder {
- public:
-  Holder() {
-    int ready[2];
-    if (pipe2(ready, O_CLOEXEC) != 0) return;
-    pid_ = fork();
-    if (pid_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      const char error = static_cast<char>(unshare(CLONE_NEWNET) == 0 ? 0 : errno);
-      if (write(ready[1], &error, 1) != 1 || error != 0) _exit(1);
-      for (;;) pause();
-    }
-    close(ready[1]);
-    char error = 0;
-    if (read(ready[0], &error, 1) == 1 && error != 0) why_not_ = std::strerror(error);
-    close(ready[0]);
-  }
-  ~Holder() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  Holder(const Holder&) = delete;
-  Holder& operator=(const Holder&) = delete;
-
-  std::vector<std::string> prefix() const { return {"nsenter", "-t", std::to_string(pid_), "-n"}; }
-  bool run(const std::string& command) const {
-    return std::system(("nsenter -t " + std::to_string(pid_) + " -n " + command + " >/dev/null 2>&1").c_str()) == 0;
-  }
-  pid_t pid() const { return pid_; }
-  const std::string& why_not() const { return why_not_; }
-
- private:
-  pid_t pid_ = -1;
-  std::string why_not_;
-};
-
-struct TwoHosts {
-  Holder first, second;
-
-  // "" when the two can talk; otherwise why the test cannot run here.
-  std::string connect() {
-    if (!first.why_not().empty()) return "no network namespace can be made: " + first.why_not();
-    const bool done = first.run("ip link add veth0 type veth peer name veth0 netns " + std::to_string(second.pid())) &&
-                      first.run("ip addr add 10.213.7.1/24 dev veth0") && first.run("ip link set veth0 up") &&
-                      second.run("ip addr add 10.213.7.2/24 dev veth0") && second.run("ip link set veth0 up") &&
-                      first.run("ip link set lo up") && second.run("ip link set lo up");
-    return done ? "" : "nsenter or ip cannot join two network namespaces here";
-  }
-};
 
 int run_collectives() {
   auto group = make_process_group();
@@ -92,9 +40,9 @@ testing::RanksOptions options(const TwoHosts& hosts, const std::string& mode) {
   testing::RanksOptions options;
   options.world = 3;  // two on the first host, one on the second
   options.mode = mode;
-  options.host = "10.213.7.1";
+  options.host = TwoHosts::kFirstAddress;
   options.env = {{"SHOAL_TRANSPORT", "gloo"}};
-  options.prefix = [&hosts](int rank) { return rank == 1 ? hosts.second.prefix() : hosts.first.prefix(); };
+  options.prefix = hosts.prefix({0, 1, 0});
   return options;
 }
 
@@ -116,6 +64,33 @@ TEST(TwoHosts, ARankKilledOnTheOtherHostIsNamed) {
   const auto outcomes = ranks.wait();
   EXPECT_THAT(outcomes[0].output, HasSubstr("[comm rank 0] gather of head (#2): rank 1 died"));
   EXPECT_THAT(outcomes[2].output, HasSubstr("[comm rank 2] gather of head (#2): rank 1 died"));
+}
+
+TEST(TwoHosts, SharedMemoryAcrossHostsIsRefusedOnEveryRank) {
+  TwoHosts hosts;
+  if (const std::string why = hosts.connect(); !why.empty()) GTEST_SKIP() << why;
+  if (const std::string why = hosts.give_second_its_own_kernel(); !why.empty()) GTEST_SKIP() << why;
+  testing::RanksOptions shm = options(hosts, "collectives");
+  shm.env["SHOAL_TRANSPORT"] = "shm";
+  const auto outcomes = Ranks(shm).wait();
+  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
+    EXPECT_EQ(outcomes[rank].exit_code, 3);
+    EXPECT_THAT(outcomes[rank].output, HasSubstr("[comm rank " + std::to_string(rank) +
+                                                 "] shared memory was asked for, but the ranks are on several hosts. "
+                                                 "Use SHOAL_TRANSPORT=gloo."));
+  }
+}
+
+TEST(TwoHosts, AutomaticTakesGlooAcrossHosts) {
+  TwoHosts hosts;
+  if (const std::string why = hosts.connect(); !why.empty()) GTEST_SKIP() << why;
+  if (const std::string why = hosts.give_second_its_own_kernel(); !why.empty()) GTEST_SKIP() << why;
+  testing::RanksOptions automatic = options(hosts, "collectives");
+  automatic.env["SHOAL_TRANSPORT"] = "auto";
+  for (const Outcome& outcome : Ranks(automatic).wait()) {
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr("transport: gloo"));
+  }
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ int train_with_fault() {
   run.stage = number_of("TEST_STAGE");
   run.prefetch = number_of("TEST_PREFETCH");
   run.pause = 2 * options.timeout;
+  run.settle = 1500ms;
   run.announce = [] { std::printf("fault at %.6f\n", now()); };
   try {
     const RunResult result = FaultyTraining(*world, run).train();
@@ -47,7 +48,7 @@ int train_with_fault() {
   } catch (const std::runtime_error& error) {
     // A user's program that gives up on training, and lives on: its peers hear of it all the same.
     std::printf("gave up: %s\n", error.what());
-    std::this_thread::sleep_for(2s);
+    std::this_thread::sleep_for(4s);
     return kGaveUp;
   }
   return 0;
@@ -76,7 +77,7 @@ class EngineFaults : public ::testing::TestWithParam<const char*> {
                          {"TEST_STAGE", std::to_string(given.stage)},
                          {"TEST_PREFETCH", std::to_string(given.prefetch)},
                          {"TEST_TIMEOUT_MS", std::to_string(given.timeout_ms)}},
-                 .limit = 30s});
+                 .limit = 120s});
     std::vector<Outcome> outcomes = ranks.wait();
     const double ended = now();
     outputs_.clear();
@@ -87,12 +88,13 @@ class EngineFaults : public ::testing::TestWithParam<const char*> {
     }
     std::smatch found;
     if (std::regex_search(outputs_, found, std::regex("fault at ([0-9.]+)"))) {
-      EXPECT_LT(ended - std::stod(found[1]), 8.0) << outputs_;
+      EXPECT_LT(ended - std::stod(found[1]), 30.0) << outputs_;  // the default timeout is ten minutes
     }
     return outcomes;
   }
 
-  // The peers of the faulty rank are at one place, with one number, and blame the right rank.
+  // The peers of the faulty rank are at one place, with one number, and blame the right rank. With prefetch the rank
+  // may stop in the middle of a collective, and over Gloo one peer may have its part of it and another not.
   void expect_peers_say(const std::vector<Outcome>& outcomes, const std::string& place,
                         const std::string& cause) const {
     std::string number;
@@ -105,7 +107,9 @@ class EngineFaults : public ::testing::TestWithParam<const char*> {
       ASSERT_TRUE(std::regex_search(outcome.output, found, std::regex(R"(\((weights|gradients) #([0-9]+)\))")))
           << outputs_;
       if (number.empty()) number = found[0];
-      EXPECT_EQ(found[0], number) << outputs_;
+      if (case_.prefetch == 0) {
+        EXPECT_EQ(found[0], number) << outputs_;
+      }
     }
   }
   std::string faulty_name() const { return "rank " + std::to_string(case_.faulty_rank); }
@@ -185,8 +189,9 @@ TEST_P(EngineFaults, ARankWhoseModelIsRefusedEndsTheOthersToo) {
       if (rank == faulty) {
         EXPECT_THAT(outcome.output, HasSubstr("[unit drop] is declared twice"));
       } else {
-        EXPECT_THAT(outcome.output, ContainsRegex("weights.*rank " + std::to_string(faulty) +
-                                                  " (died|left)|the rendezvous store is gone"))
+        EXPECT_THAT(outcome.output,
+                    ContainsRegex("opening .*rank " + std::to_string(faulty) + " (died|left)|weights.*rank " +
+                                  std::to_string(faulty) + " (died|left)"))
             << outputs_;
       }
     }
@@ -205,12 +210,12 @@ TEST_P(EngineFaults, ARankThatThrowsAndDestroysItsEngineIsNamedWhileItLives) {
 }
 
 TEST_P(EngineFaults, ARankThatHangsIsNamedAfterTheTimeout) {
-  const auto outcomes = end_of({.fault = Fault::hangs, .faulty_rank = 1, .timeout_ms = 1500});
-  expect_peers_say(outcomes, "gather of sometimes", "rank 1 did not arrive within 1.5 s");
+  const auto outcomes = end_of({.fault = Fault::hangs, .faulty_rank = 1, .timeout_ms = 4000});
+  expect_peers_say(outcomes, "gather of sometimes", "rank 1 did not arrive within 4 s");
   // When it comes at last, it hears what happened meanwhile; over Gloo from rank 0, if that is still there.
   EXPECT_EQ(outcomes[1].exit_code, 3);
   EXPECT_THAT(outcomes[1].output,
-              ContainsRegex(said_by(1, "gather of sometimes", "rank (1 did not arrive within 1.5 s|0 died .or left)")));
+              ContainsRegex(said_by(1, "gather of sometimes", "rank (1 did not arrive within 4 s|0 died .or left)")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, EngineFaults, ::testing::Values("shm", "gloo"),

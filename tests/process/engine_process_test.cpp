@@ -1,5 +1,5 @@
-// The engine over real processes: a part of the exactness matrix through shared memory and through Gloo, which must
-// give the bits that ranks as threads give.
+// The engine over real processes: a part of the exactness matrix through shared memory, through Gloo, and through Gloo
+// with ranks on two hosts, which must give the bits that ranks as threads give.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "process/spawn.h"
+#include "process/two_hosts.h"
 #include "training/matrix_run.h"
 
 namespace shoal::testing {
@@ -21,8 +22,9 @@ struct Cell {
   RunOptions options;
 };
 
-// In one order on every rank: one process trains them all, one engine after the other.
-std::vector<Cell> cells() {
+// In one order on every rank: one process trains them all, one engine after the other. With TEST_CELLS=few each stage
+// is there once.
+std::vector<Cell> cells(bool few) {
   std::vector<Cell> all;
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     for (const int64_t accumulation : {1, 3}) {
@@ -35,6 +37,8 @@ std::vector<Cell> cells() {
         // Both at every stage, without four times as many cells.
         options.recompute = (accumulation == 1) == (stage % 2 == 0);
         options.overlap = (precision == Precision::fp32) == (stage % 2 == 0);
+        if (few && (precision == Precision::bf16) != (stage >= 2)) continue;
+        if (few && accumulation != (stage % 2 == 0 ? 1 : 3)) continue;
         all.push_back({fmt::format("{} accumulate {} stage {} recompute {} overlap {}",
                                    precision == Precision::fp32 ? "fp32" : "bf16", accumulation, stage,
                                    options.recompute, options.overlap),
@@ -45,6 +49,8 @@ std::vector<Cell> cells() {
   return all;
 }
 
+bool asked_for_few() { return std::getenv("TEST_CELLS") != nullptr; }
+
 std::string line_of(const Cell& cell, int rank, const RunResult& result) {
   return fmt::format("rank {}, {}: {} losses, bits {:016x}\n", rank, cell.name, result.losses.size(), result.hash());
 }
@@ -52,13 +58,14 @@ std::string line_of(const Cell& cell, int rank, const RunResult& result) {
 int train_as_process() {
   auto world = make_process_group();
   fmt::print("transport: {}\n", world->transport_name());
-  for (const Cell& cell : cells()) fmt::print("{}", line_of(cell, world->rank(), train(*world, cell.options)));
+  for (const Cell& cell : cells(asked_for_few()))
+    fmt::print("{}", line_of(cell, world->rank(), train(*world, cell.options)));
   return 0;
 }
 
 int train_as_threads() {
   const int world = std::stoi(std::getenv("TEST_WORLD"));
-  for (const Cell& cell : cells()) {
+  for (const Cell& cell : cells(asked_for_few())) {
     const std::vector<RunResult> results = train_on_threads(world, cell.options);
     for (int rank = 0; rank < world; ++rank) fmt::print("{}", line_of(cell, rank, results[static_cast<size_t>(rank)]));
   }
@@ -74,33 +81,61 @@ std::string lines_with(const std::string& output, const std::string& beginning) 
   return found;
 }
 
+// What ranks as threads print, in a process of its own with the environment of the ranks: BLAS reads its number of
+// threads when it is loaded, and sums in another order with another number.
+Outcome outcome_of_threads(int world, std::map<std::string, std::string> env = {}) {
+  env["TEST_WORLD"] = std::to_string(world);
+  return Ranks({.world = 1, .mode = "threads", .env = env, .limit = 400s}).wait().front();
+}
+
+void expect_bits_of(const Outcome& threads, const std::vector<Outcome>& outcomes, const std::string& transport,
+                    size_t cell_count) {
+  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
+    const Outcome& outcome = outcomes[rank];
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr("transport: " + transport));
+    const std::string beginning = fmt::format("rank {}, ", rank);
+    const std::string expected = lines_with(threads.output, beginning);
+    EXPECT_EQ(std::count(expected.begin(), expected.end(), '\n'), static_cast<std::ptrdiff_t>(cell_count));
+    EXPECT_EQ(lines_with(outcome.output, beginning), expected);
+  }
+}
+
 class EngineProcesses : public ::testing::TestWithParam<int> {};
 
 TEST_P(EngineProcesses, SharedMemoryAndGlooGiveTheBitsOfThreads) {
   const int world = GetParam();
-  // In a process of its own, with the environment of the ranks: BLAS reads its number of threads when it is loaded,
-  // and sums in another order with another number.
-  const auto threads =
-      Ranks({.world = 1, .mode = "threads", .env = {{"TEST_WORLD", std::to_string(world)}}, .limit = 120s}).wait();
-  ASSERT_EQ(threads[0].exit_code, 0) << threads[0].output;
+  const Outcome threads = outcome_of_threads(world);
+  ASSERT_EQ(threads.exit_code, 0) << threads.output;
   for (const std::string transport : {"shm", "gloo"}) {
     SCOPED_TRACE(transport);
     const auto outcomes =
-        Ranks({.world = world, .mode = "process", .env = {{"SHOAL_TRANSPORT", transport}}, .limit = 120s}).wait();
-    for (int rank = 0; rank < world; ++rank) {
-      const Outcome& outcome = outcomes[static_cast<size_t>(rank)];
-      EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-      EXPECT_THAT(outcome.output, HasSubstr(transport == "shm" ? "transport: shared memory" : "transport: gloo"));
-      const std::string beginning = fmt::format("rank {}, ", rank);
-      const std::string expected = lines_with(threads[0].output, beginning);
-      EXPECT_EQ(std::count(expected.begin(), expected.end(), '\n'), static_cast<std::ptrdiff_t>(cells().size()));
-      EXPECT_EQ(lines_with(outcome.output, beginning), expected);
-    }
+        Ranks({.world = world, .mode = "process", .env = {{"SHOAL_TRANSPORT", transport}}, .limit = 400s}).wait();
+    expect_bits_of(threads, outcomes, transport == "shm" ? "shared memory" : "gloo", cells(false).size());
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, EngineProcesses, ::testing::Values(2, 3),
                          [](const auto& info) { return "world" + std::to_string(info.param); });
+
+TEST(EngineOnTwoHosts, GivesTheBitsOfThreads) {
+  TwoHosts hosts;
+  if (const std::string why = hosts.connect(); !why.empty()) GTEST_SKIP() << why;
+  for (const std::vector<int>& host_of : {std::vector<int>{0, 1}, std::vector<int>{0, 0, 1, 1}}) {
+    const int world = static_cast<int>(host_of.size());
+    SCOPED_TRACE(fmt::format("{} ranks a host", world / 2));
+    const Outcome threads = outcome_of_threads(world, {{"TEST_CELLS", "few"}});
+    ASSERT_EQ(threads.exit_code, 0) << threads.output;
+    const auto outcomes = Ranks({.world = world,
+                                 .mode = "process",
+                                 .env = {{"SHOAL_TRANSPORT", "gloo"}, {"TEST_CELLS", "few"}},
+                                 .host = TwoHosts::kFirstAddress,
+                                 .limit = 400s,
+                                 .prefix = hosts.prefix(host_of)})
+                              .wait();
+    expect_bits_of(threads, outcomes, "gloo", cells(true).size());
+  }
+}
 
 }  // namespace
 

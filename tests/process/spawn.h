@@ -33,6 +33,7 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,22 +53,28 @@ struct RanksOptions {
   std::map<std::string, std::string> env = {};
   std::vector<int> absent = {};  // ranks that are not started
   std::string host = "127.0.0.1";
-  std::chrono::seconds limit{60};
+  std::chrono::seconds limit{180};  // far beyond what a slow machine needs; ends a hang
   // Words before the command of a rank, as {"ip", "netns", "exec", "name"}.
   std::function<std::vector<std::string>(int rank)> prefix = {};
 };
 
-// A port that was free a moment ago.
+// A port that was free a moment ago, below those that the system gives to sockets that ask for none: between the look
+// and the use, only another test could take it, and tests begin to look at places of their own.
 inline int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t nbytes = sizeof(address);
-  bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &nbytes);
-  close(fd);
-  return ntohs(address.sin_port);
+  constexpr int kLowest = 12000, kCount = 20000;
+  static int looked = 0;
+  for (int tries = 0; tries < kCount; ++tries) {
+    const int port = kLowest + static_cast<int>((int64_t{getpid()} * 7919 + ++looked) % kCount);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    const bool is_free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    close(fd);
+    if (is_free) return port;
+  }
+  throw std::runtime_error("no port is free");
 }
 
 class Ranks {
@@ -98,6 +105,29 @@ class Ranks {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     return true;
+  }
+
+  // Whether any rank's output contains the text before all end or the limit passes.
+  bool wait_for_output_of_any(const std::string& text) {
+    for (bool running = true; running;) {
+      running = false;
+      for (Child& child : children_) {
+        reap(child);
+        running = running || child.running;
+        if (output_of(child).find(text) != std::string::npos) return true;
+      }
+      if (Clock::now() - started_ > options_.limit) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+
+  // Waits until the rank ends by itself or the limit passes.
+  void wait_for_end(int rank) {
+    Child& child = children_.at(static_cast<size_t>(rank));
+    for (reap(child); child.running && Clock::now() - started_ <= options_.limit; reap(child)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
   }
 
   // Waits for all; those that outlive the limit are killed, and then have signal SIGKILL.

@@ -18,7 +18,7 @@ struct Ending {
 };
 
 // Every rank to its own end; nobody aborts for another.
-std::vector<Ending> end_of(int world, const FaultyRun& run, Timeout timeout = 60s) {
+std::vector<Ending> end_of(int world, const FaultyRun& run, Timeout timeout = kDefaultTimeout) {
   const auto started = std::chrono::steady_clock::now();
   std::vector<std::unique_ptr<Group>> groups = make_thread_groups(world, timeout);
   std::vector<Ending> endings(static_cast<size_t>(world));
@@ -34,7 +34,7 @@ std::vector<Ending> end_of(int world, const FaultyRun& run, Timeout timeout = 60
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_LT(std::chrono::steady_clock::now() - started, 20s);
+  EXPECT_LT(std::chrono::steady_clock::now() - started, 60s);
   return endings;
 }
 
@@ -113,9 +113,9 @@ TEST_P(Disagreement, AnotherModelIsSaidOnEveryRank) {
 }
 
 TEST_P(Disagreement, ARankWhoseModelIsRefusedLeavesTheOthersAtTheComparison) {
-  const auto endings = end_of(world(), run(Fault::no_model), 1s);  // its group lives on: only the time tells
+  const auto endings = end_of(world(), run(Fault::no_model), 3s);  // its group lives on: only the time tells
   EXPECT_THAT(endings.back().message, HasSubstr("[unit drop] is declared twice"));
-  expect_peers_say(endings, "compare models and configs of all units", faulty_name() + " did not arrive within 1 s");
+  expect_peers_say(endings, "compare models and configs of all units", faulty_name() + " did not arrive within 3 s");
 }
 
 TEST_P(Disagreement, ARankThatThrowsInForwardAndDestroysItsEngineIsNamed) {
@@ -141,9 +141,9 @@ TEST_P(Disagreement, ARankThatThrowsInBackwardAndDestroysItsEngineIsNamed) {
 
 TEST_P(Disagreement, ARankThatHangsIsNamedAfterTheTimeout) {
   FaultyRun hanging = run(Fault::hangs);
-  hanging.pause = 2500ms;
-  const auto endings = end_of(world(), hanging, 1s);
-  const std::string cause = faulty_name() + " did not arrive within 1 s";
+  hanging.pause = 8s;
+  const auto endings = end_of(world(), hanging, 3s);
+  const std::string cause = faulty_name() + " did not arrive within 3 s";
   expect_peers_say(endings, "gather of sometimes", cause);
   EXPECT_THAT(endings.back().message, ContainsRegex(said_by(faulty(), "gather of sometimes", cause)));
 }

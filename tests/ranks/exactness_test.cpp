@@ -45,6 +45,7 @@ TEST_P(Exactness, StagesOverlapAndRecomputeGiveTheSameBits) {
   for (const bool recompute : {false, true}) {
     for (const bool overlap : {false, true}) {
       for (int stage = 0; stage <= 3; ++stage) {
+        if (small() && (recompute == overlap) != (stage % 2 == 0)) continue;  // each stage with both, in two runs
         options.stage = stage;
         options.overlap = overlap;
         options.recompute = recompute;
@@ -64,12 +65,17 @@ TEST_P(Exactness, StagesOverlapAndRecomputeGiveTheSameBits) {
 }
 
 std::vector<Cell> cells() {
+  if (small()) {
+    return {{1, Precision::bf16, 3, true},
+            {2, Precision::fp16, 1, true},
+            {3, Precision::bf16, 3, true},
+            {3, Precision::fp32, 1, false}};
+  }
   std::vector<Cell> all;
-  for (const int world : small() ? std::vector<int>{1, 3} : std::vector<int>{1, 2, 3, 4}) {
+  for (const int world : {1, 2, 3, 4}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       for (const int64_t accumulation : {1, 3}) {
         for (const bool clip : {true, false}) {
-          if (small() && clip != (accumulation == 3)) continue;
           all.push_back({world, precision, accumulation, clip});
         }
       }
@@ -111,6 +117,7 @@ TEST(Exactness, StagesThatAccumulateFirstAgreeWithEachOther) {
   options.accumulation = 3;
   options.reproducible = false;
   options.precision = Precision::bf16;
+  if (small()) options.steps = 10;
   const std::vector<RunResult> stage0 = train_on_threads(2, options);
   options.stage = 1;
   EXPECT_TRUE(train_on_threads(2, options)[0] == stage0[0]);
@@ -126,6 +133,7 @@ TEST(Exactness, EveryOptimizerGivesTheSameBitsAtEveryStage) {
     RunOptions options;
     options.optimizer = kind;
     options.precision = Precision::bf16;
+    if (small()) options.steps = 10;
     const RunResult expected = train_on_threads(2, options)[0];
     for (int stage = 1; stage <= 3; ++stage) {
       options.stage = stage;

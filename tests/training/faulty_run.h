@@ -44,6 +44,7 @@ struct FaultyRun {
   int64_t prefetch = 0;  // none: who dies in a unit has not begun to gather the next
   bool overlap = true;
   std::chrono::milliseconds pause{0};      // how long who hangs hangs
+  std::chrono::milliseconds settle{250};   // before a fault in backward: until what was issued before it is done
   std::function<void()> announce = [] {};  // right before the fault
 };
 
@@ -138,13 +139,13 @@ class FaultyTraining {
       output.register_hook([this](const at::Tensor&) { let_reductions_pass(), die(); });
     if (is(Fault::killed_in_collective)) {
       std::thread([this] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
         die();
       }).detach();
     }
     const int late_rank = run_.faulty_rank == 0 ? 1 : 0;
     if (run_.fault == Fault::killed_in_collective && step_ == kFaultyStep && world_.rank() == late_rank) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(900));
+      std::this_thread::sleep_for(std::chrono::milliseconds(3000));
     }
     if (is(Fault::throws_in_forward)) give_up();
     if (is(Fault::throws_in_backward))
@@ -157,7 +158,7 @@ class FaultyTraining {
   }
 
   // What was issued before the fault is done by then: the peers stop at a place that can be told beforehand.
-  static void let_reductions_pass() { std::this_thread::sleep_for(std::chrono::milliseconds(250)); }
+  void let_reductions_pass() const { std::this_thread::sleep_for(run_.settle); }
 
   void die() const {
     run_.announce();

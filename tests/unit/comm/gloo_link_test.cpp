@@ -78,5 +78,19 @@ TEST(GlooLink, SaysHowAndByWhomItBroke) {
   }
 }
 
+TEST(GlooLink, WaitsUntilTheDeadlineAndThenSaysLate) {
+  for (int round = 0; round < 20; ++round) {
+    auto links = make_pair_of_links();
+    int got = 0;
+    links[0]->begin();
+    auto receiving = links[0]->post_receives({{1, &got, 4, 1}});
+    const Deadline deadline = in(5ms) + round * 50us;  // no whole number of milliseconds
+    const LinkBroken broken = broken_by(receiving, deadline);
+    EXPECT_GE(std::chrono::steady_clock::now(), deadline);
+    EXPECT_EQ(broken.how, How::late) << broken.what();
+    EXPECT_EQ(broken.peer, 1);
+  }
+}
+
 }  // namespace
 }  // namespace shoal

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "unit/comm/memory_store.h"
 
 namespace shoal {
@@ -70,10 +72,46 @@ TEST(ShmWorld, ADeadProcessIsNoticedBeforeAnyoneHasReapedIt) {
   ShmWorld zero(options(0, store, child));
   EXPECT_EQ(zero.dead_peer(), "");
   kill(child, SIGKILL);
-  for (int i = 0; i < 1000 && zero.dead_peer().empty(); ++i) usleep(1000);
+  for (int i = 0; i < 20000 && zero.dead_peer().empty(); ++i) usleep(1000);
   EXPECT_THAT(zero.dead_peer(), HasSubstr("rank 1 died (process " + std::to_string(child) + " is gone)"));
   waitpid(child, nullptr, 0);
   EXPECT_THAT(zero.dead_peer(), HasSubstr("rank 1 died"));
+}
+
+TEST(ShmWorld, ARankZeroThatDiesWhileASegmentIsOpenedIsNamedThoughTheStoreDiesFirst) {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  auto store = std::make_shared<testing::MemoryStore>();
+  store->gone();
+  std::thread killer([&] {
+    std::this_thread::sleep_for(100ms);
+    kill(child, SIGKILL);
+  });
+  try {
+    ShmWorld one({1, 300ms, {child, getpid()}, store});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("[comm rank 1] opening world: rank 0 died (process "));
+  }
+  killer.join();
+  waitpid(child, nullptr, 0);
+}
+
+TEST(ShmWorld, ARankZeroThatLeftIsNamedByWhoOpensASegment) {
+  auto store = std::make_shared<testing::MemoryStore>();
+  auto zero = std::make_unique<ShmWorld>(options(0, store));
+  ShmWorld one(options(1, store));
+  zero.reset();
+  try {
+    one.open_channel("weights", 100);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("[comm rank 1] opening channel/weights/0: rank 0 left"));
+  }
+  EXPECT_THAT(one.failure()->cause, HasSubstr("rank 0 left"));
 }
 
 TEST(ShmWorld, ManyDeadSlabsAreAllLetGo) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shoal/error.h"
 #include "unit/comm/collective_cases.h"
 #include "unit/comm/world_endings.h"
 
@@ -27,6 +28,18 @@ TEST(ThreadBoard, TimeoutNamesTheRankThatDoesNotArrive) { testing::check_timeout
 TEST(ThreadBoard, ARankThatLeavesIsNamedToThoseWhoWaitForIt) { testing::check_leaving_is_named(make, 0); }
 TEST(ThreadBoard, LeavingWithACollectiveInFlightFailsItsHandle) {
   testing::check_leaving_in_flight_does_not_hang(make);
+}
+
+TEST(ThreadBoard, AWorldOfNoRanksIsAMistake) {
+  for (const int size : {0, -1}) {
+    try {
+      make_thread_groups(size);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "[comm threads] " + std::to_string(size) + " is no number of ranks. Give at least 1.");
+    }
+  }
 }
 
 }  // namespace

@@ -268,6 +268,13 @@ TEST(Config, ReadsAFileAndNamesItInErrors) {
   EXPECT_THROW(Config::from_file(path), Error);
 }
 
+TEST(Config, AWorldOfNoRanksIsAMistake) {
+  for (const int world : {0, -2}) {
+    EXPECT_EQ(mistakes_of("", {.world_size = world}),
+              "[config world_size] " + std::to_string(world) + " is no number of ranks. Give at least 1.");
+  }
+}
+
 TEST(Config, TheEnvironmentSwitchesReproducibleOn) {
   setenv("SHOAL_REPRODUCIBLE", "1", 1);
   EXPECT_TRUE(parse_members(R"("shoal": {"reproducible": false})").shoal.reproducible);

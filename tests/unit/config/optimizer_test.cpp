@@ -12,7 +12,7 @@ TEST(Optimizer, EachTypeHasItsDefaults) {
   EXPECT_EQ(optimizer_of("AdamW"), OptimizerConfig{});
   EXPECT_EQ(optimizer_of("sgd"), (OptimizerConfig{.kind = OptimizerKind::sgd}));
   EXPECT_EQ(optimizer_of("ADAGRAD"), (OptimizerConfig{.kind = OptimizerKind::adagrad, .lr = 1e-2, .eps = 1e-10}));
-  EXPECT_EQ(optimizer_of("Lion"), (OptimizerConfig{.kind = OptimizerKind::lion, .beta2 = 0.99}));
+  EXPECT_EQ(optimizer_of("Lion"), (OptimizerConfig{.kind = OptimizerKind::lion}));
 }
 
 TEST(Optimizer, AdamMeansAdamWUnlessToldOtherwise) {

@@ -82,6 +82,7 @@ inline std::string text_with(const Section& section, const std::string& spelling
   if (type == "WarmupDecayLR" || type == "WarmupCosineLR") home->set("total_num_steps", 5000);
   if (type == "OneCycle") home->set("cycle_min_lr", 0.125), home->set("cycle_max_lr", 0.625);
   if (spelling == "total_num_steps") home->set("warmup_num_steps", 1);
+  if (spelling.starts_with("decay_")) home->set("decay_step_size", 4);
   if (spelling == "nesterov") home->set("momentum", 0.5);
   home->set(spelling, value);
   if (section.path == "zero_optimization.offload_param") root.find("zero_optimization")->set("stage", 3);

@@ -67,4 +67,32 @@ TEST(Scheduler, AWarmupThatNeverEndsIsNoticed) {
                                      "the whole run is warm-up."});
 }
 
+static std::vector<std::string> notices_of_cycle(const std::string& params, const std::string& optimizer = "AdamW") {
+  return parse_members(R"("optimizer": {"type": ")" + optimizer +
+                       R"("}, "scheduler": {"type": "OneCycle", "params": {)"
+                       R"("cycle_min_lr": 0.1, "cycle_max_lr": 0.2)" +
+                       params + "}}")
+      .notices;
+}
+
+TEST(Scheduler, AMomentumThatTheOptimizerDoesNotHaveIsNoticed) {
+  for (const std::string optimizer : {"SGD", "Adagrad"}) {
+    EXPECT_EQ(notices_of_cycle("", optimizer),
+              std::vector<std::string>{"scheduler.type: only the learning rate is cycled, since " + optimizer +
+                                       " has no betas; cycle_momentum has no effect."});
+    EXPECT_EQ(notices_of_cycle(", \"cycle_momentum\": false", optimizer), std::vector<std::string>{});
+  }
+  EXPECT_EQ(notices_of_cycle("", "Lion"), std::vector<std::string>{});
+}
+
+TEST(Scheduler, ADecayWithoutStepsIsNoticed) {
+  for (const std::string key : {"decay_lr_rate", "decay_mom_rate"}) {
+    EXPECT_EQ(notices_of_cycle(", \"" + key + "\": 0.5"),
+              std::vector<std::string>{"scheduler.params." + key +
+                                       ": no effect, since decay_step_size is 0: nothing changes after the cycle."});
+    EXPECT_EQ(notices_of_cycle(", \"decay_step_size\": 5, \"" + key + "\": 0.5"), std::vector<std::string>{});
+    EXPECT_EQ(notices_of_cycle(", \"" + key + "\": 0"), std::vector<std::string>{});
+  }
+}
+
 }  // namespace shoal::config

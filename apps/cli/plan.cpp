@@ -1,0 +1,121 @@
+// `shoal plan`: bytes a rank at every stage, does it fit, what would. Opens the model without memory; the counting is
+// in plan/stage_plans.h, the text in plan/plan_text.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/verbs.h"
+#include "engine/blueprint.h"
+#include "models/open_model.h"
+#include "plan/plan_text.h"
+#include "plan/quantity.h"
+#include "train/run_config.h"
+
+namespace shoal::cli {
+
+namespace {
+
+struct PlanOptions {
+  std::string model, params, config;
+  std::vector<std::string> overrides;
+  int world = 1;
+  int ranks_per_host = 0;
+  std::string gpu_memory, host_memory;
+  int64_t batch = 0, sequence = 0;
+  std::string recompute = "none";
+  bool json = false;
+};
+
+Config read_config(const PlanOptions& options, int64_t hidden_size) {
+  train::TrainOptions run;
+  run.config_path = options.config;
+  run.overrides = options.overrides;
+  // By the count alone the usual arithmetic is meant, and that is of 16-bit weights.
+  if (!options.params.empty() && options.config.empty()) {
+    run.overrides.insert(run.overrides.begin(), "bf16.enabled=true");
+  }
+  run.steps = 1;  // a plan has no steps; schedules that want their number get one
+  return train::make_run_config(run, options.world, hidden_size).config;
+}
+
+PlanReport plan_model(const PlanOptions& options) {
+  models::OpenOptions open;
+  const bool recompute = options.recompute == "full";
+  open.recompute = recompute ? models::Recompute::full : models::Recompute::none;
+  const auto model = models::open_model(options.model, open);
+  const models::ModelInfo& info = model->info();
+  PlanReport report;
+  report.config = read_config(options, info.hidden);
+  const int64_t batch = options.batch > 0 ? options.batch : report.config.batch.micro_batch_size;
+  constexpr int64_t kDefaultSequence = 1024;  // as `shoal train` takes it
+  const int64_t sequence = options.sequence > 0 ? options.sequence : std::min(info.max_positions, kDefaultSequence);
+  if (sequence > info.max_positions) {
+    throw UsageError("--sequence", fmt::format("{} is more than {} can take: {}. Give a smaller one.", sequence,
+                                               info.name, info.max_positions));
+  }
+  DType dtype = DType::f32;
+  if (report.config.precision == Precision::bf16) dtype = DType::bf16;
+  if (report.config.precision == Precision::fp16) dtype = DType::f16;
+  report.subject.name = info.name;
+  report.subject.units = make_blueprint(model->units(), report.config, 1).specs;
+  report.subject.activations = model->activation_nbytes(batch, sequence, dtype);
+  report.workload =
+      fmt::format("micro-batch of {} x {} tokens{}", batch, sequence, recompute ? ", activations recomputed" : "");
+  return report;
+}
+
+PlanReport plan_count(const PlanOptions& options) {
+  PlanReport report;
+  const int64_t numel = parse_count(options.params, "--params");
+  report.config = read_config(options, 0);
+  report.subject = subject_of_count(numel, report.config.precision);
+  return report;
+}
+
+void run_plan(const PlanOptions& options) {
+  PlanReport report = as_usage([&] {
+    if (options.model.empty() == options.params.empty()) {
+      throw Error("--model", "give either a model or --params, the number of parameters.");
+    }
+    return options.model.empty() ? plan_count(options) : plan_model(options);
+  });
+  report.world = options.world;
+  report.budget.ranks_per_host = options.ranks_per_host > 0 ? options.ranks_per_host : options.world;
+  if (!options.gpu_memory.empty()) report.budget.device = parse_nbytes(options.gpu_memory, "--gpu-memory");
+  if (!options.host_memory.empty()) report.budget.host = parse_nbytes(options.host_memory, "--host-memory");
+  fmt::print("{}", options.json ? plan_json(report) : plan_text(report));
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, int&) {
+  CLI::App* verb = app.add_subcommand("plan", "Count the bytes of a rank at every stage, before anything is allocated");
+  const auto options = std::make_shared<PlanOptions>();  // lives as long as the callback
+  verb->add_option("--model", options->model, "A built-in name, or a folder with a Hugging Face config.json");
+  verb->add_option("--params", options->params, "Only the number of parameters: 7e9, 7B");
+  verb->add_option("--config", options->config, "DeepSpeed's JSON; without it stage 3 with every default");
+  verb->add_option("--set", options->overrides, "A setting over the config, as zero_optimization.stage=2")
+      ->allow_extra_args(false);
+  verb->add_option("--world", options->world, "Ranks in all")->required()->check(CLI::Range(1, 1 << 16));
+  verb->add_option("--ranks-per-host", options->ranks_per_host, "Ranks that share a host's memory; by default all")
+      ->check(CLI::Range(1, 1 << 16));
+  verb->add_option("--gpu-memory", options->gpu_memory, "Memory of each rank's GPU, as 80GiB");
+  verb->add_option("--host-memory", options->host_memory, "Memory of a host, as 512GiB");
+  verb->add_option("--batch", options->batch, "Samples a micro-step, for activations; by default the config's")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  verb->add_option("--sequence", options->sequence, "Tokens a sample; by default what the model can take, at most 1024")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  verb->add_option("--recompute", options->recompute, "full: only each block's input is kept for backward")
+      ->check(CLI::IsMember({"none", "full"}))
+      ->capture_default_str();
+  verb->add_flag("--json", options->json, "Print JSON");
+  verb->footer(
+      "Example:\n  shoal plan --model llama-7b --world 8 --gpu-memory 80GiB --set bf16.enabled=true\n"
+      "  shoal plan --params 7e9 --world 8");
+  verb->callback([options] { run_plan(*options); });
+}
+
+}  // namespace shoal::cli

@@ -1,0 +1,66 @@
+// `shoal tokenize`: text to a token file, by tools/tokenize.py in a Python that has the package tokenizers.
+#include <fmt/format.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/verbs.h"
+
+namespace shoal::cli {
+
+namespace {
+
+struct TokenizeOptions {
+  std::string tokenizer, output, eos;
+  std::vector<std::string> text;
+};
+
+// What the user names, what the build used, what the system has.
+std::string find_python() {
+  const char* named = std::getenv("SHOAL_PYTHON");
+  if (named != nullptr && *named != '\0') return named;
+  if (access(SHOAL_BUILD_PYTHON, X_OK) == 0) return SHOAL_BUILD_PYTHON;
+  return "python3";
+}
+
+// This process becomes the Python program: signals and the exit code need no passing on.
+[[noreturn]] void become_tokenizer(const TokenizeOptions& options) {
+  const std::string script = SHOAL_SOURCE_DIR "/tools/tokenize.py";
+  if (access(script.c_str(), R_OK) != 0) {
+    throw Error("tokenize", fmt::format("{} is not there. It belongs to Shoal's sources; put them back.", script));
+  }
+  std::vector<std::string> words = {find_python(), script, "--tokenizer", options.tokenizer, "-o", options.output};
+  if (!options.eos.empty()) words.push_back("--eos=" + options.eos);
+  words.push_back("--");
+  words.insert(words.end(), options.text.begin(), options.text.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  throw Error("tokenize", fmt::format("{} cannot be started: {}. Run make setup, or set SHOAL_PYTHON to a Python with "
+                                      "the package tokenizers.",
+                                      words[0], strerror(errno)));
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app, int&) {
+  CLI::App* verb = app.add_subcommand("tokenize", "Turn text into a token file, with a model's own tokenizer");
+  const auto options = std::make_shared<TokenizeOptions>();  // lives as long as the callback
+  verb->add_option("--tokenizer", options->tokenizer, "The model's tokenizer.json")->required();
+  verb->add_option("-o,--output", options->output, "The token file to write")->required();
+  verb->add_option("--eos", options->eos, "A token to put behind each file, such as \"<|endoftext|>\"");
+  verb->add_option("text", options->text, "Files of UTF-8 text, or folders of them")->required();
+  verb->footer(
+      "SHOAL_PYTHON names a Python with the package tokenizers, if the one of the build is not to be used.\n"
+      "\nExample:\n  shoal tokenize --tokenizer gpt2/tokenizer.json books/ -o books.bin --eos \"<|endoftext|>\"\n"
+      "  shoal train --model gpt2 --data tokens:books.bin --steps 100");
+  verb->callback([options] { become_tokenizer(*options); });
+}
+
+}  // namespace shoal::cli

@@ -1,0 +1,120 @@
+// `shoal train`: flags into train::TrainOptions. Without a launcher, --ranks starts the ranks by running this command
+// again; under torchrun, mpirun or srun each process is a rank.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/verbs.h"
+#include "launch/launch_ranks.h"
+#include "shoal/group.h"
+#include "train/prepare.h"
+#include "train/trainer.h"
+
+namespace shoal::cli {
+namespace {
+
+struct Flags {
+  train::TrainOptions options;
+  int ranks = 0;
+  std::string recompute = "none";
+  std::string on_save_error = "stop";
+  bool no_final_save = false;
+};
+
+bool under_launcher() {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
+// This command again, word for word.
+std::vector<std::string> own_command() {
+  std::vector<std::string> words;
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  words.at(0) = std::filesystem::read_symlink("/proc/self/exe").string();
+  return words;
+}
+
+int start_ranks(const Flags& flags) {
+  launch::LaunchOptions launching;
+  launching.command = own_command();
+  launching.ranks = flags.ranks;
+  launching.threads = train::threads_for(flags.options, flags.ranks);
+  launching.rank0_keeps_stdout = ::isatty(STDOUT_FILENO) == 1;  // for its progress bar
+  return launch::launch_ranks(launching).exit_code();
+}
+
+int run_train(Flags flags) {
+  flags.options.recompute = flags.recompute == "full";
+  flags.options.on_save_error = flags.on_save_error == "stop" ? train::OnSaveError::stop : train::OnSaveError::go_on;
+  flags.options.save_at_end = !flags.no_final_save;
+  const bool launched = under_launcher();
+  const int world = launched ? world_size_of_environment() : std::max(flags.ranks, 1);
+  if (launched && flags.ranks != 0 && flags.ranks != world) {
+    throw UsageError("--ranks",
+                     fmt::format("{} contradicts the launcher, which started {}. Leave it out.", flags.ranks, world));
+  }
+  // What every rank would complain about is said once, before ranks are started.
+  train::PreparedRun run = as_usage([&] { return train::prepare_run(flags.options, world); });
+  return world > 1 && !launched ? start_ranks(flags) : train::train(flags.options, std::move(run));
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, int& exit_code) {
+  CLI::App* verb = app.add_subcommand("train", "Train a language model, sharded over ranks");
+  const auto flags = std::make_shared<Flags>();
+  train::TrainOptions& options = flags->options;
+  verb->add_option("--model", options.model, "a built-in name, or a folder with a Hugging Face config.json")
+      ->required();
+  verb->add_option("--data", options.data, "text:PATH, tokens:FILE or synthetic[:tokens=N,surprise=P,seed=S]")
+      ->required();
+  verb->add_option("--steps", options.steps, "optimizer steps of the whole run")->required();
+  verb->add_option("--config", options.config_path, "DeepSpeed's JSON; left out: stage 3, fp32");
+  verb->add_option("--set", options.overrides, "a key of the config: zero_optimization.stage=2; may be repeated")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb->add_option("--ranks", flags->ranks, "ranks to start on this host")->check(CLI::Range(1, 1 << 16));
+  verb->add_option("--lr", options.lr, "learning rate");
+  verb->add_option("--sequence", options.sequence, "tokens of a sample; left out: the model's, at most 1024")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  verb->add_option("--seed", options.seed, "of weights, order of samples and dropout")->capture_default_str();
+  verb->add_option("--threads", options.threads, "of each rank; left out: an equal part of the cores")
+      ->check(CLI::Range(1, 1 << 12));
+  verb->add_option("--recompute", flags->recompute, "full: keep only each block's input for backward")
+      ->check(CLI::IsMember({"none", "full"}))
+      ->capture_default_str();
+  verb->add_option("--out", options.out, "the run's folder: config, metrics, checkpoints");
+  verb->add_option("--resume", options.resume, "auto: the latest in --out, if any; or a checkpoint's folder");
+  verb->add_option("--stop-at", options.stop_at, "end after this step, with a checkpoint; schedules still see --steps")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--save-every", options.save_every, "steps between checkpoints")->check(CLI::PositiveNumber);
+  verb->add_option("--keep-last", options.keep_last, "checkpoints to keep; left out: all")->check(CLI::PositiveNumber);
+  verb->add_flag("--no-final-save", flags->no_final_save, "no checkpoint at the end");
+  verb->add_flag("--save-on-exit", options.save_on_exit, "also save when Ctrl-C or SIGTERM ends the run");
+  verb->add_option("--on-save-error", flags->on_save_error, "when a checkpoint cannot be written")
+      ->check(CLI::IsMember({"stop", "continue"}))
+      ->capture_default_str();
+  verb->add_option("--validation", options.validation, "share of the samples kept for validation")
+      ->capture_default_str();
+  verb->add_option("--eval-every", options.eval_every, "steps between evaluations")->check(CLI::PositiveNumber);
+  verb->add_option("--eval-batches", options.eval_batches, "micro-batches a rank evaluates on, at most")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb->add_option("--log-every", options.log_every, "steps between lines, where there is no terminal")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb->footer("Example:\n  shoal train --model llama-tiny --data text:docs --steps 200 --ranks 2 --out run");
+  verb->callback([flags, &exit_code] { exit_code = run_train(*flags); });
+}
+
+}  // namespace shoal::cli

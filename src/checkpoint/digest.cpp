@@ -1,0 +1,23 @@
+// See digest.h.
+#define XXH_INLINE_ALL
+#include "checkpoint/digest.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <charconv>
+
+namespace shoal::checkpoint {
+
+uint64_t digest_of(const void* data, size_t nbytes) { return XXH3_64bits(data, nbytes); }
+
+std::string digest_text(uint64_t digest) { return fmt::format("{:016x}", digest); }
+
+std::optional<uint64_t> digest_from(std::string_view text) {
+  uint64_t digest = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), digest, 16);
+  if (text.size() != 16 || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return digest;
+}
+
+}  // namespace shoal::checkpoint

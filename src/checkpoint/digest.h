@@ -1,0 +1,18 @@
+// The checksum of checkpoints: XXH3, 64 bits. The only file that sees xxHash is digest.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace shoal::checkpoint {
+
+uint64_t digest_of(const void* data, size_t nbytes);
+
+// 16 hexadecimal digits, and back; nothing when the text is not that.
+std::string digest_text(uint64_t digest);
+std::optional<uint64_t> digest_from(std::string_view text);
+
+}  // namespace shoal::checkpoint

@@ -1,0 +1,28 @@
+// Texts between ranks, and failing together: when one rank cannot go on, every rank throws the same message and none
+// is left waiting. Every rank makes these calls in the same order.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "shoal/group.h"
+
+namespace shoal::checkpoint {
+
+// What each rank gave, in rank order.
+std::vector<std::string> gather_texts(Group& world, const Subject& subject, const std::string& mine);
+
+// What rank 0 gave.
+std::string broadcast_text(Group& world, const Subject& subject, const std::string& of_rank_0);
+
+// Does a rank's own part, which must not communicate. Then, if any rank's part threw, throws on every rank an Error
+// with this place that says which rank failed and why; `undo` runs before, once no rank works any more.
+void do_together(Group& world, const Subject& subject, const std::string& place, const std::function<void()>& part,
+                 const std::function<void()>& undo = {});
+
+// The message of an error without its place.
+std::string message_of(const std::exception& error);
+
+}  // namespace shoal::checkpoint

@@ -1,0 +1,68 @@
+// See export_safetensors.h.
+#include "checkpoint/export_safetensors.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <unordered_map>
+
+#include "base/json.h"
+#include "checkpoint/durable_file.h"
+#include "checkpoint/state_reader.h"
+#include "shoal/error.h"
+
+namespace shoal::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+void refuse_weights_in(const std::string& folder) {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.find(".safetensors") != std::string::npos) {
+      throw Error("checkpoint export", fmt::format("{} holds {} already. Name another folder.", folder, name));
+    }
+  }
+}
+
+// The model's config, with the dtype that the weights have now.
+std::string config_text(const std::string& model_config, DType dtype) {
+  json::Value config = json::parse(model_config, "model_config of the checkpoint");
+  if (!config.is_object()) throw Error("checkpoint export", "the checkpoint's model_config is not a JSON object.");
+  const char* name = dtype == DType::f32 ? "float32" : dtype == DType::bf16 ? "bfloat16" : "float16";
+  config.set(config.find("dtype") != nullptr ? "dtype" : "torch_dtype", name);
+  return json::write(config, 2) + "\n";
+}
+
+}  // namespace
+
+Exported export_safetensors(const std::string& checkpoint_path, const std::string& folder,
+                            const SafetensorsWriteOptions& options) {
+  StateReader reader(checkpoint_path);
+  const Manifest& manifest = reader.manifest();
+  refuse_weights_in(folder);
+  make_folders(folder);
+  Exported exported;
+  std::vector<SafeTensor> tensors;
+  std::unordered_map<std::string, int> indices;
+  for (const SavedParam& param : manifest.params) {
+    indices.emplace(param.name, static_cast<int>(tensors.size()));
+    tensors.push_back({param.name, "", param.shape});
+    exported.numel += param.numel();
+  }
+  exported.tensors = static_cast<int64_t>(tensors.size());
+  // The config first: a folder with weights and without it would look finished.
+  if (const auto config = manifest.extra.find("model_config"); config != manifest.extra.end()) {
+    write_text((fs::path(folder) / "config.json").string(), config_text(config->second, options.dtype));
+    exported.has_config = true;
+  }
+  write_safetensors(folder, tensors, options,
+                    [&](const std::string& name, int64_t begin, int64_t numel, float* values) {
+                      reader.read(indices.at(name), StateKind::weight, begin, numel, values);
+                    });
+  return exported;
+}
+
+}  // namespace shoal::checkpoint

@@ -1,0 +1,22 @@
+// From a checkpoint to a folder that Hugging Face's transformers loads: the weights as safetensors, and config.json.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "checkpoint/safetensors.h"
+
+namespace shoal::checkpoint {
+
+struct Exported {
+  int64_t tensors = 0;
+  int64_t numel = 0;
+  bool has_config = false;  // config.json was written: the checkpoint knows its model (extra "model_config")
+};
+
+// Reads in a stream: memory is a few pieces, whatever the size of the model. A parameter with several names goes out
+// under its first, as transformers does it with tied weights. Refuses a folder that holds weights already.
+Exported export_safetensors(const std::string& checkpoint_path, const std::string& folder,
+                            const SafetensorsWriteOptions& options = {});
+
+}  // namespace shoal::checkpoint

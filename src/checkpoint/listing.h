@@ -1,0 +1,25 @@
+// What stands in a folder of checkpoints, for people to look at.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shoal::checkpoint {
+
+struct Listed {
+  std::string path;
+  int64_t step = 0;
+  bool is_latest = false;  // what a resume would take
+  std::string problem;     // why it is not complete; "": complete. The rest is known only then.
+  int world = 0;
+  int64_t params = 0;
+  int64_t numel = 0;
+  int64_t nbytes = 0;
+  bool weights_only = false;
+};
+
+// Of a folder all its checkpoints, by step; of one checkpoint that one. Throws when there is neither.
+std::vector<Listed> list_checkpoints(const std::string& path);
+
+}  // namespace shoal::checkpoint

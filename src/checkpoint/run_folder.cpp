@@ -1,0 +1,176 @@
+// See run_folder.h.
+#include "checkpoint/run_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <random>
+
+#include "checkpoint/durable_file.h"
+#include "shoal/error.h"
+
+namespace shoal::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  return names;
+}
+
+std::string joined(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
+
+std::string fresh_id() {
+  std::random_device random;
+  return fmt::format("{}-{:08x}{:08x}", ::getpid(), random(), random());
+}
+
+// Whether a process holds the lock of a temporary folder.
+bool is_locked(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(fd);
+  return locked;
+}
+
+}  // namespace
+
+std::string step_name(int64_t step) { return fmt::format("step-{:08}", step); }
+
+std::optional<int64_t> step_of_name(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (name.rfind(kPrefix, 0) != 0) return std::nullopt;
+  int64_t step = 0;
+  const char* const end = name.data() + name.size();
+  const auto [at, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  if (error != std::errc() || at != end || step < 0 || step_name(step) != name) return std::nullopt;
+  return step;
+}
+
+std::vector<std::string> steps_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (std::string& name : names_in(folder)) {
+    if (step_of_name(name)) names.push_back(std::move(name));
+  }
+  std::sort(names.begin(), names.end(),
+            [](const auto& a, const auto& b) { return *step_of_name(a) < *step_of_name(b); });
+  return names;
+}
+
+Manifest read_manifest(const std::string& path) {
+  std::error_code error;
+  const std::string place = "checkpoint " + path;
+  if (!fs::is_directory(path, error)) throw Error(place, "is not there. Check the path.");
+  const std::string file = joined(path, std::string(kManifestName));
+  if (!fs::exists(file, error)) {
+    throw Error(place, "has no manifest.json: it is no checkpoint, or one that was not finished. Use another one.");
+  }
+  return parse_manifest(read_text(file), place);
+}
+
+std::string incompleteness_of(const std::string& path) {
+  try {
+    const Manifest manifest = read_manifest(path);
+    for (const SavedFile& file : manifest.files) {
+      const DurableFile opened = DurableFile::open_read(joined(path, file.name));
+      if (opened.nbytes() != file.nbytes) {
+        return fmt::format("{} has {} bytes and not {}", opened.path(), opened.nbytes(), file.nbytes);
+      }
+    }
+    return "";
+  } catch (const std::exception& failure) {
+    return failure.what();
+  }
+}
+
+PendingCheckpoint::PendingCheckpoint(const std::string& folder, int64_t step)
+    : folder_(folder), name_(step_name(step)), id_(fresh_id()) {
+  make_folders(folder);
+  remove_leftovers(folder);
+  const std::string path = joined(folder, fmt::format(".{}.tmp-{}", name_, id_));
+  if (::mkdir(path.c_str(), 0777) != 0) throw_io_error("make the folder", path, errno);
+  temporary_ = path;
+  lock_fd_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // Where a file system has no locks, folders of dead and living saves look alike; two runs must not share a folder.
+  if (lock_fd_ >= 0) ::flock(lock_fd_, LOCK_EX | LOCK_NB);
+}
+
+PendingCheckpoint::~PendingCheckpoint() { abandon(); }
+
+void PendingCheckpoint::abandon() noexcept {
+  std::error_code ignored;
+  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+  if (lock_fd_ >= 0) ::close(lock_fd_);
+  temporary_.clear();
+  lock_fd_ = -1;
+}
+
+std::string PendingCheckpoint::publish(const std::string& manifest_text) {
+  write_text(joined(temporary_, std::string(kManifestName)), manifest_text);
+  sync_folder(temporary_);
+  // All that can run out of space comes before the real name is given.
+  const std::string pointer = joined(folder_, fmt::format(".latest.tmp-{}", id_));
+  const std::string path = joined(folder_, name_);
+  try {
+    write_text(pointer, name_ + "\n");
+    replace(temporary_, path);
+  } catch (...) {
+    ::unlink(pointer.c_str());
+    throw;
+  }
+  abandon();  // what stood there before, if anything
+  sync_folder(folder_);
+  replace(pointer, joined(folder_, "latest"));
+  sync_folder(folder_);
+  return path;
+}
+
+void remove_leftovers(const std::string& folder) {
+  for (const std::string& name : names_in(folder)) {
+    const bool temporary = name.rfind(".step-", 0) == 0 && name.find(".tmp-") != std::string::npos;
+    const bool old = name.rfind(".step-", 0) == 0 && name.find(".old-") != std::string::npos;
+    const bool pointer = name.rfind(".latest.tmp-", 0) == 0;
+    const std::string path = joined(folder, name);
+    if (!(old || pointer || (temporary && !is_locked(path)))) continue;
+    std::error_code ignored;  // what cannot be removed does no harm
+    fs::remove_all(path, ignored);
+  }
+}
+
+std::string remove_old(const std::string& folder, int64_t step, int keep_last) {
+  if (keep_last <= 0) return "";
+  std::vector<std::string> before = steps_in(folder);
+  std::erase_if(before, [&](const std::string& name) { return *step_of_name(name) >= step; });
+  std::string failures;
+  int kept = 1;
+  for (auto name = before.rbegin(); name != before.rend(); ++name) {
+    const std::string path = joined(folder, *name);
+    if (kept < keep_last) {
+      if (incompleteness_of(path).empty()) ++kept;
+      continue;
+    }
+    // Renamed first: what is half removed has no real name.
+    const std::string aside = joined(folder, fmt::format(".{}.old-{}", *name, fresh_id()));
+    std::error_code error;
+    fs::rename(path, aside, error);
+    if (!error) fs::remove_all(aside, error);
+    if (error) failures += fmt::format("{}{}: {}", failures.empty() ? "" : "; ", path, error.message());
+  }
+  return failures;
+}
+
+}  // namespace shoal::checkpoint

@@ -1,0 +1,36 @@
+// Starts the ranks of one host as processes and sees them to their end: `shoal launch`, and `shoal train --ranks`.
+// The ranks get torchrun's variables. No process that a rank started is left behind, however the launch ends.
+// What the ranks do and how they talk is their own affair; across hosts use torchrun, mpirun or srun.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launch/outcome.h"
+
+namespace shoal::launch {
+
+struct LaunchOptions {
+  std::vector<std::string> command;             // the program and its words; found by PATH
+  int ranks = 1;                                // all on this host
+  int threads = 0;                              // OMP_NUM_THREADS; 0: the environment's, else cores / ranks
+  bool prefix = true;                           // "[rank 1] " before each line
+  bool rank0_keeps_stdout = false;              // rank 0 writes to our stdout itself: it sees the terminal
+  std::map<std::string, std::string> env = {};  // more variables for every rank
+
+  std::chrono::milliseconds patience{10000};         // after a rank failed: for the others to end by themselves
+  std::chrono::milliseconds interrupt_grace{60000};  // after Ctrl-C or SIGTERM: the ranks may save first
+  std::chrono::milliseconds terminate_grace{5000};   // between our SIGTERM and SIGKILL
+
+  int out_fd = 1;  // what ranks print goes here
+  int err_fd = 2;  // what they print as errors, and how the launch ended, goes here
+};
+
+// Blocks until every rank has ended. SIGINT, SIGTERM, SIGHUP and SIGQUIT are taken over meanwhile: the first is passed
+// on to the ranks, the second kills them. One launch at a time in a process.
+// Throws Error when the program cannot be started.
+LaunchOutcome launch_ranks(const LaunchOptions& options);
+
+}  // namespace shoal::launch

@@ -1,0 +1,73 @@
+// See decoder.h.
+#include "models/decoder.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "shoal/error.h"
+
+namespace shoal::models {
+
+Decoder::Decoder(ModelInfo info, std::vector<Unit> units, Recompute recompute)
+    : info_(std::move(info)), units_(std::move(units)), recompute_(recompute) {}
+
+at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens) const {
+  if (tokens.dim() != 2 || tokens.numel() == 0 || tokens.scalar_type() != at::kLong) {
+    throw Error(fmt::format("model {}", info_.name),
+                fmt::format("the tokens are {} of shape [{}]. Pass int64 of shape [batch, time].",
+                            c10::toString(tokens.scalar_type()), fmt::join(tokens.sizes(), ", ")));
+  }
+  if (tokens.size(1) > info_.max_positions) {
+    throw Error(fmt::format("model {}", info_.name),
+                fmt::format("a sequence of {} tokens is longer than the model's {}. Cut it.", tokens.size(1),
+                            info_.max_positions));
+  }
+  Pass pass;
+  // Gradients are off in Engine::evaluate. They are off too where a recomputed block first runs, so this is asked here,
+  // outside of the blocks.
+  pass.randomness = {at::GradMode::is_enabled(), engine.generator()};
+  at::Tensor x = engine.run(0, tokens, [&](const at::Tensor& t) { return embed(pass, t); });
+  add_positions(pass, tokens.size(1), x.scalar_type());
+  for (size_t layer = 0; layer + 2 < units_.size(); ++layer) {
+    // A recomputed block runs again in backward, when this function has returned: it holds the pass itself.
+    const auto run = [this, pass, layer, &engine](const at::Tensor& input) {
+      return engine.run(static_cast<int>(layer) + 1, input, [&](const at::Tensor& t) { return block(pass, layer, t); });
+    };
+    x = recompute_ == Recompute::full ? engine.recompute(x, run) : run(x);
+  }
+  return x;
+}
+
+at::Tensor Decoder::loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const {
+  if (targets.sizes() != tokens.sizes()) {
+    throw Error(fmt::format("model {}", info_.name),
+                fmt::format("the targets are of shape [{}], the tokens of shape [{}]. Pass one target a token.",
+                            fmt::join(targets.sizes(), ", "), fmt::join(tokens.sizes(), ", ")));
+  }
+  const at::Tensor x = run_blocks(engine, tokens);
+  return engine.run(head_unit(), x, [&](const at::Tensor& t) { return cross_entropy(head(t), targets); });
+}
+
+at::Tensor Decoder::logits(Engine& engine, const at::Tensor& tokens) const {
+  const at::Tensor x = run_blocks(engine, tokens);
+  return engine.run(head_unit(), x, [&](const at::Tensor& t) { return head(t).to(at::kFloat); });
+}
+
+size_t Decoder::activation_nbytes(int64_t batch, int64_t time, DType dtype) const {
+  const auto rows = static_cast<size_t>(batch * time);
+  const auto layers = static_cast<size_t>(info_.layers);
+  const size_t x = rows * static_cast<size_t>(info_.hidden) * nbytes_of(dtype);
+  // The head: its input and the normed input; logits, in fp32 and in the dtype; their log-softmax and its gradient.
+  const size_t vocab = rows * static_cast<size_t>(info_.vocab);
+  const size_t logits = vocab * (dtype == DType::f32 ? 3 * 4 : 3 * 4 + nbytes_of(dtype));
+  const size_t one = block_nbytes(batch, time, dtype);
+  // While the head runs, every block's activations wait. With recompute only the inputs do, and then one block at a
+  // time is whole again. Gradients in flight come to about half of a block.
+  if (recompute_ == Recompute::full) return layers * x + std::max(one + one / 2, 2 * x + logits);
+  return layers * one + std::max(one / 2, 2 * x + logits);
+}
+
+}  // namespace shoal::models

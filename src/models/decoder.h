@@ -1,0 +1,51 @@
+// What the families have in common: an embedding, blocks in a row, a head; a unit each. A family declares the
+// parameters and says what each part computes; this class runs the parts through the engine.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/language_model.h"
+#include "models/layers.h"
+#include "models/open_model.h"
+
+namespace shoal::models {
+
+// What the parts of one forward share.
+struct Pass {
+  Randomness randomness;
+  at::Tensor cos, sin;  // [time, dim / 2] of rotary positions, in the dtype of x; undefined where a family has none
+};
+
+class Decoder : public LanguageModel {
+ public:
+  Decoder(ModelInfo info, std::vector<Unit> units, Recompute recompute);
+
+  const ModelInfo& info() const final { return info_; }
+  std::vector<Unit> units() const final { return units_; }
+  at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const final;
+  at::Tensor logits(Engine& engine, const at::Tensor& tokens) const final;
+  size_t activation_nbytes(int64_t batch, int64_t time, DType dtype) const final;
+
+ protected:
+  // tokens [batch, time] -> x [batch, time, hidden].
+  virtual at::Tensor embed(const Pass& pass, const at::Tensor& tokens) const = 0;
+  virtual at::Tensor block(const Pass& pass, size_t layer, const at::Tensor& x) const = 0;
+  // x -> logits [batch, time, vocab], in the dtype of x.
+  virtual at::Tensor head(const at::Tensor& x) const = 0;
+  // Fills in what depends on the length of the sequence.
+  virtual void add_positions(Pass&, int64_t /*time*/, at::ScalarType /*dtype*/) const {}
+  // Bytes that one block keeps for backward.
+  virtual size_t block_nbytes(int64_t batch, int64_t time, DType dtype) const = 0;
+
+ private:
+  // Everything up to the head.
+  at::Tensor run_blocks(Engine& engine, const at::Tensor& tokens) const;
+  int head_unit() const { return static_cast<int>(units_.size()) - 1; }
+
+  ModelInfo info_;
+  std::vector<Unit> units_;
+  Recompute recompute_;
+};
+
+}  // namespace shoal::models

@@ -1,0 +1,169 @@
+// See model.h.
+#include "models/gpt2/model.h"
+
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "models/decoder.h"
+#include "models/gpt2/config.h"
+
+namespace shoal::models {
+
+namespace {
+
+constexpr const char* kArchitecture = "GPT2LMHeadModel";
+
+struct Affine {
+  at::Tensor weight, bias;
+};
+
+struct Block {
+  Affine attention_norm;   // [hidden]
+  Affine qkv;              // [hidden, 3 * hidden], [3 * hidden]
+  Affine attention_out;    // [hidden, hidden], [hidden]
+  Affine ffn_norm;         // [hidden]
+  Affine ffn_in, ffn_out;  // [hidden, ffn], [ffn, hidden], and their biases
+};
+
+struct Weights {
+  at::Tensor tokens;     // [vocab, hidden]
+  at::Tensor positions;  // [max_positions, hidden]
+  std::vector<Block> blocks;
+  Affine norm;      // [hidden]
+  at::Tensor head;  // [vocab, hidden]; the tokens' embedding when tied
+};
+
+Affine declare_norm(const Gpt2Config& config, const std::string& name, ParameterList& list) {
+  return {list.add(name + ".weight", {config.hidden}, Init::constant(1)),
+          list.add(name + ".bias", {config.hidden}, Init::constant(0))};
+}
+
+Affine declare_matrix(const std::string& name, int64_t in, int64_t out, double deviation, ParameterList& list) {
+  return {list.add(name + ".weight", {in, out}, Init::normal(deviation)),
+          list.add(name + ".bias", {out}, Init::constant(0))};
+}
+
+Block declare_block(const Gpt2Config& config, const std::string& prefix, ParameterList& list) {
+  const double deviation = config.initializer_range;
+  // What adds to the residual stream begins smaller, so that the stream does not grow with the number of blocks.
+  const double residual = deviation / std::sqrt(2.0 * static_cast<double>(config.layers));
+  Block block;
+  block.attention_norm = declare_norm(config, prefix + "ln_1", list);
+  block.qkv = declare_matrix(prefix + "attn.c_attn", config.hidden, 3 * config.hidden, deviation, list);
+  block.attention_out = declare_matrix(prefix + "attn.c_proj", config.hidden, config.hidden, residual, list);
+  block.ffn_norm = declare_norm(config, prefix + "ln_2", list);
+  block.ffn_in = declare_matrix(prefix + "mlp.c_fc", config.hidden, config.ffn, deviation, list);
+  block.ffn_out = declare_matrix(prefix + "mlp.c_proj", config.ffn, config.hidden, residual, list);
+  return block;
+}
+
+Weights declare(const Gpt2Config& config, ParameterList& list) {
+  const Init normal = Init::normal(config.initializer_range);
+  Weights weights;
+  list.begin_unit("transformer.wte");
+  weights.tokens = list.add("transformer.wte.weight", {config.vocab, config.hidden}, normal);
+  weights.positions = list.add("transformer.wpe.weight", {config.max_positions, config.hidden}, normal);
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string name = fmt::format("transformer.h.{}", layer);
+    list.begin_unit(name);
+    weights.blocks.push_back(declare_block(config, name + ".", list));
+  }
+  list.begin_unit("lm_head");
+  weights.norm = declare_norm(config, "transformer.ln_f", list);
+  if (config.tied) {
+    weights.head = weights.tokens;
+    list.add_tied("lm_head.weight", weights.tokens);
+  } else {
+    weights.head = list.add("lm_head.weight", {config.vocab, config.hidden}, normal);
+  }
+  return weights;
+}
+
+at::Tensor apply(const at::Tensor& x, const Affine& matrix) { return at::linear(x, matrix.weight.t(), matrix.bias); }
+
+class Gpt2 final : public Decoder {
+ public:
+  Gpt2(ModelInfo info, std::vector<Unit> units, Recompute recompute, const Gpt2Config& config, Weights weights,
+       std::string config_json)
+      : Decoder(std::move(info), std::move(units), recompute),
+        config_(config),
+        weights_(std::move(weights)),
+        config_json_(std::move(config_json)) {}
+
+  std::string config_json() const override { return config_json_; }
+
+ protected:
+  at::Tensor embed(const Pass& pass, const at::Tensor& tokens) const override {
+    const at::Tensor positions = weights_.positions.narrow(0, 0, tokens.size(1));
+    return dropout(at::embedding(weights_.tokens, tokens).add(positions), config_.embedding_dropout, pass.randomness);
+  }
+
+  at::Tensor block(const Pass& pass, size_t layer, const at::Tensor& input) const override {
+    const Block& b = weights_.blocks[layer];
+    const int64_t dim = config_.hidden / config_.heads;
+    const std::vector<at::Tensor> qkv = apply(norm(input, b.attention_norm), b.qkv).chunk(3, -1);
+    const at::Tensor attended = causal_attention(split_heads(qkv[0], dim), split_heads(qkv[1], dim),
+                                                 split_heads(qkv[2], dim), config_.attention_dropout, pass.randomness);
+    const at::Tensor x =
+        input.add(dropout(apply(attended, b.attention_out), config_.residual_dropout, pass.randomness));
+    const at::Tensor hidden = at::gelu(apply(norm(x, b.ffn_norm), b.ffn_in), config_.exact_gelu ? "none" : "tanh");
+    return x.add(dropout(apply(hidden, b.ffn_out), config_.residual_dropout, pass.randomness));
+  }
+
+  at::Tensor head(const at::Tensor& x) const override { return at::linear(norm(x, weights_.norm), weights_.head); }
+
+  size_t block_nbytes(int64_t batch, int64_t time, DType dtype) const override {
+    // In widths of a token: x twice, two norms' outputs; q, k, v, attention's output; the inner layer before and after
+    // GELU. Dropout keeps a byte an element where it is on; attention with dropout keeps its weights, in fp32 before it
+    // and in the dtype after.
+    const auto rows = static_cast<size_t>(batch * time);
+    const auto hidden = static_cast<size_t>(config_.hidden);
+    size_t nbytes = rows * nbytes_of(dtype) * (8 * hidden + 2 * static_cast<size_t>(config_.ffn));
+    if (config_.residual_dropout > 0) nbytes += rows * 2 * hidden;
+    if (config_.attention_dropout > 0) {
+      const size_t scores = rows * static_cast<size_t>(config_.heads * time);
+      nbytes += scores * (4 + nbytes_of(dtype) + 1);
+    }
+    return nbytes;
+  }
+
+ private:
+  at::Tensor norm(const at::Tensor& x, const Affine& scale) const {
+    return at::layer_norm(x, {config_.hidden}, scale.weight, scale.bias, config_.norm_eps);
+  }
+
+  Gpt2Config config_;
+  Weights weights_;
+  std::string config_json_;
+};
+
+std::unique_ptr<LanguageModel> open_gpt2(const OpenRequest& request) {
+  const Gpt2Config config = read_gpt2_config(request.config);
+  // Old files hold the causal mask of each block as attn.bias and attn.masked_bias.
+  ParameterList list(request.weights,
+                     {.base_prefix = "transformer.", .ignored_suffixes = {".attn.bias", ".attn.masked_bias"}});
+  Weights weights = declare(config, list);
+  std::vector<Unit> units = list.finish();
+  ModelInfo info;
+  info.name = request.name;
+  info.family = "gpt2";
+  info.vocab = config.vocab;
+  info.hidden = config.hidden;
+  info.layers = config.layers;
+  info.max_positions = config.max_positions;
+  info.numel = list.numel();
+  info.byte_tokens = request.byte_tokens;
+  return std::make_unique<Gpt2>(std::move(info), std::move(units), request.recompute, config, std::move(weights),
+                                json::write(export_hf_config(request.config.root(), kArchitecture), 2) + "\n");
+}
+
+}  // namespace
+
+Family gpt2_family() { return {"gpt2", {{"gpt2", kArchitecture, "GPT2Model"}}, &open_gpt2}; }
+
+}  // namespace shoal::models

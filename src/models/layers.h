@@ -1,0 +1,31 @@
+// Parts that families share: attention, dropout, the loss. Random numbers come from the rank's generator, never from
+// the process's default, so that a run repeats by seed and rank and recompute repeats its masks.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+namespace shoal::models {
+
+// What dropout needs to know of a pass. The generator is the engine's.
+struct Randomness {
+  bool training = false;  // false: dropout is off
+  at::Generator generator;
+};
+
+// Each element is 0 with probability p and otherwise divided by 1 - p; x itself when p is 0 or the pass is no training.
+at::Tensor dropout(const at::Tensor& x, double p, const Randomness& randomness);
+
+// Each position attends to itself and those before it; scores times 1 / sqrt(dim). k and v may have fewer heads: each
+// then serves heads / kv_heads neighbouring heads of q. q [batch, heads, time, dim], k and v [batch, kv_heads, time,
+// dim] -> [batch, time, heads * dim]. `p` is the dropout of the attention weights.
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double p,
+                            const Randomness& randomness);
+
+// [batch, time, heads * dim] -> [batch, heads, time, dim].
+at::Tensor split_heads(const at::Tensor& x, int64_t dim);
+
+// Mean over all tokens, in fp32: logits [batch, time, vocab], targets [batch, time].
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
+
+}  // namespace shoal::models

@@ -1,0 +1,187 @@
+// See model.h.
+#include "models/llama/model.h"
+
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/rms_norm.h>
+#include <ATen/ops/silu.h>
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "models/decoder.h"
+#include "models/llama/config.h"
+#include "models/llama/rope.h"
+
+namespace shoal::models {
+
+namespace {
+
+struct Block {
+  at::Tensor attention_norm;            // [hidden]
+  at::Tensor q, k, v;                   // [heads * dim, hidden], [kv_heads * dim, hidden] twice
+  at::Tensor q_bias, k_bias, v_bias;    // Qwen2
+  at::Tensor q_norm, k_norm;            // [dim], Qwen3
+  at::Tensor o;                         // [hidden, heads * dim]
+  at::Tensor ffn_norm, gate, up, down;  // [hidden], [ffn, hidden] twice, [hidden, ffn]
+};
+
+struct Weights {
+  at::Tensor embedding;  // [vocab, hidden]
+  std::vector<Block> blocks;
+  at::Tensor norm;  // [hidden]
+  at::Tensor head;  // [vocab, hidden]; the embedding itself when tied
+};
+
+Block declare_block(const LlamaConfig& config, const std::string& prefix, ParameterList& list) {
+  const Init normal = Init::normal(config.initializer_range);
+  const Init one = Init::constant(1);
+  const Init zero = Init::constant(0);
+  const int64_t q_width = config.heads * config.head_dim;
+  const int64_t kv_width = config.kv_heads * config.head_dim;
+  const std::string attention = prefix + "self_attn.";
+  const std::string mlp = prefix + "mlp.";
+  Block block;
+  block.attention_norm = list.add(prefix + "input_layernorm.weight", {config.hidden}, one);
+  block.q = list.add(attention + "q_proj.weight", {q_width, config.hidden}, normal);
+  block.k = list.add(attention + "k_proj.weight", {kv_width, config.hidden}, normal);
+  block.v = list.add(attention + "v_proj.weight", {kv_width, config.hidden}, normal);
+  if (config.qkv_bias) {
+    block.q_bias = list.add(attention + "q_proj.bias", {q_width}, zero);
+    block.k_bias = list.add(attention + "k_proj.bias", {kv_width}, zero);
+    block.v_bias = list.add(attention + "v_proj.bias", {kv_width}, zero);
+  }
+  if (config.qk_norms) {
+    block.q_norm = list.add(attention + "q_norm.weight", {config.head_dim}, one);
+    block.k_norm = list.add(attention + "k_norm.weight", {config.head_dim}, one);
+  }
+  block.o = list.add(attention + "o_proj.weight", {config.hidden, q_width}, normal);
+  block.ffn_norm = list.add(prefix + "post_attention_layernorm.weight", {config.hidden}, one);
+  block.gate = list.add(mlp + "gate_proj.weight", {config.ffn, config.hidden}, normal);
+  block.up = list.add(mlp + "up_proj.weight", {config.ffn, config.hidden}, normal);
+  block.down = list.add(mlp + "down_proj.weight", {config.hidden, config.ffn}, normal);
+  return block;
+}
+
+Weights declare(const LlamaConfig& config, ParameterList& list) {
+  const Init normal = Init::normal(config.initializer_range);
+  Weights weights;
+  list.begin_unit("model.embed_tokens");
+  weights.embedding = list.add("model.embed_tokens.weight", {config.vocab, config.hidden}, normal);
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string name = fmt::format("model.layers.{}", layer);
+    list.begin_unit(name);
+    weights.blocks.push_back(declare_block(config, name + ".", list));
+  }
+  list.begin_unit("lm_head");
+  weights.norm = list.add("model.norm.weight", {config.hidden}, Init::constant(1));
+  if (config.tied) {
+    weights.head = weights.embedding;
+    list.add_tied("lm_head.weight", weights.embedding);
+  } else {
+    weights.head = list.add("lm_head.weight", {config.vocab, config.hidden}, normal);
+  }
+  return weights;
+}
+
+class Llama final : public Decoder {
+ public:
+  Llama(ModelInfo info, std::vector<Unit> units, Recompute recompute, LlamaConfig config, Weights weights,
+        std::string config_json)
+      : Decoder(std::move(info), std::move(units), recompute),
+        config_(std::move(config)),
+        weights_(std::move(weights)),
+        config_json_(std::move(config_json)),
+        frequencies_(rope_frequencies(config_.rope, config_.head_dim)) {}
+
+  std::string config_json() const override { return config_json_; }
+
+ protected:
+  at::Tensor embed(const Pass&, const at::Tensor& tokens) const override {
+    return at::embedding(weights_.embedding, tokens);
+  }
+
+  at::Tensor block(const Pass& pass, size_t layer, const at::Tensor& input) const override {
+    const Block& b = weights_.blocks[layer];
+    at::Tensor h = norm(input, b.attention_norm);
+    at::Tensor q = split_heads(at::linear(h, b.q, b.q_bias), config_.head_dim);
+    at::Tensor k = split_heads(at::linear(h, b.k, b.k_bias), config_.head_dim);
+    const at::Tensor v = split_heads(at::linear(h, b.v, b.v_bias), config_.head_dim);
+    if (config_.qk_norms) {
+      q = norm(q, b.q_norm);
+      k = norm(k, b.k_norm);
+    }
+    const at::Tensor attended = causal_attention(rotate(q, pass.cos, pass.sin), rotate(k, pass.cos, pass.sin), v,
+                                                 config_.attention_dropout, pass.randomness);
+    const at::Tensor x = input.add(at::linear(attended, b.o));
+    h = norm(x, b.ffn_norm);
+    return x.add(at::linear(at::silu(at::linear(h, b.gate)).mul(at::linear(h, b.up)), b.down));
+  }
+
+  at::Tensor head(const at::Tensor& x) const override { return at::linear(norm(x, weights_.norm), weights_.head); }
+
+  void add_positions(Pass& pass, int64_t time, at::ScalarType dtype) const override {
+    const RopeTable table = make_rope_table(frequencies_, time, dtype);
+    pass.cos = table.cos;
+    pass.sin = table.sin;
+  }
+
+  size_t block_nbytes(int64_t batch, int64_t time, DType dtype) const override {
+    // In widths of a token: x twice, two norms with their normalised input in fp32 and their output; q, k after
+    // rotation, v, attention's output; gate, its silu, up, their product.
+    const auto rows = static_cast<size_t>(batch * time);
+    const auto hidden = static_cast<size_t>(config_.hidden);
+    const auto q_width = static_cast<size_t>(config_.heads * config_.head_dim);
+    const auto kv_width = static_cast<size_t>(config_.kv_heads * config_.head_dim);
+    const size_t in_dtype = 4 * hidden + 2 * q_width + 2 * kv_width + 4 * static_cast<size_t>(config_.ffn);
+    return rows * (in_dtype * nbytes_of(dtype) + 2 * hidden * 4);
+  }
+
+ private:
+  at::Tensor norm(const at::Tensor& x, const at::Tensor& weight) const {
+    return at::rms_norm(x, weight.sizes(), weight, config_.norm_eps);
+  }
+
+  LlamaConfig config_;
+  Weights weights_;
+  std::string config_json_;
+  std::vector<float> frequencies_;
+};
+
+std::string architecture_of(const std::string& model_type) {
+  for (const ModelType& type : llama_family().types) {
+    if (type.model_type == model_type) return type.architecture;
+  }
+  SHOAL_CHECK(false, "{}", model_type);
+  return "";
+}
+
+std::unique_ptr<LanguageModel> open_llama(const OpenRequest& request) {
+  const LlamaConfig config = read_llama_config(request.config);
+  ParameterList list(request.weights, {.base_prefix = "model.", .ignored_suffixes = {".rotary_emb.inv_freq"}});
+  Weights weights = declare(config, list);
+  std::vector<Unit> units = list.finish();
+  ModelInfo info;
+  info.name = request.name;
+  info.family = "llama";
+  info.vocab = config.vocab;
+  info.hidden = config.hidden;
+  info.layers = config.layers;
+  info.max_positions = config.max_positions;
+  info.numel = list.numel();
+  info.byte_tokens = request.byte_tokens;
+  return std::make_unique<Llama>(std::move(info), std::move(units), request.recompute, config, std::move(weights),
+                                 export_llama_config(request.config, config, architecture_of(config.model_type)));
+}
+
+}  // namespace
+
+Family llama_family() {
+  return {"llama",
+          {{"llama", "LlamaForCausalLM", "LlamaModel"},
+           {"mistral", "MistralForCausalLM", "MistralModel"},
+           {"qwen2", "Qwen2ForCausalLM", "Qwen2Model"},
+           {"qwen3", "Qwen3ForCausalLM", "Qwen3Model"}},
+          &open_llama};
+}
+
+}  // namespace shoal::models

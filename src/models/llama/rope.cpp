@@ -1,0 +1,50 @@
+// See rope.h.
+#include "models/llama/rope.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
+
+#include <cmath>
+#include <numbers>
+
+namespace shoal::models {
+
+namespace {
+
+float scale_llama3(float frequency, const Llama3Scaling& scaling) {
+  const double length = static_cast<double>(scaling.original_max_positions);
+  const double wavelength = 2 * std::numbers::pi / frequency;
+  if (wavelength < length / scaling.high_freq_factor) return frequency;
+  if (wavelength > length / scaling.low_freq_factor) return static_cast<float>(frequency / scaling.factor);
+  const double smooth =
+      (length / wavelength - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+  return static_cast<float>((1 - smooth) * frequency / scaling.factor + smooth * frequency);
+}
+
+}  // namespace
+
+std::vector<float> rope_frequencies(const RopeConfig& config, int64_t dim) {
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < dim; i += 2) {
+    const float exponent = static_cast<float>(i) / static_cast<float>(dim);
+    const float frequency = 1.0f / std::pow(static_cast<float>(config.theta), exponent);
+    frequencies.push_back(config.scaling ? scale_llama3(frequency, *config.scaling) : frequency);
+  }
+  return frequencies;
+}
+
+RopeTable make_rope_table(const std::vector<float>& frequencies, int64_t time, at::ScalarType dtype) {
+  const at::Tensor positions = at::arange(time, at::TensorOptions(at::kFloat));
+  const at::Tensor angles = positions.unsqueeze(1).mul(at::tensor(frequencies).unsqueeze(0));
+  return {angles.cos().to(dtype), angles.sin().to(dtype)};
+}
+
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+  const int64_t half = x.size(-1) / 2;
+  const at::Tensor first = x.narrow(-1, 0, half);
+  const at::Tensor second = x.narrow(-1, half, half);
+  return at::cat({first.mul(cos).sub(second.mul(sin)), second.mul(cos).add(first.mul(sin))}, -1);
+}
+
+}  // namespace shoal::models

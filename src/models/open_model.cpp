@@ -1,0 +1,127 @@
+// See open_model.h.
+#include "models/open_model.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/text.h"
+#include "checkpoint/durable_file.h"
+#include "checkpoint/safetensors_format.h"
+#include "models/builtin.h"
+#include "models/family.h"
+#include "models/gpt2/model.h"
+#include "models/llama/model.h"
+#include "shoal/error.h"
+
+namespace shoal::models {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<Family> families() { return {llama_family(), gpt2_family()}; }
+
+std::string known_types() {
+  std::vector<std::string> names;
+  for (const Family& family : families()) {
+    for (const ModelType& type : family.types)
+      names.push_back(fmt::format("{} ({})", type.model_type, type.architecture));
+  }
+  return join(names, ", ");
+}
+
+[[noreturn]] void refuse_architecture(const HfConfig& config, const std::string& key, const std::string& value) {
+  throw Error(fmt::format("{} {}", config.origin(), key),
+              fmt::format("\"{}\" is not an architecture known here. Known: {}.", value, known_types()));
+}
+
+// The one architecture that config.json names, or "".
+std::string architecture_in(const HfConfig& config) {
+  const json::Value* list = config.find("architectures");
+  if (list == nullptr || !list->is_array() || list->as_array().empty() || !list->as_array()[0].is_text()) return "";
+  return list->as_array()[0].as_text();
+}
+
+struct Match {
+  Family family;
+  ModelType type;
+};
+
+// By model_type, as transformers does it, or else by the architecture, which must be one with a language head or the
+// bare model.
+Match find_family(const HfConfig& config) {
+  const std::string architecture = architecture_in(config);
+  const std::string model_type = config.text("model_type", "");
+  for (const Family& family : families()) {
+    for (const ModelType& type : family.types) {
+      const bool named = architecture == type.architecture || architecture == type.base_architecture;
+      if (model_type.empty() ? named : model_type == type.model_type) {
+        if (!architecture.empty() && !named) refuse_architecture(config, "architectures", architecture);
+        return {family, type};
+      }
+    }
+  }
+  if (model_type.empty()) refuse_architecture(config, "architectures", architecture);
+  refuse_architecture(config, "model_type", model_type);
+}
+
+std::unique_ptr<LanguageModel> open_config(OpenRequest request) {
+  const Match match = find_family(request.config);
+  json::Value root = request.config.root();
+  root.set("model_type", match.type.model_type);
+  request.config = HfConfig(root, request.config.origin());
+  return match.family.open(request);
+}
+
+// A folder's weights, if it holds any.
+WeightsOrigin find_weights(const std::string& folder, uint64_t seed) {
+  WeightsOrigin origin;
+  origin.path = folder;
+  origin.seed = seed;
+  if (fs::exists(fs::path(folder) / kSafetensorsFile) || fs::exists(fs::path(folder) / kSafetensorsIndex)) {
+    origin.file = SafetensorsReader::open(folder);
+    return origin;
+  }
+  // Weights that are there and cannot be read must not turn into random ones.
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors") || name.starts_with("pytorch_model")) {
+      throw Error(fmt::format("model {}", folder),
+                  fmt::format("holds {}, but neither {} nor {}. Convert the weights to safetensors, with the index if "
+                              "they are in several files.",
+                              name, kSafetensorsFile, kSafetensorsIndex));
+    }
+  }
+  return origin;
+}
+
+}  // namespace
+
+std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const OpenOptions& options) {
+  if (const Builtin* builtin = find_builtin(name_or_path)) {
+    const HfConfig config(builtin->config, fmt::format("built-in model {}", name_or_path));
+    WeightsOrigin weights;
+    weights.seed = options.seed;
+    return open_config({name_or_path, config, weights, options.recompute, builtin->byte_tokens});
+  }
+  fs::path folder = name_or_path;
+  if (folder.filename() == "config.json") folder = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+  const fs::path file = folder / "config.json";
+  if (!fs::exists(file)) {
+    const std::string near = nearest_word(name_or_path, builtin_models());
+    throw Error(fmt::format("model {}", name_or_path),
+                fmt::format("is neither a built-in name nor a folder with a config.json.{} Built in: {}.",
+                            near.empty() ? "" : fmt::format(" Did you mean {}?", near), join(builtin_models(), ", ")));
+  }
+  const HfConfig config(json::parse(checkpoint::read_text(file.string()), file.string()), file.string());
+  return open_config({name_or_path, config, find_weights(folder.string(), options.seed), options.recompute, false});
+}
+
+std::vector<std::string> builtin_models() {
+  std::vector<std::string> names;
+  for (const Builtin& builtin : builtins()) names.push_back(builtin.name);
+  return names;
+}
+
+}  // namespace shoal::models

@@ -1,0 +1,106 @@
+// See parameter_list.h.
+#include "models/parameter_list.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "checkpoint/safetensors_format.h"
+#include "shoal/error.h"
+
+namespace shoal::models {
+
+namespace {
+
+constexpr std::array<const char*, 4> kFloatingDtypes = {"F32", "BF16", "F16", "F64"};
+
+bool is_floating(const std::string& dtype) {
+  return std::find(kFloatingDtypes.begin(), kFloatingDtypes.end(), dtype) != kFloatingDtypes.end();
+}
+
+const SafeTensor& tensor_named(const SafetensorsReader& file, const std::string& name) {
+  const std::vector<SafeTensor>& tensors = file.tensors();
+  const auto found = std::lower_bound(tensors.begin(), tensors.end(), name,
+                                      [](const SafeTensor& tensor, const std::string& n) { return tensor.name < n; });
+  SHOAL_CHECK(found != tensors.end() && found->name == name, "{}", name);
+  return *found;
+}
+
+}  // namespace
+
+ParameterList::ParameterList(WeightsOrigin origin, FileNames names)
+    : origin_(std::move(origin)), names_(std::move(names)) {}
+
+void ParameterList::begin_unit(const std::string& name) { units_.push_back({name, {}}); }
+
+at::Tensor ParameterList::add(const std::string& name, const std::vector<int64_t>& shape, const Init& init) {
+  Parameter param;
+  param.name = name;
+  param.tensor = make_placeholder(shape);
+  if (!origin_.file) {
+    param.source = make_initial_values(init, origin_.seed, name);
+  } else if (const std::string in_file = name_in_file(name); in_file.empty()) {
+    missing_.push_back(name);
+  } else {
+    const SafeTensor& found = tensor_named(*origin_.file, in_file);
+    if (found.shape != shape) {
+      misfits_.push_back(fmt::format("{} is {}, and config.json asks for {}", in_file, text_of_shape(found.shape),
+                                     text_of_shape(shape)));
+    } else if (!is_floating(found.dtype)) {
+      misfits_.push_back(fmt::format("{} is {}, not {}", in_file, found.dtype, fmt::join(kFloatingDtypes, ", ")));
+    }
+    used_.insert(in_file);
+    param.source = make_file_values(origin_.file, in_file);
+  }
+  numel_ += numel_of(shape);
+  units_.back().params.push_back(param);
+  return param.tensor;
+}
+
+void ParameterList::add_tied(const std::string& name, const at::Tensor& tensor) {
+  if (origin_.file) used_.insert(name_in_file(name));
+  for (const Unit& unit : units_) {
+    for (const Parameter& param : unit.params) {
+      if (!param.tensor.is_same(tensor)) continue;
+      Parameter tied = param;
+      tied.name = name;
+      units_.back().params.push_back(std::move(tied));
+      return;
+    }
+  }
+  SHOAL_CHECK(false, "{} is tied to a tensor that is not in the list", name);
+}
+
+std::vector<Unit> ParameterList::finish() {
+  if (!origin_.file) return units_;
+  std::vector<std::string> extra;
+  for (const SafeTensor& tensor : origin_.file->tensors()) {
+    if (!used_.contains(tensor.name) && !is_ignored(tensor.name)) extra.push_back(tensor.name);
+  }
+  if (missing_.empty() && extra.empty() && misfits_.empty()) return units_;
+  std::string text = "the weights are not those of config.json.";
+  if (!missing_.empty()) text += fmt::format(" Missing: {}.", join(missing_, ", "));
+  if (!extra.empty()) text += fmt::format(" Not expected: {}.", join(extra, ", "));
+  if (!misfits_.empty()) text += fmt::format(" Not fitting: {}.", join(misfits_, "; "));
+  throw Error(fmt::format("model {}", origin_.path), text + " Use the files of one checkpoint.");
+}
+
+std::string ParameterList::name_in_file(const std::string& name) const {
+  if (origin_.file->contains(name)) return name;
+  if (name.starts_with(names_.base_prefix)) {
+    const std::string bare = name.substr(names_.base_prefix.size());
+    if (origin_.file->contains(bare)) return bare;
+  }
+  return "";
+}
+
+bool ParameterList::is_ignored(const std::string& name) const {
+  return std::any_of(names_.ignored_suffixes.begin(), names_.ignored_suffixes.end(),
+                     [&](const std::string& suffix) { return name.ends_with(suffix); });
+}
+
+}  // namespace shoal::models

@@ -1,0 +1,55 @@
+// A model declares its parameters here, unit by unit; the list makes them, without memory, and finds out where their
+// first values come from. With a file it holds the two against each other: what is missing, what is too much, what has
+// another shape, all in one error.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/value_sources.h"
+
+namespace shoal::models {
+
+struct WeightsOrigin {
+  std::shared_ptr<const SafetensorsReader> file = nullptr;  // null: random
+  std::string path = {};                                    // of the file or folder, for messages
+  uint64_t seed = 0;                                        // without a file
+};
+
+// What a family knows about the names in its files.
+struct FileNames {
+  std::string base_prefix;                    // that a file of the bare model leaves out: "model."
+  std::vector<std::string> ignored_suffixes;  // tables in old files that are no parameters
+};
+
+class ParameterList {
+ public:
+  ParameterList(WeightsOrigin origin, FileNames names);
+
+  void begin_unit(const std::string& name);
+  // A parameter of the unit begun last, fp32, trained.
+  at::Tensor add(const std::string& name, const std::vector<int64_t>& shape, const Init& init);
+  // The same tensor once more, by another name. A file may hold it, or not.
+  void add_tied(const std::string& name, const at::Tensor& tensor);
+
+  // After the last parameter. Throws when the file does not fit.
+  std::vector<Unit> finish();
+  int64_t numel() const { return numel_; }  // tied ones once
+
+ private:
+  // The name under which the file holds a parameter, or "".
+  std::string name_in_file(const std::string& name) const;
+  bool is_ignored(const std::string& name) const;
+
+  WeightsOrigin origin_;
+  FileNames names_;
+  std::vector<Unit> units_;
+  int64_t numel_ = 0;
+  std::set<std::string> used_;  // names in the file
+  std::vector<std::string> missing_;
+  std::vector<std::string> misfits_;  // sentences about shapes and dtypes
+};
+
+}  // namespace shoal::models

@@ -1,0 +1,28 @@
+// The three places that a parameter's first values come from: one number, random numbers, a file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "checkpoint/safetensors.h"
+#include "shoal/unit.h"
+
+namespace shoal::models {
+
+// How a parameter without a file begins.
+struct Init {
+  enum class Kind : uint8_t { constant, normal };
+  Kind kind = Kind::constant;
+  double value = 0;  // the number; or the standard deviation around 0
+
+  static Init constant(double value) { return {Kind::constant, value}; }
+  static Init normal(double standard_deviation) { return {Kind::normal, standard_deviation}; }
+};
+
+// `name` and `seed` choose the random numbers.
+std::shared_ptr<const ValueSource> make_initial_values(const Init& init, uint64_t seed, const std::string& name);
+// The tensor of this name in the file, as fp32.
+std::shared_ptr<const ValueSource> make_file_values(std::shared_ptr<const SafetensorsReader> file, std::string name);
+
+}  // namespace shoal::models

@@ -1,0 +1,88 @@
+// See banner.h.
+#include "train/banner.h"
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "plan/from_config.h"
+#include "plan/memory.h"
+#include "plan/traffic.h"
+
+namespace shoal::train {
+
+namespace {
+
+const char* name_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return "fp32";
+    case Precision::bf16: return "bf16";
+    case Precision::fp16: return "fp16";
+  }
+  return "?";
+}
+
+struct Column {
+  MemoryPlan plan;
+  size_t master = 0;  // of plan.states
+};
+
+Column column_of(const ModelLayout& layout, const Config& config) {
+  Column column;
+  column.plan = plan_memory(layout, memory_options(config));
+  for (const UnitLayout& unit : layout.units) {
+    for (const FlatLayout& flat : unit.flats) {
+      column.master += static_cast<size_t>(state_numel(flat, config.zero.stage)) * master_nbytes(flat.dtype);
+    }
+  }
+  return column;
+}
+
+std::string memory_table(const BannerFacts& facts) {
+  Config whole = facts.config;
+  whole.zero.stage = 0;
+  const Column here = column_of(facts.layout, facts.config);
+  const Column there = column_of(facts.layout, whole);
+  std::string text = fmt::format("{:<22}{:>14}{:>14}\n",
+                                 fmt::format("host memory, {}", facts.layout.world == 1 ? "1 rank" : "each rank"),
+                                 fmt::format("stage {}", facts.config.zero.stage), "at stage 0");
+  const auto line = [&](const char* name, size_t nbytes, size_t nbytes_whole) {
+    text += fmt::format("  {:<20}{:>14}{:>14}\n", name, format_nbytes(nbytes), format_nbytes(nbytes_whole));
+  };
+  line("weights", here.plan.weights, there.plan.weights);
+  line("gradients", here.plan.gradients, there.plan.gradients);
+  if (here.master > 0) line("master", here.master, there.master);
+  line("moments", here.plan.states - here.master, there.plan.states - there.master);
+  line("gathered units", here.plan.gather_arena, there.plan.gather_arena);
+  line("gradients on the way", here.plan.reduce_slots, there.plan.reduce_slots);
+  line("total", here.plan.total(), there.plan.total());
+  return text;
+}
+
+std::string traffic_line(const BannerFacts& facts) {
+  if (facts.layout.world == 1) return "";
+  const StepTraffic traffic = plan_traffic(facts.layout, gradient_options(facts.config), gather_limits(facts.config));
+  std::vector<std::string> parts;
+  if (traffic.gathered > 0) parts.push_back(format_nbytes(traffic.gathered) + " of weights gathered");
+  if (traffic.reduced > 0) parts.push_back(format_nbytes(traffic.reduced) + " of gradients");
+  if (traffic.published > 0) parts.push_back(format_nbytes(traffic.published) + " of new weights");
+  return fmt::format("a step     each rank sends and receives {}: {}\n", format_nbytes(traffic.total()),
+                     join(parts, ", "));
+}
+
+}  // namespace
+
+std::string banner(const BannerFacts& facts) {
+  const Config& config = facts.config;
+  const int world = facts.layout.world;
+  std::string text = fmt::format("model      {}\ndata       {}\n", facts.model, facts.data);
+  text += fmt::format("run        stage {}, {}, {}{}, {} {} each\n", config.zero.stage, name_of(config.precision),
+                      world == 1 ? "one rank" : fmt::format("{} ranks", world),
+                      world == 1 ? "" : fmt::format(" over {}", facts.transport), facts.threads,
+                      facts.threads == 1 ? "thread" : "threads");
+  text +=
+      fmt::format("batch      {} samples a step = {} (micro-batch) x {} (micro-steps) x {} (ranks)\n",
+                  config.batch.train_batch_size, config.batch.micro_batch_size, config.batch.accumulation_steps, world);
+  return text + traffic_line(facts) + memory_table(facts);
+}
+
+}  // namespace shoal::train

@@ -1,0 +1,23 @@
+// What `shoal train` prints before the first step: model, data, ranks, where every byte lives, and what a step moves.
+#pragma once
+
+#include <string>
+
+#include "layout/flat_layout.h"
+#include "shoal/config.h"
+
+namespace shoal::train {
+
+struct BannerFacts {
+  std::string model;  // "llama-tiny: 2,758,000 parameters"
+  std::string data;
+  Config config;
+  ModelLayout layout;
+  std::string transport;  // Group::transport_name()
+  int threads = 1;
+};
+
+// The memory table has a second column, what stage 0 would take; every rank holds as much as every other.
+std::string banner(const BannerFacts& facts);
+
+}  // namespace shoal::train

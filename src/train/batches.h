@@ -1,0 +1,55 @@
+// Samples cut from tokens, and who takes which: the split into training and validation, and each rank's part of a
+// global batch. The same global batch arises at every world size.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shoal/config.h"
+#include "train/sample_order.h"
+#include "train/token_source.h"
+
+namespace shoal::train {
+
+struct CutOptions {
+  int64_t sequence = 256;   // tokens a sample trains on; it reads one more, the last target
+  double validation = 0.0;  // share of the samples kept for validation: the last ones
+  uint64_t seed = 0;        // of the order
+};
+
+// A rank among ranks, and the batch they share.
+struct BatchPlace {
+  BatchConfig batch;
+  int rank = 0;
+  int world = 1;
+};
+
+class Batches {
+ public:
+  // Throws shoal::Error when the tokens are too few for one global batch of training samples. The source outlives it.
+  Batches(const TokenSource& source, const CutOptions& cut, const BatchPlace& place);
+
+  int64_t train_samples() const { return order_.samples(); }
+  int64_t validation_samples() const { return validation_samples_; }
+  // Micro-batches that every rank has for one evaluation: whole ones only.
+  int64_t evaluation_steps() const;
+
+  // Tokens of this rank's part: micro_batch_size rows of sequence + 1.
+  // `consumed`: samples that all ranks have taken so far. The global batch is the next train_batch_size of the row;
+  // micro-step a of rank r takes its (a * world + r)-th micro-batch.
+  std::vector<int64_t> train(int64_t consumed, int64_t micro_step) const;
+  std::vector<int64_t> validation(int64_t step) const;
+  // The samples that train() reads, for tests and messages.
+  std::vector<int64_t> train_sample_indices(int64_t consumed, int64_t micro_step) const;
+
+ private:
+  std::vector<int64_t> read(const std::vector<int64_t>& samples) const;
+
+  const TokenSource& source_;
+  CutOptions cut_;
+  BatchPlace place_;
+  int64_t validation_samples_ = 0;
+  SampleOrder order_;
+};
+
+}  // namespace shoal::train

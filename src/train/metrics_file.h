@@ -1,0 +1,52 @@
+// The run's numbers as JSON lines: metrics.jsonl, one line a step, and eval.jsonl, one line an evaluation. Floats are
+// written with the digits that read back to the same bits.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace shoal::train {
+
+struct StepMetrics {
+  int64_t step = 0;  // counted from 1
+  double loss = 0;   // mean over the global batch
+  double grad_norm = 0;
+  double lr = 0;
+  double loss_scale = 1;
+  bool skipped = false;     // this step, since a gradient was not finite
+  int64_t tokens = 0;       // trained on so far
+  double tokens_per_s = 0;  // in this step
+  double step_ms = 0;
+  double wait_comm_ms = 0;  // of step_ms, waiting for other ranks
+};
+
+struct EvalMetrics {
+  int64_t step = 0;
+  double loss = 0;
+  int64_t tokens = 0;  // evaluated on
+  double eval_ms = 0;
+};
+
+// One line without its end. What is not finite becomes null, since JSON has no word for it.
+std::string to_line(const StepMetrics& metrics);
+std::string to_line(const EvalMetrics& metrics);
+
+class MetricsFile {
+ public:
+  // Keeps the lines up to and with `after_step` that are there already and drops the rest: steps that will be taken
+  // again, and a line that was cut off when the writer died.
+  MetricsFile(const std::string& path, int64_t after_step);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  // Throws shoal::Error when it cannot be written.
+  void append(const std::string& line);
+
+ private:
+  std::string path_;
+  std::FILE* file_ = nullptr;
+};
+
+}  // namespace shoal::train

@@ -1,0 +1,115 @@
+// See open_data.h.
+#include "train/open_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include "base/text.h"
+#include "shoal/error.h"
+#include "train/synthetic_source.h"
+#include "train/text_source.h"
+#include "train/token_file.h"
+
+namespace shoal::train {
+
+namespace {
+
+double number_of(const std::string& word, const std::string& place) {
+  double number = 0;
+  const auto [end, mistake] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (mistake != std::errc() || end != word.data() + word.size()) {
+    throw Error(place, fmt::format("\"{}\" is not a number.", word));
+  }
+  return number;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::unique_ptr<TokenSource> open_synthetic(const std::string& settings, int64_t vocab) {
+  SyntheticOptions options;
+  options.vocab = vocab;
+  for (const std::string& setting : settings.empty() ? std::vector<std::string>{} : split(settings, ',')) {
+    const size_t equals = std::min(setting.find('='), setting.size());
+    const std::string key = setting.substr(0, equals);
+    const std::string place = "data synthetic " + key;
+    const std::string word = equals < setting.size() ? setting.substr(equals + 1) : "";
+    if (key != "tokens" && key != "surprise" && key != "seed") {
+      const std::string nearest = nearest_word(key, {"tokens", "surprise", "seed"});
+      throw Error(place, fmt::format("is not a setting.{} Use tokens=N, surprise=P or seed=S, with commas between.",
+                                     nearest.empty() ? "" : fmt::format(" Did you mean {}?", nearest)));
+    }
+    const double number = number_of(word, place);
+    if (key == "surprise") {
+      if (!(number > 0 && number <= 1)) throw Error(place, fmt::format("{} is not in (0, 1].", word));
+      options.surprise = number;
+      continue;
+    }
+    if (number < (key == "tokens" ? 1 : 0) || number > 1e15 ||
+        number != static_cast<double>(static_cast<int64_t>(number))) {
+      throw Error(place, fmt::format("{} is not a whole number that fits.", word));
+    }
+    if (key == "tokens") options.numel = static_cast<int64_t>(number);
+    if (key == "seed") options.seed = static_cast<uint64_t>(number);
+  }
+  return make_synthetic(options);
+}
+
+}  // namespace
+
+std::unique_ptr<TokenSource> open_data(const std::string& spec, const Vocabulary& vocabulary) {
+  const size_t colon = std::min(spec.find(':'), spec.size());
+  const std::string kind = spec.substr(0, colon);
+  const std::string rest = colon < spec.size() ? spec.substr(colon + 1) : "";
+  if (kind == "synthetic") return open_synthetic(rest, vocabulary.vocab);
+  if ((kind == "text" || kind == "tokens") && rest.empty()) {
+    throw Error("data " + spec, fmt::format("no path is given. Write {}:PATH.", kind));
+  }
+  if (kind == "text") {
+    if (!vocabulary.byte_tokens) {
+      throw Error("data " + spec,
+                  fmt::format("text is read as bytes, a vocabulary of {}, but {} has {} tokens. Make tokens with its "
+                              "own tokenizer (`shoal tokenize`) and use tokens:FILE.",
+                              kByteVocab, vocabulary.model, vocabulary.vocab));
+    }
+    return open_text(rest);
+  }
+  if (kind == "tokens") {
+    std::unique_ptr<TokenSource> source = open_token_file(rest);
+    if (source->vocab() > vocabulary.vocab) {
+      throw Error("data " + spec, fmt::format("was made for a vocabulary of {}, but {} has {} tokens. Use the model's "
+                                              "own tokenizer.",
+                                              source->vocab(), vocabulary.model, vocabulary.vocab));
+    }
+    check_tokens(*source, vocabulary);
+    return source;
+  }
+  throw Error("data " + spec, "is none of text:PATH, tokens:PATH and synthetic. Write one of them.");
+}
+
+void check_tokens(const TokenSource& source, const Vocabulary& vocabulary) {
+  std::vector<int64_t> some(size_t{1} << 18);
+  for (int64_t begin = 0; begin < source.numel(); begin += static_cast<int64_t>(some.size())) {
+    const int64_t numel = std::min<int64_t>(static_cast<int64_t>(some.size()), source.numel() - begin);
+    source.read(begin, numel, some.data());
+    const auto outside = std::find_if(some.begin(), some.begin() + numel,
+                                      [&](int64_t token) { return token < 0 || token >= vocabulary.vocab; });
+    if (outside == some.begin() + numel) continue;
+    throw Error("data " + source.describe(),
+                fmt::format("token {} at position {} is beyond the vocabulary of {}, {} tokens. Make the tokens with "
+                            "the model's own tokenizer.",
+                            *outside, begin + (outside - some.begin()), vocabulary.model, vocabulary.vocab));
+  }
+}
+
+}  // namespace shoal::train

@@ -1,0 +1,43 @@
+// What a user asks of `shoal train`, one field a flag. apps/cli/train.cpp fills it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shoal::train {
+
+enum class OnSaveError : uint8_t {
+  stop,   // end the run with the error
+  go_on,  // say so and train on; the run ends with an error if its last save failed
+};
+
+struct TrainOptions {
+  std::string model;
+  std::string data;
+  std::string config_path;             // "": stage 3 with every default
+  std::vector<std::string> overrides;  // "path=value", over the config
+  std::optional<double> lr;
+  int64_t steps = 0;     // of the whole run, those before a resume counted
+  int64_t stop_at = 0;   // end early after this step, with a checkpoint; 0: after the last. Schedules still see `steps`
+  int64_t sequence = 0;  // tokens a sample trains on; 0: what the model can take, at most 1024
+  uint64_t seed = 1;
+  double validation = 0.05;   // share of the samples kept for validation
+  int64_t eval_every = 0;     // steps; 0: never
+  int64_t eval_batches = 16;  // micro-batches a rank evaluates on, at most
+  bool recompute = false;     // keep only each block's input for backward
+
+  std::string out;            // the run's folder; "": write nothing
+  std::string resume;         // "auto": the latest in `out`, if there is one; a checkpoint, a folder of them, or a run
+  int64_t save_every = 0;     // steps; 0: only at the end
+  bool save_at_end = true;    // needs `out`, as all saving does
+  int keep_last = 0;          // checkpoints to keep; 0: all
+  bool save_on_exit = false;  // also when a signal ends the run
+  OnSaveError on_save_error = OnSaveError::stop;
+
+  int threads = 0;         // of each rank; 0: OMP_NUM_THREADS, else an equal part of the cores
+  int64_t log_every = 10;  // steps between lines, where there is no terminal
+};
+
+}  // namespace shoal::train

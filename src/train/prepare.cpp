@@ -1,0 +1,98 @@
+// See prepare.h.
+#include "train/prepare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "checkpoint/manifest.h"
+#include "models/open_model.h"
+#include "shoal/checkpoint.h"
+#include "shoal/error.h"
+#include "train/open_data.h"
+#include "train/run_config.h"
+#include "train/text_source.h"
+
+namespace shoal::train {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kDefaultSequence = 1024;
+
+int64_t sequence_of(const TrainOptions& options, const models::ModelInfo& info) {
+  if (options.sequence == 0) return std::min(kDefaultSequence, info.max_positions);
+  if (options.sequence > info.max_positions) {
+    throw Error("--sequence", fmt::format("{} tokens are more than {} can take, {}. Give fewer.", options.sequence,
+                                          info.name, info.max_positions));
+  }
+  return options.sequence;
+}
+
+void check_flags(const TrainOptions& options) {
+  if (options.steps < 1) throw Error("--steps", fmt::format("{} steps are no run. Give 1 or more.", options.steps));
+  if (!(options.validation >= 0 && options.validation < 1)) {
+    throw Error("--validation", fmt::format("{} is not a share. Give a number from 0 to below 1.", options.validation));
+  }
+  if (options.out.empty() && (options.save_every > 0 || options.resume == "auto" || options.save_on_exit)) {
+    throw Error("--out", "saving and --resume auto need a folder for the run. Give --out DIR.");
+  }
+}
+
+}  // namespace
+
+std::string checkpoints_of(const std::string& run_folder) { return (fs::path(run_folder) / "checkpoints").string(); }
+
+PreparedRun prepare_run(const TrainOptions& options, int world) {
+  check_flags(options);
+  PreparedRun run;
+  run.world = world;
+  run.model = models::open_model(
+      options.model,
+      {.seed = options.seed, .recompute = options.recompute ? models::Recompute::full : models::Recompute::none});
+  const models::ModelInfo& info = run.model->info();
+  RunConfig made = make_run_config(options, world, info.hidden);
+  run.config = std::move(made.config);
+  run.choices = std::move(made.choices);
+  run.cut = {.sequence = sequence_of(options, info), .validation = options.validation, .seed = options.seed};
+  run.source = open_data(options.data, {info.name, info.vocab, info.byte_tokens || info.vocab == kByteVocab});
+  const Batches batches(*run.source, run.cut, {.batch = run.config.batch, .rank = 0, .world = world});
+  if (options.eval_every > 0 && batches.evaluation_steps() == 0) {
+    throw Error("--eval-every",
+                fmt::format("the {} validation samples are fewer than one micro-batch of each rank, {}. Give a larger "
+                            "--validation or more data.",
+                            batches.validation_samples(), run.config.batch.micro_batch_size * world));
+  }
+  run.start = {.samples = 0,
+               .seed = options.seed,
+               .sequence = run.cut.sequence,
+               .train_samples = batches.train_samples(),
+               .data = fingerprint_of(*run.source)};
+  run.checkpoint = find_start(options);
+  return run;
+}
+
+std::string find_start(const TrainOptions& options) {
+  if (options.resume.empty()) {
+    if (!options.out.empty() && fs::exists(fs::path(options.out) / "metrics.jsonl")) {
+      throw Error("--out", fmt::format("{} holds a run already. Add --resume auto to go on with it, or give another "
+                                       "folder.",
+                                       options.out));
+    }
+    return "";
+  }
+  if (options.resume == "auto") return find_latest_checkpoint(checkpoints_of(options.out));
+  return resolve_checkpoint(options.resume, "--resume");
+}
+
+std::string resolve_checkpoint(const std::string& path, const std::string& place) {
+  const std::string folder = fs::exists(checkpoints_of(path)) ? checkpoints_of(path) : path;
+  if (fs::exists(fs::path(folder) / checkpoint::kManifestName)) return folder;
+  const std::string found = fs::exists(folder) ? find_latest_checkpoint(folder) : "";
+  if (found.empty()) throw Error(place, fmt::format("{} is neither a checkpoint nor a folder that holds one.", path));
+  return found;
+}
+
+}  // namespace shoal::train

@@ -1,0 +1,61 @@
+// See progress.h.
+#include "train/progress.h"
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace shoal::train {
+
+namespace {
+
+constexpr int kBarWidth = 20;
+
+}  // namespace
+
+std::string step_text(const StepMetrics& metrics, int64_t steps) {
+  std::string text = fmt::format("step {}/{} | loss {:.4f} | norm {:.3g} | lr {:.3g}", metrics.step, steps,
+                                 metrics.loss, metrics.grad_norm, metrics.lr);
+  if (metrics.loss_scale != 1) text += fmt::format(" | scale {:g}", metrics.loss_scale);
+  text += fmt::format(" | {} tokens/s | {:.0f} ms | wait {:.0f} %",
+                      format_count(static_cast<int64_t>(metrics.tokens_per_s)), metrics.step_ms,
+                      metrics.step_ms > 0 ? 100 * metrics.wait_comm_ms / metrics.step_ms : 0.0);
+  if (metrics.skipped) text += " | skipped: a gradient is not finite";
+  return text;
+}
+
+std::string bar_text(int64_t step, int64_t steps, int width) {
+  const int64_t marks = steps > 0 ? step * width / steps : 0;
+  std::string bar(static_cast<size_t>(width), '.');
+  for (size_t i = 0; i < static_cast<size_t>(marks); ++i) bar[i] = '#';
+  return "[" + bar + "]";
+}
+
+void Progress::show(const StepMetrics& metrics, bool last) {
+  if (options_.quiet) return;
+  const std::string text = step_text(metrics, options_.steps);
+  if (options_.terminal && !last) {
+    fmt::print(options_.out, "\r\033[K{} {}", bar_text(metrics.step, options_.steps, kBarWidth), text);
+    std::fflush(options_.out);
+    bar_shown_ = true;
+  } else if (last || metrics.step == 1 || metrics.skipped ||
+             (options_.log_every > 0 && metrics.step % options_.log_every == 0)) {
+    say(text);
+  }
+}
+
+void Progress::say(const std::string& line) {
+  if (options_.quiet) return;
+  clear();
+  fmt::print(options_.out, "{}\n", line);
+  std::fflush(options_.out);
+}
+
+void Progress::clear() {
+  if (!bar_shown_) return;
+  fmt::print(options_.out, "\r\033[K");
+  std::fflush(options_.out);
+  bar_shown_ = false;
+}
+
+}  // namespace shoal::train

@@ -1,0 +1,41 @@
+// What a run prints while it trains: a bar that is redrawn on a terminal, a line now and then elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "train/metrics_file.h"
+
+namespace shoal::train {
+
+// "step 10/200 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,234 tokens/s | 120 ms | wait 12 %"
+std::string step_text(const StepMetrics& metrics, int64_t steps);
+// "[####......]": as many marks as the share of the steps taken.
+std::string bar_text(int64_t step, int64_t steps, int width);
+
+class Progress {
+ public:
+  struct Options {
+    std::FILE* out = stdout;
+    bool terminal = false;
+    bool quiet = false;  // prints nothing: ranks other than 0
+    int64_t steps = 0;
+    int64_t log_every = 10;
+  };
+  explicit Progress(const Options& options) : options_(options) {}
+  ~Progress() { clear(); }
+
+  // `last`: print it wherever it falls.
+  void show(const StepMetrics& metrics, bool last);
+  // A line of its own.
+  void say(const std::string& line);
+
+ private:
+  void clear();
+
+  Options options_;
+  bool bar_shown_ = false;
+};
+
+}  // namespace shoal::train

@@ -1,0 +1,30 @@
+// What ranks tell each other once a step: their losses, and whether one was asked to stop. So every rank knows the loss
+// of the global batch, and all stop after the same step.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "shoal/group.h"
+
+namespace shoal::train {
+
+struct StepNews {
+  double mean_loss = 0;  // the same bits on every rank and at every stage
+  int stop_signal = 0;   // that some rank received; 0: none
+  double waited_seconds = 0;
+};
+
+class StepExchange {
+ public:
+  explicit StepExchange(Group& world) : channel_(world.channel("train")) {}
+
+  // Every rank calls it with its losses in the order of micro-steps, as many on each rank. The mean is summed in fp64
+  // in the order of the global batch: micro-step by micro-step, ranks in order.
+  StepNews share(const std::vector<double>& losses, int stop_signal);
+
+ private:
+  std::unique_ptr<Group> channel_;
+};
+
+}  // namespace shoal::train

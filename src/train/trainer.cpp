@@ -1,0 +1,284 @@
+// See trainer.h.
+#include "train/trainer.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "engine/blueprint.h"
+#include "launch/rank_environment.h"
+#include "plan/from_config.h"
+#include "shoal/checkpoint.h"
+#include "shoal/error.h"
+#include "train/banner.h"
+#include "train/metrics_file.h"
+#include "train/progress.h"
+#include "train/step_exchange.h"
+#include "train/stop_signal.h"
+
+namespace shoal::train {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSignalExit = 128;
+
+double milliseconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+// Ranks of this host, as the launchers say it; all ranks when none does.
+int local_ranks(int world) {
+  for (const char* name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_TASKS_PER_NODE"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && std::atoi(value) > 0) return std::min(std::atoi(value), world);
+  }
+  return world;
+}
+
+void write_text(const fs::path& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text << "\n";
+  file.close();
+  if (!file) throw Error("--out " + path.string(), "cannot be written. Give a folder with space that may be written.");
+}
+
+// One rank's run, from the first step it takes to the last.
+class Trainer {
+ public:
+  Trainer(const TrainOptions& options, PreparedRun& run, Group& world, int threads)
+      : options_(options),
+        run_(run),
+        world_(world),
+        threads_(threads),
+        batches_(*run.source, run.cut, {run.config.batch, world.rank(), world.size()}),
+        position_(run.start),
+        progress_({.out = stdout,
+                   .terminal = ::isatty(STDOUT_FILENO) == 1,
+                   .quiet = world.rank() != 0,
+                   .steps = options.steps,
+                   .log_every = options.log_every}),
+        exchange_(world),
+        // Every parameter has a source of its first values, equal on every rank.
+        engine_(run.model->units(), run.config, world, {.seed = options.seed, .broadcast_weights = false}) {}
+
+  int run() {
+    print_banner();
+    resume();
+    open_files();
+    const int64_t last = options_.stop_at > 0 ? std::min(options_.stop_at, options_.steps) : options_.steps;
+    if (step_ >= last) progress_.say(fmt::format("step {} is reached already: nothing to do", last));
+    while (step_ < last && stop_signal_ == 0) {
+      take_step(last);
+      if (options_.eval_every > 0 && step_ % options_.eval_every == 0) evaluate();
+      if (options_.save_every > 0 && step_ % options_.save_every == 0) save();
+    }
+    return finish();
+  }
+
+ private:
+  void print_banner() {
+    if (world_.rank() != 0) return;
+    for (const std::string& choice : run_.choices) progress_.say(choice);
+    const models::ModelInfo& info = run_.model->info();
+    BannerFacts facts;
+    facts.model = fmt::format("{}: {} parameters", info.name, format_count(info.numel));
+    facts.data = fmt::format("{}: {} tokens, {} samples of {} to train on, {} for validation", run_.source->describe(),
+                             format_count(run_.source->numel()), format_count(batches_.train_samples()),
+                             run_.cut.sequence, format_count(batches_.validation_samples()));
+    facts.config = run_.config;
+    facts.layout =
+        lay_out(make_blueprint(run_.model->units(), run_.config, 1).specs, layout_options(run_.config, world_.size()));
+    facts.transport = world_.transport_name();
+    facts.threads = threads_;
+    std::string text = banner(facts);
+    text.pop_back();  // say() ends the line
+    progress_.say(text);
+  }
+
+  void resume() {
+    if (run_.checkpoint.empty()) return;
+    const LoadedCheckpoint loaded = load_checkpoint(engine_, world_, run_.checkpoint);
+    position_.samples = resumed_samples(loaded.extra, run_.start);
+    step_ = loaded.step;
+    last_saved_ = options_.resume == "auto" ? step_ : -1;
+    progress_.say(fmt::format("resumed    {} at step {}, {} samples in, saved by {} {}", loaded.path, step_,
+                              format_count(position_.samples), loaded.saved_world,
+                              loaded.saved_world == 1 ? "rank" : "ranks"));
+    const auto saved_threads = loaded.extra.find("threads");
+    if (loaded.saved_world == world_.size() && saved_threads != loaded.extra.end() &&
+        saved_threads->second != std::to_string(threads_)) {
+      progress_.say(fmt::format("it was made with {} threads a rank, not {}: the last bits of sums may differ",
+                                saved_threads->second, threads_));
+    }
+  }
+
+  void open_files() {
+    if (options_.out.empty() || world_.rank() != 0) return;
+    fs::create_directories(options_.out);
+    const fs::path folder = options_.out;
+    write_text(folder / "config.json", run_.config.to_json());
+    json::Value about = json::Object{};
+    about.set("model", options_.model);
+    about.set("data", options_.data);
+    about.set("sequence", run_.cut.sequence);
+    about.set("validation", run_.cut.validation);
+    about.set("seed", static_cast<int64_t>(options_.seed));
+    about.set("steps", options_.steps);
+    about.set("ranks", world_.size());
+    about.set("threads", threads_);
+    about.set("transport", world_.transport_name());
+    write_text(folder / "run.json", json::write(about, 2));
+    metrics_ = std::make_unique<MetricsFile>((folder / "metrics.jsonl").string(), step_);
+    evaluations_ = std::make_unique<MetricsFile>((folder / "eval.jsonl").string(), step_);
+  }
+
+  // Loss of rows [micro batch, sequence + 1].
+  at::Tensor loss_of(const std::vector<int64_t>& tokens) {
+    const int64_t row = run_.cut.sequence + 1;
+    const at::Tensor rows = at::empty({static_cast<int64_t>(tokens.size()) / row, row}, at::kLong);
+    std::copy(tokens.begin(), tokens.end(), rows.mutable_data_ptr<int64_t>());
+    return run_.model->loss(engine_, rows.slice(1, 0, row - 1).contiguous(), rows.slice(1, 1, row).contiguous());
+  }
+
+  void take_step(int64_t last) {
+    const auto begin = Clock::now();
+    const double waited_before = engine_.waited_seconds();
+    std::vector<double> losses;
+    StepResult result;
+    for (int64_t micro_step = 0; micro_step < run_.config.batch.accumulation_steps; ++micro_step) {
+      const at::Tensor loss = loss_of(batches_.train(position_.samples, micro_step));
+      engine_.backward(loss);
+      result = engine_.step();
+      losses.push_back(loss.item<double>());
+    }
+    const StepNews news = exchange_.share(losses, signals_.received());
+    stop_signal_ = news.stop_signal;
+    position_.samples += run_.config.batch.train_batch_size;
+    ++step_;
+
+    StepMetrics metrics;
+    metrics.step = step_;
+    metrics.loss = news.mean_loss;
+    metrics.grad_norm = result.grad_norm;
+    metrics.lr = result.lrs.at(0);
+    metrics.loss_scale = result.loss_scale;
+    metrics.skipped = !result.applied;
+    metrics.tokens = position_.samples * run_.cut.sequence;
+    metrics.step_ms = milliseconds_since(begin);
+    metrics.tokens_per_s =
+        static_cast<double>(run_.config.batch.train_batch_size * run_.cut.sequence) / metrics.step_ms * 1e3;
+    metrics.wait_comm_ms = (engine_.waited_seconds() - waited_before + news.waited_seconds) * 1e3;
+    if (metrics_ != nullptr) append(*metrics_, to_line(metrics));
+    progress_.show(metrics, step_ == last || stop_signal_ != 0);
+  }
+
+  void evaluate() {
+    const auto begin = Clock::now();
+    const int64_t micro_steps = std::min(options_.eval_batches, batches_.evaluation_steps());
+    std::vector<double> losses;
+    for (int64_t i = 0; i < micro_steps; ++i) {
+      engine_.evaluate([&] { losses.push_back(loss_of(batches_.validation(i)).item<double>()); });
+    }
+    EvalMetrics metrics;
+    metrics.step = step_;
+    metrics.loss = exchange_.share(losses, 0).mean_loss;
+    metrics.tokens = micro_steps * run_.config.batch.micro_batch_size * world_.size() * run_.cut.sequence;
+    metrics.eval_ms = milliseconds_since(begin);
+    if (evaluations_ != nullptr) append(*evaluations_, to_line(metrics));
+    progress_.say(fmt::format("step {}/{} | validation loss {:.4f} on {} tokens", step_, options_.steps, metrics.loss,
+                              format_count(metrics.tokens)));
+  }
+
+  void append(MetricsFile& file, const std::string& line) {
+    try {
+      file.append(line);
+    } catch (const Error& error) {
+      if (options_.on_save_error == OnSaveError::stop) throw;
+      progress_.say(fmt::format("{} Training goes on.", error.what()));
+    }
+  }
+
+  void save() {
+    if (last_saved_ == step_) return;
+    SaveOptions saving;
+    saving.folder = checkpoints_of(options_.out);
+    saving.step = step_;
+    saving.keep_last = options_.keep_last;
+    put_position(position_, saving.extra);
+    saving.extra["model"] = options_.model;
+    saving.extra["model_config"] = run_.model->config_json();
+    saving.extra["threads"] = std::to_string(threads_);
+    const auto begin = Clock::now();
+    try {
+      const std::string path = save_checkpoint(engine_, world_, saving);
+      progress_.say(fmt::format("saved      {} in {:.0f} ms", path, milliseconds_since(begin)));
+      last_saved_ = step_;
+      last_save_failed_ = false;
+    } catch (const Error& error) {
+      if (options_.on_save_error == OnSaveError::stop) throw;
+      progress_.say(fmt::format("{} Training goes on (--on-save-error continue).", error.what()));
+      last_save_failed_ = true;
+    }
+  }
+
+  int finish() {
+    const bool interrupted = stop_signal_ != 0;
+    if (!options_.out.empty() && (interrupted ? options_.save_on_exit : options_.save_at_end)) save();
+    if (interrupted) {
+      progress_.say(fmt::format("stopped after step {} by signal {}", step_, stop_signal_));
+      return kSignalExit + stop_signal_;
+    }
+    return last_save_failed_ ? 1 : 0;
+  }
+
+  const TrainOptions& options_;
+  PreparedRun& run_;
+  Group& world_;
+  int threads_ = 1;
+  Batches batches_;
+  Position position_;
+  Progress progress_;
+  StepExchange exchange_;
+  Engine engine_;
+  StopSignal signals_;
+  std::unique_ptr<MetricsFile> metrics_, evaluations_;  // rank 0 with a folder only
+  int64_t step_ = 0;                                    // taken so far
+  int64_t last_saved_ = -1;
+  bool last_save_failed_ = false;
+  int stop_signal_ = 0;  // that all ranks have agreed to stop for
+};
+
+}  // namespace
+
+int threads_for(const TrainOptions& options, int local_ranks) {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return launch::threads_of_rank(options.threads, std::getenv("OMP_NUM_THREADS"), cores, local_ranks);
+}
+
+int train(const TrainOptions& options, PreparedRun run) {
+  const int threads = threads_for(options, local_ranks(run.world));
+  at::set_num_threads(threads);
+  const std::unique_ptr<Group> world =
+      run.world == 1 ? make_single_group() : make_process_group(process_group_options(run.config));
+  try {
+    return Trainer(options, run, *world, threads).run();
+  } catch (const std::exception& error) {
+    world->abort(error.what());  // so that the other ranks say why
+    throw;
+  }
+}
+
+}  // namespace shoal::train

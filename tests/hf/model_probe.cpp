@@ -1,0 +1,101 @@
+// Opens a model as the trainer would and writes down what it does, for model_parity_test.py to compare.
+//
+//   model_probe FOLDER TOKENS CONFIG OUT
+//
+// TOKENS: int64 steps, batch, time, then [steps, batch, time + 1] token ids. CONFIG: DeepSpeed's JSON. Into OUT go
+// logits.f32 of the first batch before training; losses.txt, one line a step; weights before training as safetensors in
+// one file (whole/) and in many (sharded/), each with a config.json.
+#include <ATen/ATen.h>
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "checkpoint/safetensors.h"
+#include "models/open_model.h"
+#include "shoal/engine.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using shoal::models::LanguageModel;
+
+at::Tensor read_tokens(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  int64_t sizes[3] = {};
+  file.read(reinterpret_cast<char*>(sizes), sizeof sizes);
+  at::Tensor tokens = at::empty({sizes[0], sizes[1], sizes[2] + 1}, at::kLong);
+  file.read(reinterpret_cast<char*>(tokens.data_ptr()), static_cast<std::streamsize>(tokens.nbytes()));
+  if (!file) throw std::runtime_error("the token file is too short");
+  return tokens;
+}
+
+void write_tensor(const fs::path& path, const at::Tensor& tensor) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(static_cast<const char*>(tensor.const_data_ptr()), static_cast<std::streamsize>(tensor.nbytes()));
+}
+
+// The weights, tied ones once.
+void export_weights(const LanguageModel& model, shoal::Engine& engine, const fs::path& folder, uint64_t shard_nbytes) {
+  std::vector<shoal::SafeTensor> tensors;
+  std::map<std::string, at::Tensor> by_name;
+  for (const shoal::Unit& unit : model.units()) {
+    for (const shoal::Parameter& param : unit.params) {
+      bool known = false;
+      for (const auto& [name, tensor] : by_name) known = known || tensor.is_same(param.tensor);
+      if (known) continue;
+      tensors.push_back({param.name, "", param.tensor.sizes().vec()});
+      by_name[param.name] = param.tensor;
+    }
+  }
+  shoal::write_safetensors(folder.string(), tensors, {.dtype = shoal::DType::f32, .max_shard_nbytes = shard_nbytes},
+                           [&](const std::string& name, int64_t begin, int64_t numel, float* out) {
+                             engine.with_gathered({name}, shoal::Access::read, [&] {
+                               std::memcpy(out, by_name[name].const_data_ptr<float>() + begin,
+                                           static_cast<size_t>(numel) * sizeof(float));
+                             });
+                           });
+  std::ofstream(folder / "config.json") << model.config_json();
+}
+
+void probe(const char* folder, const char* token_path, const char* config_path, const fs::path& out) {
+  const std::unique_ptr<LanguageModel> model = shoal::models::open_model(folder);
+  const std::unique_ptr<shoal::Group> world = shoal::make_single_group();
+  shoal::Engine engine(model->units(), shoal::Config::from_file(config_path), *world);
+  const at::Tensor tokens = read_tokens(token_path);
+  const int64_t time = tokens.size(2) - 1;
+
+  engine.evaluate([&] { write_tensor(out / "logits.f32", model->logits(engine, tokens[0].narrow(1, 0, time))); });
+  export_weights(*model, engine, out / "whole", uint64_t{5} << 30);
+  export_weights(*model, engine, out / "sharded", 20'000);
+
+  std::ofstream losses(out / "losses.txt");
+  losses.precision(17);
+  for (int64_t step = 0; step < tokens.size(0); ++step) {
+    const at::Tensor batch = tokens[step];
+    const at::Tensor loss =
+        model->loss(engine, batch.narrow(1, 0, time).contiguous(), batch.narrow(1, 1, time).contiguous());
+    losses << loss.item<double>() << "\n";
+    engine.backward(loss);
+    engine.step();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) {
+    std::fprintf(stderr, "usage: model_probe FOLDER TOKENS CONFIG OUT\n");
+    return 2;
+  }
+  try {
+    probe(argv[1], argv[2], argv[3], argv[4]);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

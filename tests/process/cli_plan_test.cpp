@@ -1,0 +1,67 @@
+// `shoal plan` as a user meets it. The counting itself is tested in tests/unit/plan, and against the engine in
+// tests/ranks/plan_matches_engine_test.cpp.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/json.h"
+#include "process/command.h"
+
+namespace shoal {
+namespace {
+
+using testing::Command;
+using ::testing::HasSubstr;
+using testing::Result;
+
+Result plan(std::vector<std::string> words) {
+  words.insert(words.begin(), {SHOAL_BINARY, "plan"});
+  return Command(words).wait();
+}
+
+TEST(CliPlan, ShowsTheClassicNumbersOf7B) {
+  const Result result = plan({"--params", "7e9", "--world", "8"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* line : {"0            112.00 GB        98.00 GB\n", "1             38.50 GB        36.75 GB\n",
+                           "2             26.25 GB        24.50 GB\n", "3*            14.00 GB        12.25 GB\n"}) {
+    EXPECT_THAT(result.out, HasSubstr(line));
+  }
+}
+
+TEST(CliPlan, SaysPlainlyThat70BDoNotFitOn8CardsOf24GB) {
+  const Result result = plan({"--params", "70e9", "--world", "8", "--gpu-memory", "24GB"});
+  EXPECT_THAT(result.out, HasSubstr("3*           140.00 GB       122.50 GB  no\n"));
+  EXPECT_THAT(result.out, HasSubstr("Stage 3 does not fit: 114.1 GiB a rank, 22.35 GiB a GPU.\n"));
+  EXPECT_THAT(result.out, HasSubstr("offload_optimizer (not in this version) would fit"));
+}
+
+TEST(CliPlan, ReadsTheConfigAndWhatIsSetOverIt) {
+  const auto file = std::filesystem::temp_directory_path() / ("shoal_plan_" + std::to_string(getpid()) + ".json");
+  std::ofstream(file) << R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
+                            "zero_optimization": {"stage": 2}})";
+  const Result result =
+      plan({"--model", "llama-tiny", "--world", "4", "--config", file.string(), "--set", "zero_optimization.stage=1",
+            "--set", "zero_optimization.stage3_param_persistence_threshold=0", "--sequence", "64", "--json"});
+  std::filesystem::remove(file);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json::Value root = json::parse(result.out, "plan");
+  EXPECT_EQ(root.find("stage")->as_integer(), 1);
+  EXPECT_EQ(root.find("precision")->as_text(), "bf16");
+  EXPECT_EQ(root.find("world")->as_integer(), 4);
+  const json::Array& stages = root.find("stages")->as_array();
+  for (const json::Value& stage : stages) EXPECT_GT(stage.find("activations")->as_integer(), 0);
+  EXPECT_LT(stages[3].find("weights")->as_integer(), stages[0].find("weights")->as_integer() / 2);
+  EXPECT_GT(stages[3].find("gathered")->as_integer(), 0);
+}
+
+TEST(CliPlan, OpensAModelLargerThanThisMachine) {
+  const Result result = plan(
+      {"--model", "llama-13b", "--world", "8", "--set", "bf16.enabled=true", "--gpu-memory", "80GiB", "--batch", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\nStage 3 fits: "));
+}
+
+}  // namespace
+}  // namespace shoal

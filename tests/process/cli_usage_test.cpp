@@ -1,0 +1,83 @@
+// What the command says about itself, and how it answers mistakes: one line, the nearest word, exit code 2.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "process/command.h"
+
+namespace shoal {
+namespace {
+
+using testing::Command;
+using ::testing::HasSubstr;
+using testing::Result;
+using ::testing::StartsWith;
+
+Result shoal(std::vector<std::string> words, const testing::CommandOptions& options = {}) {
+  words.insert(words.begin(), SHOAL_BINARY);
+  return Command(words, options).wait();
+}
+
+TEST(Cli, SaysItsVersionAndThatOfTorch) {
+  const Result result = shoal({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, StartsWith("shoal "));
+  EXPECT_THAT(result.out, HasSubstr("(torch 2.11."));
+}
+
+TEST(Cli, EveryVerbsHelpEndsWithAnExample) {
+  const Result help = shoal({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("Example:\n"));
+  for (const char* verb : {"train", "launch", "plan", "tokenize"}) {
+    EXPECT_THAT(help.out, HasSubstr(std::string("  ") + verb + " "));
+    const Result result = shoal({verb, "--help"});
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_THAT(result.out, HasSubstr(std::string("Example:\n  shoal ") + verb + " ")) << verb;
+  }
+}
+
+struct Mistake {
+  std::vector<std::string> words;
+  std::string answer;
+};
+
+TEST(Cli, AMistakeIsAnsweredWithTheNearestWordAndCode2) {
+  const std::vector<Mistake> mistakes = {
+      {{"lanch", "-n", "2"}, "shoal: lanch is not a verb of shoal. Did you mean launch?\nSee shoal --help.\n"},
+      {{"plan", "--parms", "7e9"},
+       "shoal plan: --parms is not a flag of plan. Did you mean --params?\nSee shoal plan --help.\n"},
+      {{"plan", "--wrld=8", "--params", "7e9"},
+       "shoal plan: --wrld is not a flag of plan. Did you mean --world?\nSee shoal plan --help.\n"},
+      {{"launch", "-n", "2"}, "shoal launch: program is required\nSee shoal launch --help.\n"},
+      {{"launch", "-n", "none", "--", "true"}, "shoal launch: "},
+      {{}, "shoal: A subcommand is required\nSee shoal --help.\n"},
+      {{"plan", "--world", "8"}, "shoal: [--model] give either a model or --params, the number of parameters.\n"},
+      {{"plan", "--params", "many", "--world", "8"}, "shoal: [--params] \"many\" is not an amount."},
+      {{"plan", "--model", "lama-7b", "--world", "8"}, "shoal: [model lama-7b] "},
+      {{"plan", "--params", "7e9", "--world", "8", "--set", "zero_optimization.stage=4"}, "shoal: [config] 1 mistake:"},
+      {{"plan", "--params", "7e9", "--world", "8", "--config", "/no/such/file.json"},
+       "shoal: [config /no/such/file.json]"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    const Result result = shoal(mistake.words);
+    EXPECT_EQ(result.exit_code, 2) << mistake.answer;
+    EXPECT_THAT(result.err, StartsWith(mistake.answer));
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST(Cli, LaunchPassesEveryWordOnAndTheExitCodeBack) {
+  const Result result = shoal({"launch", "-n", "1", "--no-prefix", "--", "sh", "-c", "printf '%s;' \"$@\"; exit 5",
+                               "sh", "-n", "--", "plan", "--help", "a b"});
+  EXPECT_EQ(result.out, "-n;--;plan;--help;a b;\n");
+  EXPECT_EQ(result.exit_code, 5);
+}
+
+TEST(Cli, LaunchOfAProgramThatIsNotThereFails) {
+  const Result result = shoal({"launch", "-n", "2", "--", "/no/such/program"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, StartsWith("shoal: [launch] /no/such/program cannot be started: No such file or directory."));
+}
+
+}  // namespace
+}  // namespace shoal

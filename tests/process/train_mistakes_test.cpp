@@ -1,0 +1,79 @@
+// What a user can get wrong is said before training starts, with the exit code of wrong usage; what goes wrong later
+// ends as the flags say.
+#include <gmock/gmock.h>
+
+#include "process/train_run.h"
+
+namespace shoal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Words = std::vector<std::string>;
+
+// One rank, and two that are started here: the message comes once, before any rank runs.
+void expect_refused(const RunFolder& folder, const Words& words, const std::string& message) {
+  for (const char* ranks : {"1", "2"}) {
+    Words all = {SHOAL_BINARY, "train", "--steps", "2", "--threads", "1", "--ranks", ranks};
+    all.insert(all.end(), words.begin(), words.end());
+    const Result result = Command(all).wait();
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(message));
+    EXPECT_THAT(result.err, Not(HasSubstr("[rank"))) << result.err;
+  }
+}
+
+TEST(TrainMistakes, AreSaidBeforeTrainingStarts) {
+  const RunFolder folder;
+  const std::string llama = folder.path("llama");
+  folder.write("words/config.json", RunFolder::llama_config(1000));
+  std::filesystem::create_directories(folder.path("empty"));
+  const std::string text = "text:" + folder.write("text", std::string(1000, 'a'));
+  const auto with = [&](const std::string& model, const std::string& data, const Words& more = {}) {
+    Words words = {"--model", model, "--data", data};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  expect_refused(folder, with(llama, "text:" + folder.path("empty")), "holds no file");
+  expect_refused(folder, with(llama, text, {"--sequence", "60", "--set", "train_batch_size=64"}),
+                 "fewer than one global batch of 64");
+  expect_refused(folder, with(folder.path("words"), text), "has 1000 tokens");
+  expect_refused(folder, with(llama, text, {"--sequence", "65"}), "[--sequence] 65 tokens are more than");
+  expect_refused(folder, with(llama, text, {"--set", "zero_optimization.stage=4"}), "stage");
+  expect_refused(folder, with("lama-tiny", text), "Did you mean llama-tiny?");
+  expect_refused(folder, with(llama, text, {"--sequence", "16", "--resume", folder.path("empty")}), "[--resume]");
+  folder.write("old/metrics.jsonl", "");
+  expect_refused(folder, with(llama, text, {"--sequence", "16", "--out", folder.path("old")}), "--resume auto");
+  folder.write("raw.bin", std::string("\1\0\xff\0\0\1", 6));
+  folder.write("raw.bin.json", R"({"dtype": "uint16", "vocab": 256})");
+  expect_refused(folder, with(llama, "tokens:" + folder.path("raw.bin")), "token 256 at position 2");
+}
+
+TEST(TrainMistakes, AnotherNumberOfRanksThanTheLaunchersIsRefused) {
+  const RunFolder folder;
+  const Result result = Command({SHOAL_BINARY, "launch", "-n", "2", "--", SHOAL_BINARY, "train", "--model",
+                                 folder.path("llama"), "--data", "synthetic", "--steps", "1", "--ranks", "3"})
+                            .wait();
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("contradicts the launcher"));
+}
+
+// A file where the folder of checkpoints should be: no save can succeed.
+TEST(TrainMistakes, ASaveThatFailsEndsTheRunOrNotAsAsked) {
+  const RunFolder folder;
+  for (const char* choice : {"stop", "continue"}) {
+    const std::string out = choice;
+    folder.write(out + "/checkpoints", "in the way");
+    const Result result =
+        Command(train_words(folder, "llama", out,
+                            {"--ranks", "2", "--steps", "4", "--save-every", "2", "--on-save-error", choice}))
+            .wait();
+    EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+    EXPECT_THAT(result.out + result.err, HasSubstr("checkpoints"));
+    EXPECT_EQ(column(folder.read(out + "/metrics.jsonl"), "step").size(), out == "stop" ? 2u : 4u);
+  }
+}
+
+}  // namespace
+}  // namespace shoal::testing

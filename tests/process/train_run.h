@@ -1,0 +1,96 @@
+// Runs of `shoal train` on models that train in a blink, for tests: folders with a config.json, the command, and
+// columns of metrics.jsonl as the characters that stand there.
+#pragma once
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "process/command.h"
+
+namespace shoal::testing {
+
+// A folder that goes away with everything in it.
+class RunFolder {
+ public:
+  RunFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "shoal-run-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+    write("llama/config.json", llama_config(256));
+    write("gpt2/config.json", R"({"model_type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 32,
+      "n_layer": 2, "n_head": 4, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1})");
+  }
+  ~RunFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  static std::string llama_config(int vocab) {
+    return R"({"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+      "vocab_size": )" +
+           std::to_string(vocab) + "}";
+  }
+
+  std::string path(const std::string& name) const { return (path_ / name).string(); }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name, std::ios::binary) << text;
+    return path(name);
+  }
+  std::string read(const std::string& name) const {
+    std::stringstream text;
+    text << std::ifstream(path_ / name, std::ios::binary).rdbuf();
+    return text.str();
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// `shoal train` with these words after the ones that every test needs. An epoch has 36 samples, four and a half
+// global batches of 8.
+inline std::vector<std::string> train_words(const RunFolder& folder, const std::string& model, const std::string& out,
+                                            const std::vector<std::string>& more) {
+  std::vector<std::string> words = {SHOAL_BINARY,   "train",
+                                    "--model",      folder.path(model),
+                                    "--data",       "synthetic:tokens=1450",
+                                    "--sequence",   "32",
+                                    "--validation", "0.2",
+                                    "--threads",    "1",
+                                    "--log-every",  "1",
+                                    "--set",        "train_batch_size=8",
+                                    "--lr",         "0.01",
+                                    "--out",        folder.path(out)};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// The values of one key in a file of JSON lines, as written: "5.430791378021240".
+inline std::vector<std::string> column(const std::string& lines, const std::string& key) {
+  std::vector<std::string> values;
+  std::stringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) {
+    const size_t at = line.find("\"" + key + "\": ");
+    if (at == std::string::npos) {
+      values.push_back("no " + key);
+      continue;
+    }
+    const size_t begin = at + key.size() + 4;
+    values.push_back(line.substr(begin, line.find_first_of(",}", begin) - begin));
+  }
+  return values;
+}
+
+inline std::vector<double> numbers(const std::vector<std::string>& texts) {
+  std::vector<double> values;
+  for (const std::string& text : texts) values.push_back(std::strtod(text.c_str(), nullptr));
+  return values;
+}
+
+}  // namespace shoal::testing

@@ -1,0 +1,63 @@
+// What `shoal plan` counts for a model is what the engine then holds, to the byte.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine/blueprint.h"
+#include "models/open_model.h"
+#include "plan/stage_plans.h"
+#include "shoal/engine.h"
+
+namespace shoal {
+namespace {
+
+Config config_of(int stage, Precision precision, int world) {
+  const std::string flag = precision == Precision::bf16 ? "bf16" : "fp16";
+  std::vector<std::string> settings = {"train_micro_batch_size_per_gpu=1", "optimizer.type=AdamW",
+                                       "zero_optimization.stage=" + std::to_string(stage),
+                                       "zero_optimization.stage3_param_persistence_threshold=1000"};
+  if (precision != Precision::fp32) settings.push_back(flag + ".enabled=true");
+  return Config::from_text("{}", {.world_size = world}, "config", settings);
+}
+
+std::vector<MemoryPlan> held_by_engines(const Config& config, int world) {
+  std::vector<MemoryPlan> held(static_cast<size_t>(world));
+  auto groups = make_thread_groups(world);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < world; ++rank) {
+    ranks.emplace_back([&, rank] {
+      Group& group = *groups[static_cast<size_t>(rank)];
+      const auto model = models::open_model("llama-tiny");  // each rank has its own, as processes do
+      const Engine engine(model->units(), config, group);
+      held[static_cast<size_t>(rank)] = engine.memory().held;
+      group.barrier({"end", ""}).wait();
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return held;
+}
+
+TEST(Plan, EqualsWhatTheEngineHoldsAtEveryStageWorldAndPrecision) {
+  const auto model = models::open_model("llama-tiny");
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    for (const int world : {1, 2, 3, 4}) {
+      const Config config = config_of(3, precision, world);
+      PlanSubject subject;
+      subject.units = make_blueprint(model->units(), config, 1).specs;
+      EXPECT_EQ(subject.numel(), model->info().numel);
+      const auto plans = plan_stages(subject, config, world);
+      for (int stage = 0; stage < kStages; ++stage) {
+        const MemoryPlan& planned = plans[static_cast<size_t>(stage)].memory;
+        for (const MemoryPlan& held : held_by_engines(config_of(stage, precision, world), world)) {
+          EXPECT_EQ(held.weights, planned.weights) << "stage " << stage << " of " << world;
+          EXPECT_EQ(held.gradients, planned.gradients) << "stage " << stage << " of " << world;
+          EXPECT_EQ(held.states, planned.states) << "stage " << stage << " of " << world;
+          EXPECT_EQ(held.reduce_slots, planned.reduce_slots) << "stage " << stage << " of " << world;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shoal

@@ -1,0 +1,113 @@
+#include "checkpoint/save.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <stdexcept>
+
+#include "checkpoint/run_folder.h"
+#include "checkpoint/verify.h"
+#include "training/outcome.h"
+#include "unit/checkpoint/fake_state.h"
+#include "unit/checkpoint/on_ranks.h"
+#include "unit/checkpoint/temp_folder.h"
+
+namespace shoal::checkpoint {
+namespace {
+
+using shoal::testing::FakeState;
+using shoal::testing::message_of;
+using shoal::testing::names_of;
+using shoal::testing::on_ranks;
+using shoal::testing::TempFolder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(Save, EveryRankGetsThePathOfAWholeCheckpoint) {
+  for (const int world : {1, 2, 3, 4}) {
+    const TempFolder temp;
+    on_ranks(world, [&](Group& group) {
+      FakeState state(group.rank(), world);
+      state.fill();
+      SaveOptions options{temp / "a/b", 7};
+      options.extra = {{"key", "value"}};
+      EXPECT_EQ(save_state(state.source(), group, options), temp / "a/b/step-00000007");
+    });
+    EXPECT_THAT(verify(temp / "a/b/step-00000007"), IsEmpty());
+    const Manifest manifest = read_manifest(temp / "a/b/step-00000007");
+    EXPECT_EQ(manifest.world, world);
+    EXPECT_EQ(manifest.step, 7);
+    EXPECT_EQ(manifest.extra.at("key"), "value");
+    EXPECT_EQ(manifest.randoms.size(), static_cast<size_t>(world));
+    EXPECT_THAT(manifest.states, ElementsAre(StateKind::weight, StateKind::first_moment, StateKind::second_moment));
+  }
+}
+
+TEST(Save, KeepsTheLast) {
+  const TempFolder temp;
+  auto world = make_single_group();
+  const FakeState state(0, 1);
+  for (const int64_t step : {1, 2, 3, 4}) save_state(state.source(), *world, {temp.path(), step, 2, {}});
+  EXPECT_THAT(names_of(temp.path()), ElementsAre("latest", "step-00000003", "step-00000004"));
+}
+
+TEST(Save, WhenOneRankFailsAllThrowAndTheEarlierStay) {
+  const TempFolder temp;
+  on_ranks(3, [&](Group& group) {
+    const FakeState state(group.rank(), 3);
+    save_state(state.source(), group, {temp.path(), 1, 1, {}});
+    StateSource source = state.source();
+    if (group.rank() == 2) {
+      source.read = [](const StateRun&, float*) { throw std::runtime_error("the disk is full"); };
+    }
+    EXPECT_EQ(message_of([&] {
+                save_state(source, group, {temp.path(), 2, 1, {}});
+              }),
+              "[checkpoint save] rank 2: the disk is full");
+    EXPECT_EQ(message_of([&] {
+                save_state(state.source(), group, {temp.path(), -1, 1, {}});
+              }),
+              "[checkpoint save] rank 0: -1 is no step. Use 0 or more.");
+  });
+  EXPECT_THAT(names_of(temp.path()), ElementsAre("latest", "step-00000001"));
+  EXPECT_THAT(verify(temp / "step-00000001"), IsEmpty());
+}
+
+TEST(Save, RanksThatSaveDifferentStepsStop) {
+  const TempFolder temp;
+  on_ranks(2, [&](Group& group) {
+    const FakeState state(group.rank(), 2);
+    EXPECT_EQ(message_of([&] {
+                save_state(state.source(), group, {temp.path(), 10 + group.rank(), 1, {}});
+              }),
+              "[checkpoint save] rank 1: it saves step 11, rank 0 saves step 10. Save the same on every rank.");
+  });
+  EXPECT_THAT(names_of(temp.path()), IsEmpty());
+}
+
+TEST(Save, AFolderThatCannotBeWrittenIsNamedOnEveryRank) {
+  on_ranks(2, [&](Group& group) {
+    const FakeState state(group.rank(), 2);
+    const std::string said = message_of([&] { save_state(state.source(), group, {"/proc/none", 2, 1, {}}); });
+    EXPECT_THAT(said, HasSubstr("[checkpoint save] rank 0: cannot make the folder /proc/none"));
+  });
+}
+
+TEST(Save, AStateThatDoesNotCoverEverythingIsNotPublished) {
+  const TempFolder temp;
+  auto world = make_single_group();
+  const FakeState state(0, 1);
+  StateSource source = state.source();
+  source.runs.erase(source.runs.begin());
+  EXPECT_THAT(message_of([&] {
+                save_state(source, *world, {temp.path(), 1, 1, {}});
+              }),
+              HasSubstr("does not cover the weight of wte"));
+  EXPECT_THAT(names_of(temp.path()), IsEmpty());
+}
+
+}  // namespace
+}  // namespace shoal::checkpoint

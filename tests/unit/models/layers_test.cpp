@@ -1,0 +1,93 @@
+#include "models/layers.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "training/outcome.h"
+
+namespace shoal::models {
+
+using testing::bytes_of;
+
+namespace {
+
+Randomness training(uint64_t seed) { return {true, at::detail::createCPUGenerator(seed)}; }
+
+at::Tensor normal(at::IntArrayRef sizes, uint64_t seed) {
+  return at::empty(sizes).normal_(0, 1, at::detail::createCPUGenerator(seed)).set_requires_grad(true);
+}
+
+// Attention and the gradients of its inputs, as one list.
+std::vector<at::Tensor> attention_and_grads(int64_t kv_heads, int64_t expand, double p, const Randomness& randomness) {
+  const at::Tensor q = normal({2, 4, 5, 8}, 1);
+  const at::Tensor k = normal({2, kv_heads, 5, 8}, 2);
+  const at::Tensor v = normal({2, kv_heads, 5, 8}, 3);
+  const at::Tensor out =
+      causal_attention(q, k.repeat_interleave(expand, 1), v.repeat_interleave(expand, 1), p, randomness);
+  torch::autograd::backward({out}, {at::arange(out.numel()).reshape(out.sizes()).to(at::kFloat).sin()});
+  return {out.detach(), q.grad(), k.grad(), v.grad()};
+}
+
+void expect_close(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_LT((a[i] - b[i]).abs().max().item<double>(), 1e-5) << i;
+}
+
+}  // namespace
+
+TEST(CausalAttention, AHeadOfKAndVServesItsNeighboursAmongQ) {
+  for (const int64_t kv_heads : {1, 2}) {
+    expect_close(attention_and_grads(kv_heads, 1, 0, {}), attention_and_grads(kv_heads, 4 / kv_heads, 0, {}));
+  }
+}
+
+TEST(CausalAttention, TheFormWithDropoutComputesTheSame) {
+  // So small a probability that no weight is dropped.
+  for (const int64_t kv_heads : {1, 2, 4}) {
+    expect_close(attention_and_grads(kv_heads, 1, 1e-12, training(1)), attention_and_grads(kv_heads, 1, 0, {}));
+  }
+}
+
+TEST(CausalAttention, DropoutComesFromTheGivenGeneratorOnly) {
+  const auto out = [](uint64_t seed) { return bytes_of(attention_and_grads(2, 1, 0.5, training(seed))[0]); };
+  const std::string first = out(1);
+  at::manual_seed(99);
+  EXPECT_EQ(out(1), first);
+  EXPECT_NE(out(2), first);
+  Randomness evaluation = training(1);
+  evaluation.training = false;
+  EXPECT_EQ(bytes_of(attention_and_grads(2, 1, 0.5, evaluation)[0]), bytes_of(attention_and_grads(2, 1, 0, {})[0]));
+}
+
+TEST(Dropout, DropsTheShareAndScalesTheRest) {
+  const at::Tensor x = at::ones({100, 100});
+  const at::Tensor y = dropout(x, 0.25, training(3));
+  EXPECT_NEAR((y == 0).to(at::kFloat).mean().item<double>(), 0.25, 0.03);
+  EXPECT_NEAR(y.max().item<double>(), 1 / 0.75, 1e-6);
+}
+
+TEST(Dropout, IsNothingWithoutTrainingOrWithoutProbability) {
+  const at::Tensor x = at::ones({3});
+  EXPECT_TRUE(dropout(x, 0.5, {}).is_same(x));
+  EXPECT_TRUE(dropout(x, 0, training(1)).is_same(x));
+}
+
+TEST(CrossEntropy, IsTheMeanInFp32WhateverTheLogitsAre) {
+  const at::Tensor logits = normal({2, 3, 7}, 5).detach();
+  const at::Tensor targets = at::arange(6).reshape({2, 3});
+  const at::Tensor wanted = -logits.log_softmax(-1).gather(-1, targets.unsqueeze(-1)).mean();
+  EXPECT_NEAR(cross_entropy(logits, targets).item<double>(), wanted.item<double>(), 1e-6);
+  EXPECT_EQ(cross_entropy(logits.to(at::kBFloat16), targets).scalar_type(), at::kFloat);
+}
+
+TEST(SplitHeads, NeighbouringDimensionsMakeAHead) {
+  const at::Tensor x = at::arange(12).reshape({1, 2, 6});
+  const at::Tensor heads = split_heads(x, 3);
+  EXPECT_EQ(heads.sizes().vec(), (std::vector<int64_t>{1, 2, 2, 3}));
+  EXPECT_EQ(heads[0][1][0][0].item<int64_t>(), 3);  // head 1, time 0
+  EXPECT_EQ(heads[0][0][1][0].item<int64_t>(), 6);  // head 0, time 1
+}
+
+}  // namespace shoal::models

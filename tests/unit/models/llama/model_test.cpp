@@ -1,0 +1,108 @@
+#include "models/llama/model.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "unit/models/tiny_model.h"
+
+namespace shoal::models {
+
+using testing::open_json;
+using testing::tiny_llama_json;
+using testing::TinyTraining;
+
+namespace {
+
+// "name shape" of every parameter of a unit.
+std::vector<std::string> params_of(const Unit& unit) {
+  std::vector<std::string> lines;
+  for (const Parameter& param : unit.params) {
+    std::string line = param.name;
+    for (const int64_t length : param.tensor.sizes()) line += " " + std::to_string(length);
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST(Llama, HasTheNamesAndShapesOfItsCheckpoints) {
+  const auto model = open_json(tiny_llama_json(R"(, "num_key_value_heads": 1)"));
+  const std::vector<Unit> units = model->units();
+  ASSERT_EQ(units.size(), 4u);
+  EXPECT_EQ(units[2].name, "model.layers.1");
+  EXPECT_THAT(params_of(units[0]), ::testing::ElementsAre("model.embed_tokens.weight 29 12"));
+  EXPECT_THAT(params_of(units[2]),
+              ::testing::UnorderedElementsAre(
+                  "model.layers.1.input_layernorm.weight 12", "model.layers.1.self_attn.q_proj.weight 12 12",
+                  "model.layers.1.self_attn.k_proj.weight 6 12", "model.layers.1.self_attn.v_proj.weight 6 12",
+                  "model.layers.1.self_attn.o_proj.weight 12 12", "model.layers.1.post_attention_layernorm.weight 12",
+                  "model.layers.1.mlp.gate_proj.weight 20 12", "model.layers.1.mlp.up_proj.weight 20 12",
+                  "model.layers.1.mlp.down_proj.weight 12 20"));
+  EXPECT_THAT(params_of(units[3]), ::testing::ElementsAre("model.norm.weight 12", "lm_head.weight 29 12"));
+  EXPECT_EQ(model->info().numel, 29 * 12 * 2 + 12 + 2 * (2 * 12 + 12 * 12 * 2 + 2 * 6 * 12 + 3 * 20 * 12));
+}
+
+TEST(Llama, ATiedHeadIsTheEmbedding) {
+  const auto model = open_json(tiny_llama_json(R"(, "tie_word_embeddings": true)"));
+  const std::vector<Unit> units = model->units();
+  EXPECT_EQ(units.back().params.at(1).name, "lm_head.weight");
+  EXPECT_TRUE(units.back().params.at(1).tensor.is_same(units[0].params.at(0).tensor));
+}
+
+TEST(Llama, StartsAsTransformersDoes) {
+  const auto model = open_json(tiny_llama_json(R"(, "initializer_range": 0.5)"));
+  for (const Unit& unit : model->units()) {
+    for (const Parameter& param : unit.params) {
+      std::vector<float> values(static_cast<size_t>(param.tensor.numel()));
+      param.source->read(0, param.tensor.numel(), values.data());
+      const at::Tensor tensor = at::tensor(values);
+      if (param.tensor.dim() == 1) {
+        EXPECT_TRUE(tensor.eq(1).all().item<bool>()) << param.name;
+      } else {
+        EXPECT_NEAR(tensor.mean().item<double>(), 0, 0.2) << param.name;
+        EXPECT_NEAR(tensor.std().item<double>(), 0.5, 0.15) << param.name;
+      }
+    }
+  }
+}
+
+TEST(Llama, APositionSeesNoLaterToken) {
+  const auto world = make_single_group();
+  TinyTraining training({.config_json = tiny_llama_json()}, *world);
+  at::Tensor tokens = TinyTraining::tokens(1);
+  const at::Tensor before = training.logits(tokens);
+  tokens = tokens.clone();
+  tokens.select(1, 6).add_(1).remainder_(testing::kTinyVocab);
+  const at::Tensor after = training.logits(tokens);
+  EXPECT_TRUE(before.narrow(1, 0, 6).equal(after.narrow(1, 0, 6)));
+  EXPECT_FALSE(before.narrow(1, 6, 3).equal(after.narrow(1, 6, 3)));
+}
+
+TEST(Llama, BeginsAtTheEntropyOfTheVocabularyAndLearns) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (const char* more : {"", R"(, "tie_word_embeddings": true, "num_key_value_heads": 1)"}) {
+      const auto world = make_single_group();
+      TinyTraining training({.config_json = tiny_llama_json(more), .precision = precision}, *world);
+      double loss = training.train_step(0);
+      EXPECT_NEAR(loss, std::log(29.0), 0.1);
+      for (int step = 0; step < 30; ++step) loss = training.train_step(0);
+      EXPECT_LT(loss, 2.0) << precision << more;
+    }
+  }
+}
+
+TEST(Llama, AttentionDropoutIsInTrainingOnly) {
+  const auto world = make_single_group();
+  const std::string with = tiny_llama_json(R"(, "attention_dropout": 0.3, "initializer_range": 0.5)");
+  const std::string without = tiny_llama_json(R"(, "initializer_range": 0.5)");
+  TinyTraining dropping({.config_json = with}, *world);
+  TinyTraining plain({.config_json = without}, *world);
+  EXPECT_EQ(dropping.evaluate(0), plain.evaluate(0));
+  EXPECT_NE(dropping.train_step(0), plain.train_step(0));
+}
+
+}  // namespace shoal::models

@@ -1,0 +1,53 @@
+#include "models/value_sources.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/checkpoint/temp_folder.h"
+
+namespace shoal::models {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+namespace {
+
+std::vector<float> values_of(const ValueSource& source, int64_t begin, int64_t numel) {
+  std::vector<float> values(static_cast<size_t>(numel), -9.0f);
+  source.read(begin, numel, values.data());
+  return values;
+}
+
+}  // namespace
+
+TEST(InitialValues, AConstantIsTheSameEverywhere) {
+  EXPECT_THAT(values_of(*make_initial_values(Init::constant(1), 3, "norm"), 17, 5), Each(1.0f));
+}
+
+TEST(InitialValues, RandomNumbersDependOnSeedNameAndIndexOnly) {
+  const auto values = [](uint64_t seed, const char* name, int64_t begin) {
+    return values_of(*make_initial_values(Init::normal(0.02), seed, name), begin, 6);
+  };
+  EXPECT_EQ(values(1, "w", 5), values(1, "w", 5));
+  EXPECT_NE(values(1, "w", 5), values(2, "w", 5));
+  EXPECT_NE(values(1, "w", 5), values(1, "v", 5));
+  EXPECT_EQ(values(1, "w", 5)[1], values(1, "w", 6)[0]);
+}
+
+TEST(InitialValues, TheStandardDeviationScalesTheSameNumbers) {
+  const std::vector<float> one = values_of(*make_initial_values(Init::normal(1), 0, "w"), 0, 4);
+  const std::vector<float> two = values_of(*make_initial_values(Init::normal(2), 0, "w"), 0, 4);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(2 * one[i], two[i]);
+}
+
+TEST(FileValues, ReadTheNamedTensor) {
+  testing::TempFolder folder;
+  write_safetensors(folder.path(), {{"a", "", {4}}, {"b", "", {4}}}, {.dtype = DType::f32},
+                    [](const std::string& name, int64_t begin, int64_t numel, float* out) {
+                      for (int64_t i = 0; i < numel; ++i)
+                        out[i] = static_cast<float>(begin + i) + (name == "b" ? 10 : 0);
+                    });
+  EXPECT_THAT(values_of(*make_file_values(SafetensorsReader::open(folder.path()), "b"), 1, 2), ElementsAre(11, 12));
+}
+
+}  // namespace shoal::models

@@ -1,0 +1,93 @@
+#include "plan/fit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/plan/planned_models.h"
+
+namespace shoal {
+namespace {
+
+using testing::config_in;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+StagePlan plan_of(size_t weights, size_t gradients, size_t states, size_t activations) {
+  StagePlan plan;
+  plan.memory.weights = weights;
+  plan.memory.gradients = gradients;
+  plan.memory.states = states;
+  plan.activations = activations;
+  return plan;
+}
+
+TEST(Fit, ToTheByte) {
+  const StagePlan plan = plan_of(10, 20, 30, 40);
+  EXPECT_TRUE(fits(plan, {.device = 100, .host = {}}));
+  EXPECT_FALSE(fits(plan, {.device = 99, .host = {}}));
+  EXPECT_TRUE(fits(plan, {.device = {}, .host = 300, .ranks_per_host = 3}));
+  EXPECT_FALSE(fits(plan, {.device = {}, .host = 299, .ranks_per_host = 3}));
+  EXPECT_TRUE(fits(plan, {}));
+}
+
+TEST(Fit, OffloadMovesGradientsAndStatesThenWeights) {
+  const auto plans = offload_plans(plan_of(10, 20, 30, 40), 4);
+  ASSERT_EQ(plans.size(), 2u);
+  EXPECT_EQ(plans[0].device, 50u);
+  EXPECT_EQ(plans[0].host, 200u);
+  EXPECT_EQ(plans[1].device, 40u);
+  EXPECT_EQ(plans[1].host, 240u);
+  EXPECT_TRUE(fits(plans[0], {.device = 50, .host = 200}));
+  EXPECT_FALSE(fits(plans[0], {.device = 49, .host = 200}));
+  EXPECT_FALSE(fits(plans[0], {.device = 50, .host = 199}));
+}
+
+constexpr size_t kGB = 1'000'000'000;
+
+std::vector<std::string> advice_for(int64_t numel, int stage, int world, const Budget& budget) {
+  return advice(subject_of_count(numel, Precision::bf16), config_in(Precision::bf16, stage), world, budget);
+}
+
+TEST(Advice, IsSilentWithoutAMemory) { EXPECT_THAT(advice_for(7 * kGB, 3, 8, {}), IsEmpty()); }
+
+TEST(Advice, SaysThatTheStageFits) {
+  EXPECT_THAT(advice_for(7 * kGB, 3, 8, {.device = 80 * kGB, .host = {}}),
+              ElementsAre("Stage 3 fits: 11.41 GiB a rank, 74.51 GiB a GPU.",
+                          "Gathered units, buffers and activations are not counted: give --model."));
+}
+
+TEST(Advice, NamesTheLowestStageThatFits) {
+  EXPECT_THAT(advice_for(7 * kGB, 0, 8, {.device = 40 * kGB, .host = {}}),
+              ElementsAre("Stage 0 does not fit: 91.27 GiB a rank, 37.25 GiB a GPU.",
+                          "zero_optimization.stage=1 would fit: 34.23 GiB a rank."));
+}
+
+TEST(Advice, SaysThat70BDoNotFitOn8CardsOf24GBAndWhichOffloadWould) {
+  EXPECT_THAT(
+      advice_for(70 * kGB, 3, 8, {.device = 24 * kGB, .host = {}, .ranks_per_host = 8}),
+      ElementsAre("Stage 3 does not fit: 114.1 GiB a rank, 22.35 GiB a GPU.",
+                  "Stage 3 with offload_optimizer (not in this version) would fit: 16.3 GiB a GPU, 782.3 GiB of "
+                  "host memory for 8 ranks.",
+                  "Without offload stage 3 fits on 64 ranks."));
+}
+
+TEST(Advice, SaysWhenTheHostIsTooSmallForOffload) {
+  const auto lines = advice_for(70 * kGB, 3, 8, {.device = 24 * kGB, .host = 512 * kGB, .ranks_per_host = 8});
+  EXPECT_THAT(lines[1], HasSubstr("would fit the GPU, not the host"));
+}
+
+TEST(Advice, RanksWithoutAGpuShareTheHost) {
+  EXPECT_THAT(advice_for(7 * kGB, 3, 4, {.device = {}, .host = 50 * kGB, .ranks_per_host = 4}),
+              ElementsAre("Stage 3 does not fit: 22.82 GiB a rank, 46.57 GiB a host with 4 ranks."));
+}
+
+TEST(Advice, PointsAtActivationsWhenTheyAreWhatIsTooMuch) {
+  PlanSubject subject = subject_of_count(kGB, Precision::bf16);
+  subject.activations = 60 * kGB;
+  const auto lines = advice(subject, config_in(Precision::bf16, 3), 2, {.device = 24 * kGB, .host = {}});
+  EXPECT_THAT(lines[1], HasSubstr("take a smaller micro-batch, or --recompute"));
+}
+
+}  // namespace
+}  // namespace shoal

@@ -1,0 +1,83 @@
+#include "plan/plan_text.h"
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "unit/plan/planned_models.h"
+
+namespace shoal {
+namespace {
+
+using testing::config_in;
+using testing::stack;
+
+TEST(PlanText, ShowsTheClassicArithmeticOf7BOn8Ranks) {
+  const PlanReport report{.subject = subject_of_count(7'000'000'000, Precision::bf16),
+                          .config = config_in(Precision::bf16, 3),
+                          .world = 8,
+                          .budget = {}};
+  EXPECT_EQ(plan_text(report), R"(any model: 7,000,000,000 parameters, bf16, 8 ranks
+
+model states a rank: mixed precision Adam by the book, and as Shoal holds them in bf16
+
+stage       2 + 2 + 12           Shoal
+0            112.00 GB        98.00 GB
+1             38.50 GB        36.75 GB
+2             26.25 GB        24.50 GB
+3*            14.00 GB        12.25 GB
+
+Gathered units, buffers and activations depend on the model: give --model to count them.
+)");
+}
+
+TEST(PlanText, ShowsEveryKindOfByteOfAModel) {
+  PlanReport report{.subject = stack(4, 1024, DType::bf16),
+                    .config = config_in(Precision::bf16, 2),
+                    .world = 4,
+                    .budget = {.device = size_t{40} << 20, .host = {}},
+                    .workload = "micro-batch of 1 x 8 tokens"};
+  report.config.zero.prefetch_bucket_size = 0;
+  report.subject.activations = 3 << 20;
+  EXPECT_EQ(plan_text(report), R"(stack: 8,392,704 parameters in 4 units, bf16, 4 ranks, micro-batch of 1 x 8 tokens
+
+bytes a rank (* the config's stage)
+
+stage      weights   gradients   optimizer    gathered     buffers  activations       total  fits
+0        16.01 MiB   16.01 MiB   80.04 MiB         0 B         0 B        3 MiB   115.1 MiB  no
+1        16.01 MiB   16.01 MiB   20.01 MiB         0 B         0 B        3 MiB   55.03 MiB  no
+2*       16.01 MiB   4.002 MiB   20.01 MiB         0 B   8.004 MiB        3 MiB   51.02 MiB  no
+3        4.008 MiB   4.002 MiB   20.01 MiB       4 MiB   8.004 MiB        3 MiB   43.02 MiB  no
+
+model states a rank: mixed precision Adam by the book, and as Shoal holds them in bf16
+
+stage       2 + 2 + 12           Shoal
+0            134.28 MB       117.50 MB
+1             58.75 MB        54.55 MB
+2*            46.16 MB        41.96 MB
+3             33.57 MB        29.38 MB
+
+Stage 2 does not fit: 51.02 MiB a rank, 40 MiB a GPU.
+No stage fits; stage 3 takes 43.02 MiB a rank.
+Stage 3 with offload_optimizer (not in this version) would fit: 19.01 MiB a GPU, 24.01 MiB of host memory for 1 rank.
+Without offload stage 3 fits on 8 ranks.
+)");
+}
+
+TEST(PlanJson, SaysTheSameInNumbers) {
+  const PlanReport report{.subject = subject_of_count(7'000'000'000, Precision::bf16),
+                          .config = config_in(Precision::bf16, 3),
+                          .world = 8,
+                          .budget = {.device = 24'000'000'000, .host = {}}};
+  const json::Value root = json::parse(plan_json(report), "plan");
+  EXPECT_EQ(root.find("parameters")->as_integer(), 7'000'000'000);
+  const json::Array& stages = root.find("stages")->as_array();
+  ASSERT_EQ(stages.size(), 4u);
+  EXPECT_EQ(stages[3].find("model_states")->as_integer(), 12'250'000'896) << "a shard is a multiple of 128 elements";
+  EXPECT_EQ(stages[1].find("classic_model_states")->as_number(), 38.5e9);
+  EXPECT_FALSE(stages[2].find("fits")->as_boolean());
+  EXPECT_TRUE(stages[3].find("fits")->as_boolean());
+  EXPECT_FALSE(root.find("advice")->as_array().empty());
+}
+
+}  // namespace
+}  // namespace shoal

@@ -1,0 +1,52 @@
+#include "train/banner.h"
+
+#include <gtest/gtest.h>
+
+namespace shoal::train {
+namespace {
+
+BannerFacts facts_of(int stage, int world, const std::string& more = "") {
+  BannerFacts facts;
+  facts.model = "toy: 2,097,152 parameters";
+  facts.data = "synthetic: 100 tokens";
+  facts.config =
+      Config::from_text(R"({"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2)" + more + "}",
+                        {.world_size = world}, "config", {"zero_optimization.stage=" + std::to_string(stage)});
+  const DType dtype = facts.config.precision == Precision::bf16 ? DType::bf16 : DType::f32;
+  std::vector<UnitSpec> units;
+  for (const char* name : {"a", "b"}) {
+    UnitSpec unit;
+    unit.name = name;
+    unit.params.push_back({.name = std::string(name) + ".w", .shape = {1024, 1024}, .dtype = dtype});
+    units.push_back(unit);
+  }
+  facts.layout = lay_out(units, {.world = world});
+  facts.transport = "shared memory";
+  return facts;
+}
+
+TEST(Banner, SaysWhereEveryByteLivesAndWhatAStepMoves) {
+  EXPECT_EQ(banner(facts_of(3, 2, R"(, "bf16": {"enabled": true})")),
+            "model      toy: 2,097,152 parameters\n"
+            "data       synthetic: 100 tokens\n"
+            "run        stage 3, bf16, 2 ranks over shared memory, 1 thread each\n"
+            "batch      16 samples a step = 4 (micro-batch) x 2 (micro-steps) x 2 (ranks)\n"
+            "a step     each rank sends and receives 12 MiB: 8 MiB of weights gathered, 4 MiB of gradients\n"
+            "host memory, each rank       stage 3    at stage 0\n"
+            "  weights                      2 MiB         4 MiB\n"
+            "  gradients                    4 MiB         8 MiB\n"
+            "  master                       2 MiB         4 MiB\n"
+            "  moments                      8 MiB        16 MiB\n"
+            "  gathered units               4 MiB           0 B\n"
+            "  gradients on the way         4 MiB           0 B\n"
+            "  total                       24 MiB        32 MiB\n");
+}
+
+TEST(Banner, OneRankMovesNothing) {
+  EXPECT_EQ(banner(facts_of(0, 1)).find("sends"), std::string::npos);
+  EXPECT_NE(banner(facts_of(0, 1)).find("stage 0, fp32, one rank, 1 thread each"), std::string::npos);
+  EXPECT_EQ(banner(facts_of(0, 1)).find("master"), std::string::npos) << "fp32 weights are their own masters";
+}
+
+}  // namespace
+}  // namespace shoal::train

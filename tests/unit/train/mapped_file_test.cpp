@@ -1,0 +1,34 @@
+#include "train/mapped_file.h"
+
+#include <gmock/gmock.h>
+
+#include "scratch_folder.h"
+
+namespace shoal::train {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+
+TEST(MappedFile, HoldsTheBytesAndOutlivesTheName) {
+  const testing::ScratchFolder folder;
+  const std::string path = folder.write("a", "abc");
+  MappedFile first(path, "here");
+  std::filesystem::remove(path);
+  const MappedFile file(std::move(first));
+  EXPECT_EQ(std::string(file.data(), file.nbytes()), "abc");
+}
+
+TEST(MappedFile, AnEmptyFileHasNoBytes) {
+  const testing::ScratchFolder folder;
+  EXPECT_EQ(MappedFile(folder.write("a", ""), "here").nbytes(), 0u);
+}
+
+TEST(MappedFile, SaysWhatCannotBeRead) {
+  const testing::ScratchFolder folder;
+  EXPECT_THAT(message_of([&] { MappedFile(folder.path("none"), "here"); }), HasSubstr("[here] "));
+  EXPECT_THAT(message_of([&] { MappedFile(folder.path(), "here"); }), HasSubstr("not a regular file"));
+}
+
+}  // namespace
+}  // namespace shoal::train

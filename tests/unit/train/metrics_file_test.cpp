@@ -1,0 +1,99 @@
+#include "train/metrics_file.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/json.h"
+#include "scratch_folder.h"
+
+namespace shoal::train {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::ScratchFolder;
+
+StepMetrics at_step(int64_t step) {
+  StepMetrics metrics;
+  metrics.step = step;
+  return metrics;
+}
+
+TEST(MetricsLine, HasEveryKeyInOrder) {
+  const StepMetrics metrics{.step = 3,
+                            .loss = 2.5,
+                            .grad_norm = 0.1,
+                            .lr = 3e-4,
+                            .loss_scale = 65536,
+                            .skipped = true,
+                            .tokens = 1024,
+                            .tokens_per_s = 12.5,
+                            .step_ms = 1.5,
+                            .wait_comm_ms = 0.25};
+  EXPECT_EQ(to_line(metrics),
+            R"({"step": 3, "loss": 2.5, "grad_norm": 0.1, "lr": 0.0003, "loss_scale": 65536, "skipped": true, )"
+            R"("tokens": 1024, "tokens_per_s": 12.5, "step_ms": 1.5, "wait_comm_ms": 0.25})");
+}
+
+TEST(MetricsLine, FloatsReadBackToTheSameBits) {
+  for (const double number : {0.1, 1.0 / 3, 5.430791378021240234375, 1e-320, 1.7976931348623157e308}) {
+    StepMetrics metrics;
+    metrics.loss = number;
+    EXPECT_EQ(json::parse(to_line(metrics), "line").find("loss")->as_number(), number);
+  }
+}
+
+TEST(MetricsLine, WhatIsNotFiniteIsNull) {
+  StepMetrics metrics;
+  metrics.loss = std::nan("");
+  metrics.grad_norm = std::numeric_limits<double>::infinity();
+  const json::Value line = json::parse(to_line(metrics), "line");
+  EXPECT_TRUE(line.find("loss")->is_null());
+  EXPECT_TRUE(line.find("grad_norm")->is_null());
+}
+
+TEST(EvalLine, HasEveryKeyInOrder) {
+  EXPECT_EQ(to_line(EvalMetrics{.step = 3, .loss = 2.5, .tokens = 8, .eval_ms = 1.5}),
+            R"({"step": 3, "loss": 2.5, "tokens": 8, "eval_ms": 1.5})");
+}
+
+TEST(MetricsFile, ALineIsInTheFileWhenAppendReturns) {
+  const ScratchFolder folder;
+  MetricsFile file(folder.path("m"), 0);
+  file.append("{\"step\": 1}");
+  EXPECT_EQ(folder.read("m"), "{\"step\": 1}\n");
+}
+
+TEST(MetricsFile, AResumedRunDropsLaterLinesAndWhatWasCutOff) {
+  const ScratchFolder folder;
+  {
+    MetricsFile file(folder.path("m"), 0);
+    for (int64_t step = 1; step <= 5; ++step) file.append(to_line(at_step(step)));
+  }
+  const std::string whole = folder.read("m");
+  { MetricsFile file(folder.path("m"), 5); }
+  EXPECT_EQ(folder.read("m"), whole);
+  folder.write("m", whole + "{\"step\": 6, \"lo");
+  { MetricsFile file(folder.path("m"), 9); }
+  EXPECT_EQ(folder.read("m"), whole);
+  {
+    MetricsFile file(folder.path("m"), 3);
+    file.append(to_line(at_step(4)));
+  }
+  EXPECT_EQ(folder.read("m"), whole.substr(0, folder.read("m").size()));
+  EXPECT_THAT(folder.read("m"), HasSubstr("\"step\": 4"));
+  { MetricsFile file(folder.path("m"), 0); }
+  EXPECT_EQ(folder.read("m"), "");
+}
+
+TEST(MetricsFile, SaysWhenTheDiskIsFull) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full on this machine";
+  const ScratchFolder folder;
+  std::filesystem::create_symlink("/dev/full", folder.path("m"));
+  EXPECT_THAT(message_of([&] { MetricsFile(folder.path("m"), 0).append("{}"); }), HasSubstr("cannot be written"));
+}
+
+}  // namespace
+}  // namespace shoal::train

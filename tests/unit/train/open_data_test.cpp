@@ -1,0 +1,60 @@
+#include "train/open_data.h"
+
+#include <gmock/gmock.h>
+
+#include "scratch_folder.h"
+#include "train/token_file.h"
+
+namespace shoal::train {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::ScratchFolder;
+
+const Vocabulary kBytes{"llama-tiny", 256, true};
+const Vocabulary kWords{"gpt2", 50257, false};
+
+TEST(OpenData, OpensEachKind) {
+  const ScratchFolder folder;
+  EXPECT_EQ(open_data("text:" + folder.write("a", "abc"), kBytes)->numel(), 3);
+  EXPECT_EQ(open_data("synthetic", kWords)->vocab(), 50257);
+  EXPECT_EQ(open_data("synthetic:tokens=50,surprise=0.5,seed=3", kBytes)->numel(), 50);
+  TokenFileWriter writer(folder.path("t.bin"), 300);
+  writer.append(std::vector<int64_t>{1, 2, 299});
+  writer.finish();
+  EXPECT_EQ(open_data("tokens:" + folder.path("t.bin"), kWords)->numel(), 3);
+}
+
+TEST(OpenData, TextNeedsAModelOverBytes) {
+  const ScratchFolder folder;
+  const std::string spec = "text:" + folder.write("a", "abc");
+  EXPECT_THAT(message_of([&] { open_data(spec, kWords); }), HasSubstr("gpt2 has 50257 tokens"));
+}
+
+TEST(OpenData, TokensBeyondTheVocabularyAreNamed) {
+  const ScratchFolder folder;
+  folder.write("raw.bin", std::string("\1\0\2\0\0\1", 6));
+  folder.write("raw.bin.json", R"({"dtype": "uint16", "vocab": 256})");
+  EXPECT_THAT(message_of([&] { open_data("tokens:" + folder.path("raw.bin"), kBytes); }),
+              HasSubstr("token 256 at position 2 is beyond"));
+  folder.write("raw.bin.json", R"({"dtype": "uint16", "vocab": 257})");
+  EXPECT_THAT(message_of([&] { open_data("tokens:" + folder.path("raw.bin"), kBytes); }),
+              HasSubstr("vocabulary of 257"));
+  EXPECT_EQ(open_data("tokens:" + folder.path("raw.bin"), kWords)->numel(), 3);
+}
+
+TEST(OpenData, SaysWhatIsWrongWithTheWord) {
+  const auto message = [](const std::string& spec) { return message_of([&] { open_data(spec, kBytes); }); };
+  EXPECT_THAT(message("book.txt"), HasSubstr("none of text:PATH"));
+  EXPECT_THAT(message("text:"), HasSubstr("no path"));
+  EXPECT_THAT(message("tokens"), HasSubstr("no path"));
+  EXPECT_THAT(message("synthetic:token=5"), HasSubstr("Did you mean tokens?"));
+  EXPECT_THAT(message("synthetic:tokens=0"), HasSubstr("not a whole number"));
+  EXPECT_THAT(message("synthetic:tokens=many"), HasSubstr("not a number"));
+  EXPECT_THAT(message("synthetic:surprise=2"), HasSubstr("not in (0, 1]"));
+  EXPECT_THAT(message("synthetic:surprise"), HasSubstr("not a number"));
+}
+
+}  // namespace
+}  // namespace shoal::train

@@ -1,0 +1,77 @@
+#include "train/prepare.h"
+
+#include <gmock/gmock.h>
+
+#include "scratch_folder.h"
+
+namespace shoal::train {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::ScratchFolder;
+
+TrainOptions tiny() {
+  TrainOptions options;
+  options.model = "llama-tiny";
+  options.data = "synthetic:tokens=100000";
+  options.steps = 10;
+  options.sequence = 128;
+  return options;
+}
+
+TEST(PrepareRun, OpensModelConfigAndData) {
+  const PreparedRun run = prepare_run(tiny(), 2);
+  EXPECT_EQ(run.world, 2);
+  EXPECT_EQ(run.model->info().vocab, 256);
+  EXPECT_EQ(run.config.batch.train_batch_size, 16);
+  EXPECT_EQ(run.source->numel(), 100000);
+  EXPECT_EQ(run.cut.sequence, 128);
+  EXPECT_EQ(run.start.train_samples, 781 - 40);
+}
+
+TEST(PrepareRun, ASampleIsAsLongAsTheModelAllowsUpTo1024) {
+  TrainOptions options = tiny();
+  options.sequence = 0;
+  EXPECT_EQ(prepare_run(options, 1).cut.sequence, 1024);
+}
+
+TEST(PrepareRun, SaysWhatToChange) {
+  const auto message = [](auto change) {
+    TrainOptions options = tiny();
+    change(options);
+    return message_of([&] { prepare_run(options, 2); });
+  };
+  EXPECT_THAT(message([](TrainOptions& o) { o.steps = 0; }), HasSubstr("[--steps]"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.validation = 1; }), HasSubstr("[--validation]"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.save_every = 5; }), HasSubstr("[--out]"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.resume = "auto"; }), HasSubstr("[--out]"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.sequence = 1 << 20; }), HasSubstr("[--sequence]"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.eval_every = 1, o.validation = 0.01; }), HasSubstr("[--eval-every]"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.data = "synthetic:tokens=1000"; }), HasSubstr("fewer than one global"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.overrides = {"train_batch_size=3"}; }), HasSubstr("[config"));
+}
+
+TEST(FindStart, GoesOnOnlyWhenTold) {
+  const ScratchFolder folder;
+  TrainOptions options = tiny();
+  EXPECT_EQ(find_start(options), "");
+  options.out = folder.path("run");
+  EXPECT_EQ(find_start(options), "");
+  folder.write("run/metrics.jsonl", "");
+  EXPECT_THAT(message_of([&] { find_start(options); }), HasSubstr("holds a run already"));
+  options.resume = "auto";
+  EXPECT_EQ(find_start(options), "") << "no checkpoint yet: from the start";
+  options.resume = folder.path("none");
+  EXPECT_THAT(message_of([&] { find_start(options); }), HasSubstr("[--resume]"));
+}
+
+TEST(ResolveCheckpoint, TakesACheckpointByItsPath) {
+  const ScratchFolder folder;
+  folder.write("step-00000001/manifest.json", "{}");
+  EXPECT_EQ(resolve_checkpoint(folder.path("step-00000001"), "--x"), folder.path("step-00000001"));
+  EXPECT_THAT(message_of([&] { resolve_checkpoint(folder.path("none"), "--x"); }), HasSubstr("[--x]"));
+}
+
+}  // namespace
+}  // namespace shoal::train

@@ -1,0 +1,72 @@
+#include "train/progress.h"
+
+#include <gtest/gtest.h>
+
+namespace shoal::train {
+namespace {
+
+StepMetrics metrics_at(int64_t step) {
+  return {.step = step,
+          .loss = 3.21,
+          .grad_norm = 1.234,
+          .lr = 3e-4,
+          .tokens_per_s = 1234.5,
+          .step_ms = 120,
+          .wait_comm_ms = 12};
+}
+
+std::string line_at(int64_t step) {
+  return "step " + std::to_string(step) +
+         "/30 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,234 tokens/s | 120 ms | wait 10 %";
+}
+
+// What a Progress prints for the steps 1 to 30.
+std::string printed(Progress::Options options) {
+  char* text = nullptr;
+  size_t nbytes = 0;
+  options.out = open_memstream(&text, &nbytes);
+  options.steps = 30;
+  {
+    Progress progress(options);
+    for (int64_t step = 1; step <= 25; ++step) progress.show(metrics_at(step), step == 25);
+    progress.say("done");
+  }
+  std::fclose(options.out);
+  const std::string all(text, nbytes);
+  std::free(text);
+  return all;
+}
+
+TEST(Progress, PlainLinesAreTheFirstEveryTenthAndTheLast) {
+  EXPECT_EQ(printed({.terminal = false, .log_every = 10}),
+            line_at(1) + "\n" + line_at(10) + "\n" + line_at(20) + "\n" + line_at(25) + "\ndone\n");
+}
+
+TEST(Progress, ATerminalShowsABarInOneLine) {
+  const std::string all = printed({.terminal = true});
+  EXPECT_NE(all.find("\r\033[K[##########..........] " + line_at(15)), std::string::npos);
+  const std::string end = "\r\033[K" + line_at(25) + "\ndone\n";
+  EXPECT_EQ(all.substr(all.size() - end.size()), end);
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 2);
+}
+
+TEST(Progress, OtherRanksAreQuiet) { EXPECT_EQ(printed({.terminal = true, .quiet = true}), ""); }
+
+TEST(StepText, SaysTheScaleAndWhySomethingWasSkipped) {
+  StepMetrics metrics = metrics_at(2);
+  metrics.loss_scale = 65536;
+  metrics.skipped = true;
+  EXPECT_EQ(step_text(metrics, 30),
+            "step 2/30 | loss 3.2100 | norm 1.23 | lr 0.0003 | scale 65536 | 1,234 tokens/s | 120 ms | wait 10 % | "
+            "skipped: a gradient is not finite");
+}
+
+TEST(BarText, GoesFromEmptyToFull) {
+  EXPECT_EQ(bar_text(0, 7, 4), "[....]");
+  EXPECT_EQ(bar_text(4, 7, 4), "[##..]");
+  EXPECT_EQ(bar_text(7, 7, 4), "[####]");
+  EXPECT_EQ(bar_text(0, 0, 4), "[....]");
+}
+
+}  // namespace
+}  // namespace shoal::train

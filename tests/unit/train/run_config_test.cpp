@@ -1,0 +1,90 @@
+#include "train/run_config.h"
+
+#include <gmock/gmock.h>
+
+#include "scratch_folder.h"
+
+namespace shoal::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::ScratchFolder;
+
+TrainOptions options_with(const std::string& config_path) {
+  TrainOptions options;
+  options.config_path = config_path;
+  options.steps = 100;
+  return options;
+}
+
+TEST(RunConfig, WithoutAConfigEverythingIsChosenAndSaid) {
+  const RunConfig run = make_run_config(options_with(""), 2, 64);
+  EXPECT_EQ(run.config.zero.stage, 3);
+  EXPECT_EQ(run.config.precision, Precision::fp32);
+  EXPECT_EQ(run.config.optimizer.kind, OptimizerKind::adamw);
+  EXPECT_EQ(run.config.optimizer.lr, kDefaultLr);
+  EXPECT_EQ(run.config.batch.train_batch_size, 2 * kDefaultMicroBatch);
+  EXPECT_THAT(run.choices,
+              ElementsAre(HasSubstr("stage 3"), HasSubstr("AdamW with learning rate 0.0003"), HasSubstr("8 samples")));
+}
+
+TEST(RunConfig, WhatTheConfigSaysIsNotChosen) {
+  const ScratchFolder folder;
+  const std::string path = folder.write("ds.json", R"({
+    "train_batch_size": 12, "zero_optimization": {"stage": 1},
+    "optimizer": {"type": "SGD", "params": {"lr": 0.5}}
+  })");
+  const RunConfig run = make_run_config(options_with(path), 2, 64);
+  EXPECT_EQ(run.config.batch.micro_batch_size, 6);
+  EXPECT_EQ(run.config.optimizer.kind, OptimizerKind::sgd);
+  EXPECT_EQ(run.config.optimizer.lr, 0.5);
+  EXPECT_THAT(run.choices, ElementsAre());
+}
+
+TEST(RunConfig, FlagsComeBeforeTheFileAndSetBeforeBoth) {
+  const ScratchFolder folder;
+  const std::string path = folder.write("ds.json", R"({
+    "train_batch_size": 12, "optimizer": {"type": "AdamW", "params": {"lr": 0.5}},
+    "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.5, "warmup_num_steps": 10}}
+  })");
+  TrainOptions options = options_with(path);
+  options.lr = 0.25;
+  EXPECT_EQ(make_run_config(options, 2, 64).config.optimizer.lr, 0.25);
+  EXPECT_EQ(make_run_config(options, 2, 64).config.scheduler.params.at("warmup_max_lr"), 0.25);
+  options.overrides = {"optimizer.params.lr=0.125", "zero_optimization.stage=2"};
+  EXPECT_EQ(make_run_config(options, 2, 64).config.optimizer.lr, 0.125);
+  EXPECT_EQ(make_run_config(options, 2, 64).config.zero.stage, 2);
+}
+
+TEST(RunConfig, FillsAutoWithTheRunsOwnNumbers) {
+  const ScratchFolder folder;
+  const std::string path = folder.write("ds.json", R"({
+    "train_micro_batch_size_per_gpu": "auto",
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+    "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_max_lr": "auto", "warmup_num_steps": 5}},
+    "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": "auto"}
+  })");
+  TrainOptions options = options_with(path);
+  options.lr = 0.25;
+  const Config config = make_run_config(options, 2, 64).config;
+  EXPECT_EQ(config.batch.micro_batch_size, kDefaultMicroBatch);
+  EXPECT_EQ(config.optimizer.lr, 0.25);
+  EXPECT_EQ(config.scheduler.params.at("total_num_steps"), 100);
+  EXPECT_EQ(config.scheduler.params.at("warmup_max_lr"), 0.25);
+  EXPECT_EQ(config.zero.param_persistence_threshold, 640);
+}
+
+TEST(RunConfig, MistakesNameTheFile) {
+  const ScratchFolder folder;
+  const std::string path = folder.write("ds.json", R"({"train_batch_size": 3, "zero_optimisation": {}})");
+  EXPECT_THAT(message_of([&] { make_run_config(options_with(path), 2, 64); }), HasSubstr("zero_optimization"));
+  EXPECT_THAT(message_of([&] { make_run_config(options_with(folder.path("none")), 2, 64); }),
+              HasSubstr("cannot be read"));
+  EXPECT_THAT(message_of([&] { make_run_config(options_with(folder.write("bad.json", "{")), 2, 64); }),
+              HasSubstr("bad.json line 1"));
+}
+
+}  // namespace
+}  // namespace shoal::train

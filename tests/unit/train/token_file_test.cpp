@@ -1,0 +1,135 @@
+#include "train/token_file.h"
+
+#include <gmock/gmock.h>
+
+#include <vector>
+
+#include "scratch_folder.h"
+
+namespace shoal::train {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::ScratchFolder;
+
+void write_tokens(const std::string& path, int64_t vocab, const std::vector<int64_t>& tokens) {
+  TokenFileWriter writer(path, vocab);
+  writer.append(tokens);
+  writer.finish();
+}
+
+std::vector<int64_t> read_all(const TokenSource& source) {
+  std::vector<int64_t> tokens(static_cast<size_t>(source.numel()));
+  source.read(0, source.numel(), tokens.data());
+  return tokens;
+}
+
+TEST(TokenFile, ReadsWhatWasWritten) {
+  const ScratchFolder folder;
+  for (const int64_t vocab : {int64_t{1}, int64_t{65536}, int64_t{65537}, int64_t{1} << 32}) {
+    const std::vector<int64_t> tokens = {0, vocab - 1, vocab / 2, vocab / 3, 0};
+    write_tokens(folder.path("t.bin"), vocab, tokens);
+    const auto source = open_token_file(folder.path("t.bin"));
+    EXPECT_EQ(source->vocab(), vocab);
+    EXPECT_EQ(read_all(*source), tokens);
+    std::vector<int64_t> part(2);
+    source->read(1, 2, part.data());
+    EXPECT_EQ(part, (std::vector<int64_t>{tokens[1], tokens[2]}));
+    EXPECT_EQ(folder.read("t.bin").size(), 32 + tokens.size() * (vocab <= 65536 ? 2 : 4));
+  }
+}
+
+TEST(TokenFile, MayBeEmpty) {
+  const ScratchFolder folder;
+  write_tokens(folder.path("t.bin"), 10, {});
+  EXPECT_EQ(open_token_file(folder.path("t.bin"))->numel(), 0);
+}
+
+TEST(TokenFile, HasTheBytesThatTheFormatSays) {
+  const ScratchFolder folder;
+  write_tokens(folder.path("t.bin"), 300, {1, 258});
+  EXPECT_EQ(folder.read("t.bin"), std::string("SHOALTOK"
+                                              "\1\0\0\0"
+                                              "\2\0\0\0"
+                                              "\x2c\1\0\0\0\0\0\0"
+                                              "\2\0\0\0\0\0\0\0"
+                                              "\1\0\2\1",
+                                              36));
+}
+
+TEST(TokenFile, AHeaderThatDoesNotFitIsAnError) {
+  const ScratchFolder folder;
+  write_tokens(folder.path("t.bin"), 300, {1, 2, 3});
+  const std::string good = folder.read("t.bin");
+  const auto message_with = [&](size_t at, char value) {
+    std::string bad = good;
+    bad[at] = value;
+    folder.write("bad.bin", bad);
+    return message_of([&] { open_token_file(folder.path("bad.bin")); });
+  };
+  EXPECT_THAT(message_with(8, 9), HasSubstr("version 9"));
+  EXPECT_THAT(message_with(12, 3), HasSubstr("3 bytes a token"));
+  EXPECT_THAT(message_with(12, 4), HasSubstr("truncated or damaged"));
+  EXPECT_THAT(message_with(24, 4), HasSubstr("truncated or damaged"));
+  EXPECT_THAT(message_with(23, 1), HasSubstr("a vocabulary of"));
+  EXPECT_THAT(message_with(0, 'X'), HasSubstr("has no header"));
+  for (const std::string& bytes : {good.substr(0, good.size() - 1), good.substr(0, good.size() - 2), good + "xx"}) {
+    folder.write("bad.bin", bytes);
+    EXPECT_THAT(message_of([&] { open_token_file(folder.path("bad.bin")); }), HasSubstr("truncated or damaged"));
+  }
+}
+
+TEST(TokenFile, WithoutAHeaderTheSidecarDecides) {
+  const ScratchFolder folder;
+  const std::string bytes("\1\0\2\1\0\0\5\0", 8);
+  folder.write("raw.bin", bytes);
+  const auto open = [&] { return open_token_file(folder.path("raw.bin")); };
+  EXPECT_THAT(message_of(open), HasSubstr("raw.bin.json"));
+  folder.write("raw.bin.json", R"({"dtype": "uint16"})");
+  EXPECT_EQ(read_all(*open()), (std::vector<int64_t>{1, 258, 0, 5}));
+  EXPECT_EQ(open()->vocab(), 259) << "the largest token plus one";
+  folder.write("raw.bin.json", R"({"dtype": "uint32", "vocab": 9})");
+  EXPECT_EQ(open()->numel(), 2);
+  EXPECT_EQ(open()->vocab(), 9);
+  for (const char* wrong : {"{}", R"({"dtype": "int8"})", R"({"dtype": 16})", R"([1])"}) {
+    folder.write("raw.bin.json", wrong);
+    EXPECT_THAT(message_of(open), HasSubstr("uint16")) << wrong;
+  }
+  folder.write("raw.bin.json", R"({"dtype": "uint16", "vocab": 0})");
+  EXPECT_THAT(message_of(open), HasSubstr("vocab"));
+  folder.write("raw.bin.json", R"({"dtype": "uint32"})");
+  folder.write("raw.bin", bytes.substr(1));
+  EXPECT_THAT(message_of(open), HasSubstr("no whole number of tokens"));
+}
+
+TEST(TokenFile, ASidecarThatContradictsTheHeaderIsAnError) {
+  const ScratchFolder folder;
+  write_tokens(folder.path("t.bin"), 300, {1, 2});
+  folder.write("t.bin.json", R"({"dtype": "uint16", "vocab": 300})");
+  EXPECT_EQ(open_token_file(folder.path("t.bin"))->numel(), 2);
+  folder.write("t.bin.json", R"({"dtype": "uint32"})");
+  EXPECT_THAT(message_of([&] { open_token_file(folder.path("t.bin")); }), HasSubstr("contradicts"));
+}
+
+TEST(TokenFileWriter, RefusesTokensOutsideTheVocabulary) {
+  const ScratchFolder folder;
+  TokenFileWriter writer(folder.path("t.bin"), 300);
+  EXPECT_THAT(message_of([&] { writer.append(std::vector<int64_t>{300}); }), HasSubstr("token 300"));
+  EXPECT_THAT(message_of([&] { writer.append(std::vector<int64_t>{-1}); }), HasSubstr("token -1"));
+  EXPECT_THAT(message_of([&] { TokenFileWriter(folder.path("u.bin"), 0); }), HasSubstr("vocabulary of 0"));
+}
+
+TEST(TokenFileWriter, LeavesNothingBehindWithoutFinish) {
+  const ScratchFolder folder;
+  { TokenFileWriter(folder.path("t.bin"), 300).append(std::vector<int64_t>{1}); }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(TokenFileWriter, SaysWhereItCannotWrite) {
+  const ScratchFolder folder;
+  EXPECT_THAT(message_of([&] { TokenFileWriter(folder.path("none/t.bin"), 300); }), HasSubstr("cannot be made"));
+}
+
+}  // namespace
+}  // namespace shoal::train

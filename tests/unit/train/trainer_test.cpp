@@ -1,0 +1,90 @@
+// The loop itself, on one rank; tests/process/train_*_test.cpp run the command on several.
+#include "train/trainer.h"
+
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "base/json.h"
+#include "scratch_folder.h"
+#include "train/generate.h"
+
+namespace shoal::train {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::ScratchFolder;
+
+TrainOptions small(const ScratchFolder& folder) {
+  TrainOptions options;
+  options.model = folder.path("model");
+  folder.write("model/config.json", R"({"model_type": "llama", "hidden_size": 16, "intermediate_size": 32,
+    "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 32,
+    "rms_norm_eps": 1e-5, "vocab_size": 256})");
+  options.data = "synthetic:tokens=5000";
+  options.steps = 4;
+  options.threads = 1;
+  options.log_every = 0;
+  options.out = folder.path("run");
+  return options;
+}
+
+std::vector<json::Value> lines_of(const ScratchFolder& folder, const std::string& name) {
+  std::vector<json::Value> lines;
+  std::stringstream text(folder.read(name));
+  for (std::string line; std::getline(text, line);) lines.push_back(json::parse(line, name));
+  return lines;
+}
+
+TEST(Trainer, LeavesARunBehind) {
+  const ScratchFolder folder;
+  TrainOptions options = small(folder);
+  options.eval_every = 2;
+  const Config config = prepare_run(options, 1).config;
+  EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
+  const std::vector<json::Value> metrics = lines_of(folder, "run/metrics.jsonl");
+  ASSERT_EQ(metrics.size(), 4u);
+  EXPECT_EQ(metrics[3].find("tokens")->as_integer(), 4 * 8 * 32);
+  EXPECT_EQ(metrics[0].find("lr")->as_number(), 3e-4);
+  EXPECT_FALSE(metrics[0].find("skipped")->as_boolean());
+  EXPECT_GT(metrics[0].find("step_ms")->as_number(), 0);
+  EXPECT_LE(metrics[0].find("wait_comm_ms")->as_number(), metrics[0].find("step_ms")->as_number());
+  EXPECT_EQ(lines_of(folder, "run/eval.jsonl").size(), 2u);
+  EXPECT_EQ(Config::from_text(folder.read("run/config.json")), config);
+  EXPECT_EQ(json::parse(folder.read("run/run.json"), "run").find("threads")->as_integer(), 1);
+  EXPECT_EQ(resolve_checkpoint(folder.path("run"), "x"), folder.path("run/checkpoints/step-00000004"));
+}
+
+TEST(Trainer, TakesNoStepTwice) {
+  const ScratchFolder folder;
+  TrainOptions options = small(folder);
+  options.stop_at = 2;
+  EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
+  EXPECT_EQ(lines_of(folder, "run/metrics.jsonl").size(), 2u);
+  options.stop_at = 0;
+  options.resume = "auto";
+  EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
+  EXPECT_EQ(train(options, prepare_run(options, 1)), 0) << "nothing is left to do";
+  EXPECT_EQ(lines_of(folder, "run/metrics.jsonl").size(), 4u);
+  options.seed = 2;
+  options.steps = 6;
+  EXPECT_THAT(message_of([&] { train(options, prepare_run(options, 1)); }), HasSubstr("[--seed]"));
+}
+
+TEST(Trainer, WithoutAFolderItWritesNothing) {
+  const ScratchFolder folder;
+  TrainOptions options = small(folder);
+  options.out = "";
+  EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("run")));
+}
+
+TEST(ThreadsFor, TheFlagComesFirst) {
+  TrainOptions options;
+  options.threads = 3;
+  EXPECT_EQ(threads_for(options, 2), 3);
+}
+
+}  // namespace
+}  // namespace shoal::train
