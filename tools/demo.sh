@@ -9,7 +9,7 @@ steps=${DEMO_STEPS:-600}
 
 rm -rf "$folder"
 mkdir -p "$folder"
-git ls-files '*.md' '*.h' '*.cpp' '*.py' 2>/dev/null | LC_ALL=C sort | xargs cat >"$folder/text.txt"
+find docs include src tests -name '*.md' -o -name '*.h' -o -name '*.cpp' | LC_ALL=C sort | xargs cat >"$folder/text.txt"
 
 say() { printf '\n== %s\n' "$*"; }
 train() {
