@@ -1,6 +1,6 @@
-# Precompiled headers for builds that only run tests under sanitizers: torch's and GoogleTest's headers are most of what a
-# compiler reads there. Off for dev and release, so that a file which forgets an include of its own does not build.
-option(SHOAL_PCH "Precompile torch's and GoogleTest's headers" OFF)
+# Precompiled headers: torch's and GoogleTest's are most of what a compiler reads in a test. OFF, TESTS (the test programs
+# alone, so that a file of the library which forgets an include of its own does not build) or ALL (the library too).
+set(SHOAL_PCH OFF CACHE STRING "Precompile torch's and GoogleTest's headers: OFF, TESTS or ALL")
 if(SHOAL_PCH)
   add_compile_options(-fpch-preprocess)
   if(CCACHE)  # without these words it does not cache files that see a precompiled header

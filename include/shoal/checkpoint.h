@@ -22,6 +22,9 @@ struct SaveOptions {
   std::map<std::string, std::string> extra;  // the caller's own: data position, model config; equal on every rank
 };
 
+// The place of errors that mean that a save failed and the run itself is sound.
+inline constexpr const char* kSavePlace = "checkpoint save";
+
 // Every rank calls it, between steps. Until it is complete nothing of it is seen under its name; what was saved before
 // is not touched. Throws on every rank if any rank could not write (no space, no permission); the half is removed.
 // Returns the checkpoint's path.

@@ -21,7 +21,6 @@ namespace checkpoint {
 namespace {
 
 const Subject kSubject{"save", "checkpoint"};
-constexpr const char* kPlace = "checkpoint save";
 
 Manifest manifest_of(const StateSource& source, const SaveOptions& options, const std::vector<std::string>& parts) {
   Manifest manifest;
@@ -79,7 +78,7 @@ std::string save_state(const StateSource& source, Group& world, const SaveOption
   const auto give_up = [&] {
     if (pending) pending->abandon();
   };
-  do_together(world, kSubject, kPlace, [&] {
+  do_together(world, kSubject, kSavePlace, [&] {
     if (options.folder.empty()) throw Error("checkpoint", "no folder was given. Set SaveOptions::folder.");
     if (options.step < 0) throw Error("checkpoint", fmt::format("{} is no step. Use 0 or more.", options.step));
     if (leads) pending = std::make_unique<PendingCheckpoint>(options.folder, options.step);
@@ -89,7 +88,7 @@ std::string save_state(const StateSource& source, Group& world, const SaveOption
 
   std::string part;
   do_together(
-      world, kSubject, kPlace,
+      world, kSubject, kSavePlace,
       [&] {
         if (leading_step != std::to_string(options.step)) {
           throw Error("checkpoint", fmt::format("it saves step {}, rank 0 saves step {}. Save the same on every rank.",
@@ -103,13 +102,13 @@ std::string save_state(const StateSource& source, Group& world, const SaveOption
 
   std::string path;
   do_together(
-      world, kSubject, kPlace,
+      world, kSubject, kSavePlace,
       [&] {
         if (!leads) return;
         const Manifest manifest = manifest_of(source, options, parts);
         check_files_arrived(manifest, temporary);
         const std::string text = write_manifest(manifest);
-        parse_manifest(text, kPlace);  // it can be read back, and covers everything
+        parse_manifest(text, kSavePlace);  // it can be read back, and covers everything
         path = pending->publish(text);
         const std::string kept = remove_old(options.folder, options.step, options.keep_last);
         if (!kept.empty()) fmt::print(stderr, "[checkpoint] cannot remove old checkpoints: {}\n", kept);

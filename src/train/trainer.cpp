@@ -228,7 +228,8 @@ class Trainer {
       last_saved_ = step_;
       last_save_failed_ = false;
     } catch (const Error& error) {
-      if (options_.on_save_error == OnSaveError::stop) throw;
+      // Anything else, a dead rank say, ends the run.
+      if (options_.on_save_error == OnSaveError::stop || error.place() != kSavePlace) throw;
       progress_.say(fmt::format("{} Training goes on (--on-save-error continue).", error.what()));
       last_save_failed_ = true;
     }

@@ -321,7 +321,7 @@ TEST_P(EngineOfOneRank, AForwardRepeatedInBackwardOrRunInEvaluationIsNotCountedA
   Engine engine({{"u", {{"w", weight}}}}, config, *world_);
   const auto slow = [&](const at::Tensor& x) {
     return engine.run(0, x, [&](const at::Tensor& t) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
       return at::linear(t, weight);
     });
   };
@@ -335,9 +335,9 @@ TEST_P(EngineOfOneRank, AForwardRepeatedInBackwardOrRunInEvaluationIsNotCountedA
   const size_t at = printed.find("forward ");
   ASSERT_NE(at, std::string::npos) << printed;
   ASSERT_EQ(std::sscanf(printed.c_str() + at, "forward %lf ms | backward %lf ms", &forward, &backward), 2) << printed;
-  EXPECT_GE(forward, 300) << printed;
-  EXPECT_LT(forward, 600) << printed;  // once; not three times
-  EXPECT_GE(backward, 300) << printed;
+  EXPECT_GE(forward, 500) << printed;
+  EXPECT_LT(forward, 1000) << printed;  // once; not with the evaluation, nor with the repetition in backward
+  EXPECT_GE(backward, 500) << printed;
 }
 
 TEST_P(EngineOfOneRank, UnitsAreFoundByNameAndByIndex) {
