@@ -12,10 +12,10 @@
 #include "checkpoint/export_safetensors.h"
 #include "checkpoint/import_weights.h"
 #include "checkpoint/listing.h"
+#include "checkpoint/resolve.h"
 #include "checkpoint/verify.h"
 #include "cli/verbs.h"
 #include "models/open_model.h"
-#include "shoal/checkpoint.h"
 
 namespace shoal::cli {
 namespace {
@@ -80,17 +80,10 @@ int run_verify(const Flags& flags) {
   return broken == 0 ? 0 : 1;
 }
 
-// One checkpoint, or the latest of a folder.
-std::string one_checkpoint(const std::string& path) {
-  if (fs::exists(fs::path(path) / "manifest.json")) return path;
-  const std::string latest = find_latest_checkpoint(path);
-  return latest.empty() ? path : latest;
-}
-
 int run_export(const Flags& flags) {
   SafetensorsWriteOptions options;
   options.dtype = flags.dtype == "fp32" ? DType::f32 : DType::bf16;
-  const std::string from = one_checkpoint(flags.path);
+  const std::string from = checkpoint::resolve_checkpoint(flags.path, "checkpoint export");
   const checkpoint::Exported exported = checkpoint::export_safetensors(from, flags.out, options);
   fmt::print("{} -> {}: {} tensors, {} elements in {}\n", from, flags.out, exported.tensors,
              format_count(exported.numel), flags.dtype);
@@ -129,20 +122,21 @@ void add_checkpoint(CLI::App& app, int& exit_code) {
   const auto flags = std::make_shared<Flags>();
 
   CLI::App* ls = verb->add_subcommand("ls", "List the checkpoints of a folder.");
-  ls->add_option("folder", flags->path, "a folder of checkpoints, or one of them")->required();
+  ls->add_option("folder", flags->path, "one checkpoint, a folder of them, or of a run")->required();
   ls->add_flag("--json", flags->json, "for programs");
   ls->footer("Example:\n  shoal checkpoint ls run/checkpoints --json");
   ls->callback([flags, &exit_code] { exit_code = run_ls(*flags); });
 
   CLI::App* verify =
       verb->add_subcommand("verify", "Read every byte and say what is damaged. Exit code 1 if anything.");
-  verify->add_option("path", flags->path, "one checkpoint, or a folder of them")->required();
+  verify->add_option("path", flags->path, "one checkpoint, a folder of them, or of a run")->required();
   verify->add_flag("--json", flags->json, "for programs");
   verify->footer("Example:\n  shoal checkpoint verify run/checkpoints/step-00000100");
   verify->callback([flags, &exit_code] { exit_code = run_verify(*flags); });
 
   CLI::App* exporting = verb->add_subcommand("export", "Write the weights as safetensors that transformers loads.");
-  exporting->add_option("checkpoint", flags->path, "one checkpoint, or a folder of them: its latest")->required();
+  exporting->add_option("checkpoint", flags->path, "one checkpoint, or a folder of them or of a run: its latest")
+      ->required();
   exporting->add_option("folder", flags->out, "where to; must hold no weights")->required();
   exporting->add_option("--dtype", flags->dtype, "of the weights")
       ->check(CLI::IsMember({"bf16", "fp32"}))
@@ -153,7 +147,8 @@ void add_checkpoint(CLI::App& app, int& exit_code) {
   CLI::App* importing =
       verb->add_subcommand("import", "Make a checkpoint to start training from, of a model's weights.");
   importing->add_option("model", flags->path, "a folder with a Hugging Face config.json and safetensors")->required();
-  importing->add_option("folder", flags->out, "of checkpoints; the new one is step-00000000 in it")->required();
+  importing->add_option("folder", flags->out, "of checkpoints, without any; the new one is step-00000000 in it")
+      ->required();
   importing->footer("Example:\n  shoal checkpoint import Llama-3.2-1B run/checkpoints");
   importing->callback([flags, &exit_code] { exit_code = run_import(*flags); });
 }

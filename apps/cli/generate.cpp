@@ -15,10 +15,10 @@ void add_generate(CLI::App& app, int& exit_code) {
   verb->add_option("--model", options->model, "A model with its own weights, or the shape of the checkpoint's");
   verb->add_option("--prompt", options->prompt, "The text to go on from")->required();
   verb->add_option("--tokens", options->tokens, "How many bytes to add")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
       ->capture_default_str();
   verb->add_option("--temperature", options->temperature, "0: always the likeliest; larger: more daring")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   verb->add_option("--seed", options->seed, "Of the draws")->capture_default_str();
   verb->footer("Example:\n  shoal generate --checkpoint run --prompt \"The rank\" --tokens 200");
@@ -27,7 +27,6 @@ void add_generate(CLI::App& app, int& exit_code) {
       std::fwrite(text.data(), 1, text.size(), stdout);
       std::fflush(stdout);
     };
-    emit(options->prompt);
     train::generate(*options, emit);
     emit("\n");
     exit_code = 0;

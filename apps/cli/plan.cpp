@@ -41,6 +41,27 @@ Config read_config(const PlanOptions& options, int64_t hidden_size) {
   return train::make_run_config(run, options.world, hidden_size).config;
 }
 
+struct Work {
+  int64_t batch = 0, sequence = 0;
+  DType dtype = DType::f32;
+};
+
+// What is left to ask for: activations recomputed, then the smallest micro-batch too.
+std::vector<LighterWork> lighter_work(const models::LanguageModel& model, const PlanOptions& options,
+                                      const Work& work) {
+  if (options.recompute == "full") {
+    if (work.batch == 1) return {};
+    return {{"--batch 1", model.activation_nbytes(1, work.sequence, work.dtype)}};
+  }
+  const auto recomputed = models::open_model(options.model, {.recompute = models::Recompute::full});
+  std::vector<LighterWork> lighter = {
+      {"--recompute full", recomputed->activation_nbytes(work.batch, work.sequence, work.dtype)}};
+  if (work.batch > 1) {
+    lighter.push_back({"--recompute full --batch 1", recomputed->activation_nbytes(1, work.sequence, work.dtype)});
+  }
+  return lighter;
+}
+
 PlanReport plan_model(const PlanOptions& options) {
   models::OpenOptions open;
   const bool recompute = options.recompute == "full";
@@ -62,6 +83,7 @@ PlanReport plan_model(const PlanOptions& options) {
   report.subject.name = info.name;
   report.subject.units = make_blueprint(model->units(), report.config, 1).specs;
   report.subject.activations = model->activation_nbytes(batch, sequence, dtype);
+  report.subject.lighter = lighter_work(*model, options, {batch, sequence, dtype});
   report.workload =
       fmt::format("micro-batch of {} x {} tokens{}", batch, sequence, recompute ? ", activations recomputed" : "");
   return report;

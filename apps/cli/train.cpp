@@ -20,6 +20,8 @@
 namespace shoal::cli {
 namespace {
 
+constexpr int64_t kMost = 1'000'000'000'000;  // steps
+
 struct Flags {
   train::TrainOptions options;
   int ranks = 0;
@@ -28,11 +30,11 @@ struct Flags {
   bool no_final_save = false;
 };
 
-bool under_launcher() {
-  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
-    if (std::getenv(name) != nullptr) return true;
-  }
-  return false;
+// An sbatch script has SLURM's variables too, for the one task that it is: asked for more ranks there, we start them.
+bool under_launcher(int ranks) {
+  if (std::getenv("RANK") != nullptr || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return true;
+  if (std::getenv("SLURM_PROCID") == nullptr) return false;
+  return ranks <= 1 || world_size_of_environment() > 1;
 }
 
 // This command again, word for word.
@@ -57,7 +59,7 @@ int run_train(Flags flags) {
   flags.options.recompute = flags.recompute == "full";
   flags.options.on_save_error = flags.on_save_error == "stop" ? train::OnSaveError::stop : train::OnSaveError::go_on;
   flags.options.save_at_end = !flags.no_final_save;
-  const bool launched = under_launcher();
+  const bool launched = under_launcher(flags.ranks);
   const int world = launched ? world_size_of_environment() : std::max(flags.ranks, 1);
   if (launched && flags.ranks != 0 && flags.ranks != world) {
     throw UsageError("--ranks",
@@ -96,9 +98,11 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_option("--out", options.out, "the run's folder: config, metrics, checkpoints");
   verb->add_option("--resume", options.resume, "auto: the latest in --out, if any; or a checkpoint's folder");
   verb->add_option("--stop-at", options.stop_at, "end after this step, with a checkpoint; schedules still see --steps")
-      ->check(CLI::PositiveNumber);
-  verb->add_option("--save-every", options.save_every, "steps between checkpoints")->check(CLI::PositiveNumber);
-  verb->add_option("--keep-last", options.keep_last, "checkpoints to keep; left out: all")->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, kMost));
+  verb->add_option("--save-every", options.save_every, "steps between checkpoints")
+      ->check(CLI::Range(int64_t{1}, kMost));
+  verb->add_option("--keep-last", options.keep_last, "checkpoints to keep; left out: all")
+      ->check(CLI::Range(int64_t{1}, kMost));
   verb->add_flag("--no-final-save", flags->no_final_save, "no checkpoint at the end");
   verb->add_flag("--save-on-exit", options.save_on_exit, "also save when Ctrl-C or SIGTERM ends the run");
   verb->add_option("--on-save-error", flags->on_save_error, "when a checkpoint cannot be written")
@@ -106,12 +110,13 @@ void add_train(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   verb->add_option("--validation", options.validation, "share of the samples kept for validation")
       ->capture_default_str();
-  verb->add_option("--eval-every", options.eval_every, "steps between evaluations")->check(CLI::PositiveNumber);
+  verb->add_option("--eval-every", options.eval_every, "steps between evaluations")
+      ->check(CLI::Range(int64_t{1}, kMost));
   verb->add_option("--eval-batches", options.eval_batches, "micro-batches a rank evaluates on, at most")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, kMost))
       ->capture_default_str();
   verb->add_option("--log-every", options.log_every, "steps between lines, where there is no terminal")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(int64_t{0}, kMost))
       ->capture_default_str();
   verb->footer("Example:\n  shoal train --model llama-tiny --data text:docs --steps 200 --ranks 2 --out run");
   verb->callback([flags, &exit_code] { exit_code = run_train(*flags); });

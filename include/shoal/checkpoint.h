@@ -37,8 +37,8 @@ struct LoadedCheckpoint {
   std::map<std::string, std::string> extra;
 };
 
-// `path`: one checkpoint, or a folder of them (then its latest complete one). Every rank calls it. The engine must have
-// the same parameters by name and shape; moments are needed only if the optimizer keeps them.
+// `path`: one checkpoint, or a folder of them or of a run (then its latest complete one). Every rank calls it. The
+// engine must have the same parameters by name and shape; moments are needed only if the optimizer keeps them.
 LoadedCheckpoint load_checkpoint(Engine& engine, Group& world, const std::string& path);
 
 // The latest complete checkpoint in a folder, or "" when there is none.

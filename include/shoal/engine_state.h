@@ -23,7 +23,7 @@ std::string_view name_of(StateKind kind);
 // One parameter as declared, tied names apart.
 struct ParamInfo {
   std::string name;
-  std::vector<std::string> aliases;  // other names of the same tensor, in order of appearance
+  std::vector<std::string> aliases;  // other names of the same tensor, sorted
   std::vector<int64_t> shape;
   std::string unit;
   DType dtype = DType::f32;  // of the weight in this run
@@ -42,7 +42,7 @@ struct StateRun {
 struct EngineProgress {
   int64_t applied_steps = 0;
   int64_t skipped_steps = 0;
-  double loss_scale = 1;
+  double loss_scale = 0;  // 0: the run had no dynamic one
   int64_t loss_scale_hysteresis_left = 1;
   int64_t loss_scale_step = 0;
   int64_t loss_scale_last_overflow = -1;

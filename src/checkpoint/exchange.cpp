@@ -41,8 +41,8 @@ std::string message_of(const std::exception& error) {
   return ours != nullptr ? text.substr(std::min(text.size(), ours->place().size() + 3)) : text;
 }
 
-void do_together(Group& world, const Subject& subject, const std::string& place, const std::function<void()>& part,
-                 const std::function<void()>& undo) {
+void act_together(Group& world, const Subject& subject, const std::string& place, const std::function<void()>& part,
+                  const std::function<void()>& undo) {
   std::string failure;
   try {
     part();

@@ -19,8 +19,8 @@ std::string broadcast_text(Group& world, const Subject& subject, const std::stri
 
 // Does a rank's own part, which must not communicate. Then, if any rank's part threw, throws on every rank an Error
 // with this place that says which rank failed and why; `undo` runs before, once no rank works any more.
-void do_together(Group& world, const Subject& subject, const std::string& place, const std::function<void()>& part,
-                 const std::function<void()>& undo = {});
+void act_together(Group& world, const Subject& subject, const std::string& place, const std::function<void()>& part,
+                  const std::function<void()>& undo = {});
 
 // The message of an error without its place.
 std::string message_of(const std::exception& error);

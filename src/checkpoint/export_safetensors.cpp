@@ -17,11 +17,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// What a killed export left is no weights; the new one's end removes it.
 void refuse_weights_in(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.find(".safetensors") != std::string::npos) {
+    if (name.find(".safetensors") != std::string::npos && !name.ends_with(kPartialSuffix)) {
       throw Error("checkpoint export", fmt::format("{} holds {} already. Name another folder.", folder, name));
     }
   }

@@ -3,15 +3,32 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <unordered_map>
 
+#include "checkpoint/resolve.h"
+#include "checkpoint/run_folder.h"
 #include "checkpoint/save.h"
 #include "shoal/error.h"
 
 namespace shoal::checkpoint {
 
+namespace {
+
+// `latest` would name the new one, and the run that saved the others would go on from step 0.
+void refuse_checkpoints_in(const std::string& path) {
+  const std::string folder = checkpoints_in(path);
+  const std::vector<std::string> names = steps_in(folder);
+  if (names.empty()) return;
+  throw Error("checkpoint import",
+              fmt::format("{} holds {} already. Name a folder without checkpoints.", folder, names.back()));
+}
+
+}  // namespace
+
 std::string import_weights(const std::vector<Unit>& units, const ImportOptions& options) {
+  refuse_checkpoints_in(options.folder);
   StateSource source;
   source.weights_only = true;
   std::vector<std::shared_ptr<const ValueSource>> values;
@@ -31,6 +48,7 @@ std::string import_weights(const std::vector<Unit>& units, const ImportOptions& 
       values.push_back(param.source);
     }
   }
+  for (ParamInfo& param : source.params) std::sort(param.aliases.begin(), param.aliases.end());
   source.read = [&values](const StateRun& part, float* out) {
     values[static_cast<size_t>(part.param)]->read(part.begin, part.numel, out);
   };

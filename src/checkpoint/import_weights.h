@@ -10,7 +10,7 @@
 namespace shoal::checkpoint {
 
 struct ImportOptions {
-  std::string folder;        // of checkpoints; the new one is <folder>/step-00000000
+  std::string folder;        // of checkpoints, without any; the new one is <folder>/step-00000000
   std::string model_config;  // the model's config.json; "": none
 };
 

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
+#include "checkpoint/resolve.h"
 #include "checkpoint/run_folder.h"
-#include "shoal/checkpoint.h"
 #include "shoal/error.h"
 
 namespace shoal::checkpoint {
@@ -37,15 +37,16 @@ std::vector<Listed> list_checkpoints(const std::string& path) {
   std::error_code error;
   if (fs::exists(fs::path(path) / kManifestName, error)) return {listed(path)};
   std::vector<Listed> rows;
-  const std::vector<std::string> names = steps_in(path);
+  const std::string folder = checkpoints_in(path);
+  const std::vector<std::string> names = steps_in(folder);
   if (names.empty()) {
     throw Error("checkpoint " + path, fs::is_directory(path, error)
-                                          ? "holds no checkpoint. Name a folder of checkpoints, or one of them."
+                                          ? "holds no checkpoint. Name one, a folder of them, or that of a run."
                                           : "is not there. Check the path.");
   }
-  const std::string latest = find_latest_checkpoint(path);
+  const std::string latest = find_latest(folder, PassedOver::untold);  // the rows say what is not complete
   for (const std::string& name : names) {
-    rows.push_back(listed((fs::path(path) / name).string()));
+    rows.push_back(listed((fs::path(folder) / name).string()));
     rows.back().is_latest = rows.back().path == latest;
   }
   return rows;

@@ -19,7 +19,7 @@ struct Listed {
   bool weights_only = false;
 };
 
-// Of a folder all its checkpoints, by step; of one checkpoint that one. Throws when there is neither.
+// Of a folder of checkpoints, or of a run, all of them by step; of one checkpoint that one. Throws when there is none.
 std::vector<Listed> list_checkpoints(const std::string& path);
 
 }  // namespace shoal::checkpoint

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/rank_file.h"
+#include "checkpoint/resolve.h"
 #include "checkpoint/run_folder.h"
 #include "shoal/error.h"
 
@@ -152,26 +153,13 @@ std::vector<uint8_t> random_state_of(const Manifest& manifest, const std::string
   return {};
 }
 
-// One checkpoint, or the latest of a folder.
-std::string resolve(const std::string& path) {
-  const std::string name = fs::path(path).lexically_normal().filename().string();
-  std::error_code error;
-  if (fs::exists(fs::path(path) / kManifestName, error) || step_of_name(name)) return path;
-  if (!fs::is_directory(path, error)) {
-    throw Error("checkpoint", fmt::format("{} is not there. Check the path.", path));
-  }
-  const std::string latest = find_latest_checkpoint(path);
-  if (latest.empty()) throw Error("checkpoint", fmt::format("{} holds no complete checkpoint.", path));
-  return latest;
-}
-
 }  // namespace
 
 Restored load_state(const StateSink& sink, Group& world, const std::string& path) {
   std::string place = "checkpoint load " + path;
   std::string resolved;
-  do_together(world, kSubject, place, [&] {
-    if (world.rank() == 0) resolved = resolve(path);
+  act_together(world, kSubject, place, [&] {
+    if (world.rank() == 0) resolved = resolve_checkpoint(path, place);
   });
   resolved = broadcast_text(world, kSubject, resolved);
   place = "checkpoint load " + resolved;
@@ -180,11 +168,11 @@ Restored load_state(const StateSink& sink, Group& world, const std::string& path
   Manifest manifest;
   Wanted wanted;
   // Nothing is written into the sink before every rank knows that the checkpoint fits.
-  do_together(world, kSubject, place, [&] {
+  act_together(world, kSubject, place, [&] {
     manifest = read_manifest(resolved);
     wanted = wanted_of(manifest, sink, match(manifest, sink.params));
   });
-  do_together(world, kSubject, place, [&] {
+  act_together(world, kSubject, place, [&] {
     if (manifest.weights_only) zero_moments(sink);
     read_pieces(manifest, resolved, sink, wanted);
     restored.progress = manifest.progress;

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shoal/dtype.h"
@@ -43,8 +44,12 @@ struct SafetensorsWriteOptions {
   uint64_t max_shard_nbytes = uint64_t{5} << 30;  // a new file begins before a file would be larger
 };
 
+// Behind the name of a file that is being written, or that a killed writer left.
+inline constexpr std::string_view kPartialSuffix = ".partial";
+
 // Writes `folder`/model.safetensors, or model-0000i-of-0000n.safetensors with an index. Values are asked for range by
 // range, in order, so memory stays small. Files are written under temporary names, synced and renamed.
+// Then what earlier writers left under such names is removed.
 // fill(name, begin, numel, out): elements of a tensor as fp32.
 using FillValues = std::function<void(const std::string& name, int64_t begin, int64_t numel, float* out)>;
 void write_safetensors(const std::string& folder, const std::vector<SafeTensor>& tensors,

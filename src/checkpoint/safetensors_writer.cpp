@@ -27,7 +27,7 @@ class NewFile {
  public:
   explicit NewFile(const fs::path& path)
       : path_(path.string()),
-        temporary_(path_ + ".partial"),
+        temporary_(path_ + std::string(kPartialSuffix)),
         file_(std::in_place, checkpoint::DurableFile::create(temporary_)) {}
   ~NewFile() {
     if (!published_) ::unlink(temporary_.c_str());
@@ -119,11 +119,14 @@ std::string make_index(const std::vector<std::vector<SafeTensor>>& files, const 
 }
 
 // An earlier export's files under the format's own names would otherwise be read with, or instead of, the new ones.
+// What a killed one left half written goes too.
 void remove_earlier(const fs::path& folder, const std::set<std::string>& written) {
   static const std::regex kOurs("model(-[0-9]{5}-of-[0-9]{5})?\\.safetensors|model\\.safetensors\\.index\\.json");
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (std::regex_match(name, kOurs) && !written.contains(name)) fs::remove(entry.path());
+    const size_t suffix_length = name.ends_with(kPartialSuffix) ? kPartialSuffix.size() : 0;
+    const std::string whole_name = name.substr(0, name.size() - suffix_length);
+    if (std::regex_match(whole_name, kOurs) && !written.contains(name)) fs::remove(entry.path());
   }
 }
 

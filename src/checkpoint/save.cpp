@@ -78,7 +78,7 @@ std::string save_state(const StateSource& source, Group& world, const SaveOption
   const auto give_up = [&] {
     if (pending) pending->abandon();
   };
-  do_together(world, kSubject, kSavePlace, [&] {
+  act_together(world, kSubject, kSavePlace, [&] {
     if (options.folder.empty()) throw Error("checkpoint", "no folder was given. Set SaveOptions::folder.");
     if (options.step < 0) throw Error("checkpoint", fmt::format("{} is no step. Use 0 or more.", options.step));
     if (leads) pending = std::make_unique<PendingCheckpoint>(options.folder, options.step);
@@ -87,12 +87,19 @@ std::string save_state(const StateSource& source, Group& world, const SaveOption
   const std::string temporary = broadcast_text(world, kSubject, leads ? pending->temporary_path() : "");
 
   std::string part;
-  do_together(
+  act_together(
       world, kSubject, kSavePlace,
       [&] {
         if (leading_step != std::to_string(options.step)) {
           throw Error("checkpoint", fmt::format("it saves step {}, rank 0 saves step {}. Save the same on every rank.",
                                                 options.step, leading_step));
+        }
+        std::error_code error;
+        if (!std::filesystem::is_directory(temporary, error)) {
+          throw Error("checkpoint",
+                      fmt::format("{}, which rank 0 made, is not seen here. Save to a disk that all hosts "
+                                  "share.",
+                                  temporary));
         }
         const std::filesystem::path file = std::filesystem::path(temporary) / rank_file_name(world.rank());
         part = write_rank_part(write_rank_file(file.string(), source));
@@ -101,7 +108,7 @@ std::string save_state(const StateSource& source, Group& world, const SaveOption
   const std::vector<std::string> parts = gather_texts(world, kSubject, part);
 
   std::string path;
-  do_together(
+  act_together(
       world, kSubject, kSavePlace,
       [&] {
         if (!leads) return;

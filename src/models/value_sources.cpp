@@ -30,6 +30,22 @@ class NormalValues final : public ValueSource {
   double standard_deviation_;
 };
 
+// The values of another source, with zeros in a range.
+class PartlyZero final : public ValueSource {
+ public:
+  PartlyZero(std::shared_ptr<const ValueSource> values, int64_t zero_begin, int64_t zero_end)
+      : values_(std::move(values)), zero_begin_(zero_begin), zero_end_(zero_end) {}
+  void read(int64_t begin, int64_t numel, float* values) const override {
+    values_->read(begin, numel, values);
+    const int64_t from = std::max(begin, zero_begin_), to = std::min(begin + numel, zero_end_);
+    if (from < to) std::fill_n(values + (from - begin), to - from, 0.0f);
+  }
+
+ private:
+  std::shared_ptr<const ValueSource> values_;
+  int64_t zero_begin_, zero_end_;
+};
+
 class FileValues final : public ValueSource {
  public:
   FileValues(std::shared_ptr<const SafetensorsReader> file, std::string name)
@@ -44,6 +60,12 @@ class FileValues final : public ValueSource {
 }  // namespace
 
 std::shared_ptr<const ValueSource> make_initial_values(const Init& init, uint64_t seed, const std::string& name) {
+  if (init.zero_numel > 0) {
+    Init rest = init;
+    rest.zero_numel = 0;
+    return std::make_shared<PartlyZero>(make_initial_values(rest, seed, name), init.zero_begin,
+                                        init.zero_begin + init.zero_numel);
+  }
   if (init.kind == Init::Kind::constant) return std::make_shared<ConstantValues>(static_cast<float>(init.value));
   return std::make_shared<NormalValues>(kernels::stream_key(seed, name), init.value);
 }

@@ -22,14 +22,14 @@ LossScale::LossScale(const Config& config) {
 }
 
 void LossScale::save(EngineProgress& progress) const {
-  progress.loss_scale = scale_;
+  progress.loss_scale = dynamic_ ? scale_ : 0;
   progress.loss_scale_hysteresis_left = hysteresis_left_;
   progress.loss_scale_step = step_;
   progress.loss_scale_last_overflow = last_overflow_step_;
 }
 
 void LossScale::restore(const EngineProgress& progress) {
-  if (!dynamic_) return;
+  if (!dynamic_ || progress.loss_scale == 0) return;
   scale_ = progress.loss_scale;
   hysteresis_left_ = static_cast<int>(progress.loss_scale_hysteresis_left);
   step_ = progress.loss_scale_step;

@@ -17,7 +17,7 @@ class LossScale {
   // Told once a step. Throws when the scale overflows again at its minimum: training cannot go on.
   void update(bool overflow);
 
-  // The part of a checkpoint that belongs here. Without a dynamic scale restore changes nothing: the config rules.
+  // The part of a checkpoint that belongs here. Without a dynamic scale, here or there, the config rules.
   void save(EngineProgress& progress) const;
   void restore(const EngineProgress& progress);
 

@@ -20,10 +20,56 @@ int ranks_that_fit(const PlanSubject& subject, const Config& config, const Budge
   return 0;
 }
 
+std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
+
+// What a stage takes where the budget is.
+std::string need(const StagePlan& plan, const Budget& budget) {
+  const std::string of_rank = fmt::format("{} a rank", format_nbytes(plan.total()));
+  if (budget.device) return of_rank;
+  return fmt::format("{}, {} a host with {}", of_rank,
+                     format_nbytes(plan.total() * static_cast<size_t>(budget.ranks_per_host)),
+                     ranks_text(budget.ranks_per_host));
+}
+
 std::string room(const Budget& budget) {
-  if (budget.device) return fmt::format("{} a GPU", format_nbytes(*budget.device));
-  return fmt::format("{} a host with {} rank{}", format_nbytes(*budget.host), budget.ranks_per_host,
-                     budget.ranks_per_host == 1 ? "" : "s");
+  return budget.device ? fmt::format("{} a GPU", format_nbytes(*budget.device))
+                       : fmt::format("which has {}", format_nbytes(*budget.host));
+}
+
+// Stage 3 with other activations than asked for, or, without flags, as asked for.
+struct Attempt {
+  std::string flags;
+  StagePlan plan;
+};
+std::vector<Attempt> attempts_of(const PlanSubject& subject, const StagePlan& stage3) {
+  std::vector<Attempt> attempts = {{"", stage3}};
+  for (const LighterWork& work : subject.lighter) {
+    attempts.push_back({work.flags, stage3});
+    attempts.back().plan.activations = work.activations;
+  }
+  return attempts;
+}
+
+// The first offload that fits, with as many activations as can be; if the host is always too small, the first that fits
+// the GPU.
+std::string offload_advice(const std::vector<Attempt>& attempts, const Budget& budget) {
+  std::string of_gpu_alone;
+  for (const Attempt& attempt : attempts) {
+    for (const OffloadPlan& plan : offload_plans(attempt.plan, budget.ranks_per_host)) {
+      if (plan.device > *budget.device) continue;
+      const bool fits_both = fits(plan, budget);
+      const std::string line =
+          fmt::format("Stage 3 with {} (not in this version){} {}: {} a GPU, {} of host memory for {}{}.",
+                      plan.settings, attempt.flags.empty() ? "" : " and " + attempt.flags,
+                      fits_both ? "would fit" : "would fit the GPU, not the host", format_nbytes(plan.device),
+                      format_nbytes(plan.host), ranks_text(budget.ranks_per_host),
+                      budget.host ? fmt::format(" of {}", format_nbytes(*budget.host)) : "");
+      if (fits_both) return line;
+      if (of_gpu_alone.empty()) of_gpu_alone = line;
+    }
+  }
+  if (!of_gpu_alone.empty()) return of_gpu_alone;
+  return "Offload of every state would not fit either: gathered units and activations remain.";
 }
 
 }  // namespace
@@ -51,44 +97,32 @@ std::vector<std::string> advice(const PlanSubject& subject, const Config& config
   const auto plans = plan_stages(subject, config, world);
   const StagePlan& chosen = plans[static_cast<size_t>(config.zero.stage)];
   std::vector<std::string> lines;
-  const std::string need = format_nbytes(chosen.total());
+  const std::string numbers = fmt::format("{}, {}", need(chosen, budget), room(budget));
   if (fits(chosen, budget)) {
-    lines.push_back(fmt::format("Stage {} fits: {} a rank, {}.", chosen.stage, need, room(budget)));
+    lines.push_back(fmt::format("Stage {} fits: {}.", chosen.stage, numbers));
     if (subject.count_only) lines.push_back("Gathered units, buffers and activations are not counted: give --model.");
     return lines;
   }
-  lines.push_back(fmt::format("Stage {} does not fit: {} a rank, {}.", chosen.stage, need, room(budget)));
-  bool found = false;
+  lines.push_back(fmt::format("Stage {} does not fit: {}.", chosen.stage, numbers));
   for (const StagePlan& plan : plans) {
     if (plan.stage <= chosen.stage || !fits(plan, budget)) continue;
-    lines.push_back(
-        fmt::format("zero_optimization.stage={} would fit: {} a rank.", plan.stage, format_nbytes(plan.total())));
-    found = true;
-    break;
+    lines.push_back(fmt::format("zero_optimization.stage={} would fit: {}.", plan.stage, need(plan, budget)));
+    return lines;
   }
-  if (found) return lines;
   if (chosen.stage < 3) {
     lines.push_back(fmt::format("No stage fits; stage 3 takes {} a rank.", format_nbytes(plans[3].total())));
   }
-  if (subject.activations > 0 && plans[3].memory.total() <= budget.device.value_or(0)) {
-    lines.push_back("Without activations stage 3 would fit: take a smaller micro-batch, or --recompute full.");
+  const std::vector<Attempt> attempts = attempts_of(subject, plans[3]);
+  for (const Attempt& attempt : attempts) {
+    if (!fits(attempt.plan, budget)) continue;
+    lines.push_back(fmt::format("Stage 3 with {} would fit: {}.", attempt.flags, need(attempt.plan, budget)));
+    break;
   }
-  if (budget.device) {
-    for (const OffloadPlan& plan : offload_plans(plans[3], budget.ranks_per_host)) {
-      if (plan.device > *budget.device) continue;
-      const std::string host = format_nbytes(plan.host);
-      lines.push_back(
-          fmt::format("Stage 3 with {} (not in this version) {}: {} a GPU, {} of host memory for {} rank{}{}.",
-                      plan.settings, fits(plan, budget) ? "would fit" : "would fit the GPU, not the host",
-                      format_nbytes(plan.device), host, budget.ranks_per_host, budget.ranks_per_host == 1 ? "" : "s",
-                      budget.host ? fmt::format(" of {}", format_nbytes(*budget.host)) : ""));
-      found = true;
-      if (fits(plan, budget)) break;
-    }
-    if (!found) lines.push_back("Offload of every state would not fit either: gathered units and activations remain.");
-  }
-  if (const int ranks = budget.device ? ranks_that_fit(subject, config, budget, world) : 0; ranks > 0) {
-    lines.push_back(fmt::format("Without offload stage 3 fits on {} ranks.", ranks));
+  if (budget.device) lines.push_back(offload_advice(attempts, budget));
+  if (const int ranks = ranks_that_fit(subject, config, budget, world); ranks > 0) {
+    lines.push_back(budget.device
+                        ? fmt::format("Without offload stage 3 fits on {} ranks.", ranks)
+                        : fmt::format("Stage 3 fits on {}, {} a host.", ranks_text(ranks), budget.ranks_per_host));
   }
   return lines;
 }

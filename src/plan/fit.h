@@ -1,4 +1,5 @@
-// Does a plan fit into the memory there is, and if not, what would: another stage, offload, more ranks. Pure.
+// Does a plan fit into the memory there is, and if not, what would: another stage, fewer activations, offload, more
+// ranks. Pure.
 #pragma once
 
 #include <cstddef>

@@ -23,12 +23,19 @@ struct StagePlan {
   size_t total() const { return memory.total() + activations; }
 };
 
+// The same training with fewer activations at a time.
+struct LighterWork {
+  std::string flags;  // that ask for it: "--recompute full"
+  size_t activations = 0;
+};
+
 // What is planned: a model, or only a number of parameters.
 struct PlanSubject {
   std::string name;             // "llama-7b", "7e9 parameters"
   std::vector<UnitSpec> units;  // in the dtypes that the config asks for
   bool count_only = false;      // one unit stands for a model that is not known: only model states mean something
   size_t activations = 0;
+  std::vector<LighterWork> lighter;  // what advice may fall back on, the heaviest first
 
   int64_t numel() const;  // parameters, tied ones once
 };

@@ -76,6 +76,7 @@ void generate(const GenerateOptions& options, const std::function<void(std::stri
   Engine engine(model->units(), Config::from_text(kConfig), *alone, {.broadcast_weights = false});
   if (!path.empty()) load_checkpoint(engine, *alone, path);
 
+  emit(options.prompt);
   std::vector<int64_t> tokens;
   for (const char byte : options.prompt) tokens.push_back(static_cast<unsigned char>(byte));
   for (int64_t i = 0; i < options.tokens; ++i) {

@@ -18,7 +18,7 @@ struct GenerateOptions {
   uint64_t seed = 1;
 };
 
-// Hands on each byte when it is there. Throws shoal::Error when the model's tokens are not bytes.
+// Hands on the prompt, then each byte when it is there. Throws shoal::Error when the model's tokens are not bytes.
 void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& emit);
 
 }  // namespace shoal::train

@@ -1,7 +1,9 @@
 // See metrics_file.h.
 #include "train/metrics_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
@@ -34,8 +36,8 @@ uintmax_t nbytes_to_keep(const std::string& path, int64_t after_step) {
   std::ifstream file(path, std::ios::binary);
   uintmax_t kept = 0;
   for (std::string line; std::getline(file, line) && !file.eof();) {
-    const int64_t step = step_of(line);
-    if (step < 0 || step > after_step) break;
+    // A line that cannot be read, left by a full disk, does not take the later ones with it.
+    if (step_of(line) > after_step) break;
     kept += line.size() + 1;
   }
   return kept;
@@ -73,16 +75,26 @@ std::string to_line(const EvalMetrics& metrics) {
 
 MetricsFile::MetricsFile(const std::string& path, int64_t after_step) : path_(path) {
   if (std::filesystem::is_regular_file(path)) std::filesystem::resize_file(path, nbytes_to_keep(path, after_step));
-  file_ = std::fopen(path.c_str(), "ab");
-  if (file_ == nullptr) throw_unwritable(path);
+  fd_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (fd_ < 0) throw_unwritable(path);
 }
 
-MetricsFile::~MetricsFile() { std::fclose(file_); }
+MetricsFile::~MetricsFile() { ::close(fd_); }
 
 void MetricsFile::append(const std::string& line) {
   const std::string whole = line + "\n";
-  if (std::fwrite(whole.data(), 1, whole.size(), file_) != whole.size() || std::fflush(file_) != 0) {
-    throw_unwritable(path_);
+  const off_t before = ::lseek(fd_, 0, SEEK_END);
+  size_t written = 0;
+  while (written < whole.size()) {
+    const ssize_t n = ::write(fd_, whole.data() + written, whole.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      const int reason = errno;
+      if (written > 0 && ::ftruncate(fd_, before) != 0) errno = reason;  // a half line stays; a resume passes over it
+      errno = reason;
+      throw_unwritable(path_);
+    }
+    written += static_cast<size_t>(n);
   }
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <string>
 
 namespace shoal::train {
@@ -41,12 +40,12 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // Throws shoal::Error when it cannot be written.
+  // The whole line or nothing. Throws shoal::Error when it cannot be written.
   void append(const std::string& line);
 
  private:
   std::string path_;
-  std::FILE* file_ = nullptr;
+  int fd_ = -1;
 };
 
 }  // namespace shoal::train

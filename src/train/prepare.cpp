@@ -2,11 +2,15 @@
 #include "train/prepare.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/run_folder.h"
 #include "models/open_model.h"
 #include "shoal/checkpoint.h"
 #include "shoal/error.h"
@@ -41,6 +45,19 @@ void check_flags(const TrainOptions& options) {
   }
 }
 
+// Found out before ranks start and memory is taken.
+void make_run_folder(const std::string& out) {
+  if (out.empty()) return;
+  std::error_code error;
+  for (const std::string& folder : {out, checkpoints_of(out)}) {
+    fs::create_directories(folder, error);
+    if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
+    if (error) {
+      throw Error("--out", fmt::format("{} cannot be written: {}. Give another folder.", folder, error.message()));
+    }
+  }
+}
+
 }  // namespace
 
 std::string checkpoints_of(const std::string& run_folder) { return (fs::path(run_folder) / "checkpoints").string(); }
@@ -71,10 +88,12 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
                .train_samples = batches.train_samples(),
                .data = fingerprint_of(*run.source)};
   run.checkpoint = find_start(options);
+  make_run_folder(options.out);
   return run;
 }
 
 std::string find_start(const TrainOptions& options) {
+  const std::string own = checkpoints_of(options.out);
   if (options.resume.empty()) {
     if (!options.out.empty() && fs::exists(fs::path(options.out) / "metrics.jsonl")) {
       throw Error("--out", fmt::format("{} holds a run already. Add --resume auto to go on with it, or give another "
@@ -83,8 +102,22 @@ std::string find_start(const TrainOptions& options) {
     }
     return "";
   }
-  if (options.resume == "auto") return find_latest_checkpoint(checkpoints_of(options.out));
-  return resolve_checkpoint(options.resume, "--resume");
+  if (options.resume == "auto") {
+    const std::string latest = find_latest_checkpoint(own);
+    if (latest.empty() && !checkpoint::steps_in(own).empty()) {
+      throw Error("--resume", fmt::format("{} holds checkpoints, and none of them is complete. Look at them with shoal "
+                                          "checkpoint verify, or give another --out to begin again.",
+                                          own));
+    }
+    return latest;
+  }
+  const std::string start = resolve_checkpoint(options.resume, "--resume");
+  std::error_code ignored;
+  if (!options.out.empty() && fs::exists(fs::path(options.out) / "metrics.jsonl") &&
+      !fs::equivalent(fs::path(start).parent_path(), own, ignored)) {
+    throw Error("--out", fmt::format("{} holds another run than {}. Give another folder.", options.out, start));
+  }
+  return start;
 }
 
 std::string resolve_checkpoint(const std::string& path, const std::string& place) {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace shoal::train {
@@ -34,8 +36,11 @@ std::string bar_text(int64_t step, int64_t steps, int width) {
 void Progress::show(const StepMetrics& metrics, bool last) {
   if (options_.quiet) return;
   const std::string text = step_text(metrics, options_.steps);
-  if (options_.terminal && !last) {
-    fmt::print(options_.out, "\r\033[K{} {}", bar_text(metrics.step, options_.steps, kBarWidth), text);
+  if (options_.columns > 0 && !last) {
+    std::string line = fmt::format("{} {}", bar_text(metrics.step, options_.steps, kBarWidth), text);
+    // A line that wraps could not be drawn over.
+    line.resize(std::min(line.size(), static_cast<size_t>(options_.columns - 1)));
+    fmt::print(options_.out, "\r\033[K{}", line);
     std::fflush(options_.out);
     bar_shown_ = true;
   } else if (last || metrics.step == 1 || metrics.skipped ||

@@ -18,7 +18,7 @@ class Progress {
  public:
   struct Options {
     std::FILE* out = stdout;
-    bool terminal = false;
+    int columns = 0;     // of the terminal that a bar is drawn on; 0: no terminal, plain lines
     bool quiet = false;  // prints nothing: ranks other than 0
     int64_t steps = 0;
     int64_t log_every = 10;

@@ -37,6 +37,33 @@ json::Value given(const json::Value& root, const std::vector<std::string>& path)
   return *value;
 }
 
+// Whether one of the overrides sets exactly this key.
+bool is_set(const std::vector<std::string>& overrides, const std::string& key) {
+  return std::any_of(overrides.begin(), overrides.end(),
+                     [&](const std::string& override) { return override.rfind(key + "=", 0) == 0; });
+}
+
+// --lr: the optimizer's rate, and the top of a warm-up. Schedules that have rates of their own contradict it.
+void take_lr(double lr, const json::Value& root, const std::vector<std::string>& given_overrides,
+             std::vector<std::string>& overrides) {
+  if (!(lr > 0)) throw Error("--lr", fmt::format("{} is not a learning rate. Give a number above 0.", lr));
+  const json::Value schedule = given(root, {"scheduler", "type"});
+  for (const char* own : {"OneCycle", "LRRangeTest"}) {
+    const bool named = (schedule.is_text() && schedule.as_text() == own) ||
+                       std::find(given_overrides.begin(), given_overrides.end(),
+                                 std::string("scheduler.type=") + own) != given_overrides.end();
+    if (named) {
+      throw Error("--lr", fmt::format("the schedule {} has learning rates of its own. Set its keys: --set "
+                                      "scheduler.params....",
+                                      own));
+    }
+  }
+  overrides.push_back(fmt::format("optimizer.params.lr={}", lr));
+  if (given(root, {"scheduler", "params", "warmup_max_lr"}).is_number()) {
+    overrides.push_back(fmt::format("scheduler.params.warmup_max_lr={}", lr));
+  }
+}
+
 bool overrides_touch(const std::vector<std::string>& overrides, const std::string& section) {
   return std::any_of(overrides.begin(), overrides.end(), [&](const std::string& override) {
     return override.rfind(section + ".", 0) == 0 || override.rfind(section + "=", 0) == 0;
@@ -57,17 +84,17 @@ RunConfig make_run_config(const TrainOptions& options, int world, int64_t hidden
     run.choices.push_back(
         "no --config: stage 3 in fp32, thresholds by the size of the model, everything else by default");
   std::vector<std::string> overrides;
-  if (given(root, {"optimizer"}).is_null() && !overrides_touch(options.overrides, "optimizer")) {
+  const bool no_type = given(root, {"optimizer", "type"}).is_null() && !is_set(options.overrides, "optimizer.type");
+  const bool no_lr =
+      given(root, {"optimizer", "params", "lr"}).is_null() && !is_set(options.overrides, "optimizer.params.lr");
+  if (no_type && !is_set(options.overrides, "optimizer")) {
     overrides.push_back("optimizer.type=AdamW");
-    overrides.push_back(fmt::format("optimizer.params.lr={}", options.lr.value_or(kDefaultLr)));
+    if (no_lr) overrides.push_back(fmt::format("optimizer.params.lr={}", options.lr.value_or(kDefaultLr)));
     run.choices.push_back(
-        fmt::format("no optimizer in the config: AdamW with learning rate {}", options.lr.value_or(kDefaultLr)));
-  } else if (options.lr) {
-    overrides.push_back(fmt::format("optimizer.params.lr={}", *options.lr));
+        no_lr ? fmt::format("no optimizer in the config: AdamW with learning rate {}", options.lr.value_or(kDefaultLr))
+              : "no optimizer in the config: AdamW");
   }
-  if (options.lr && given(root, {"scheduler", "params", "warmup_max_lr"}).is_number()) {
-    overrides.push_back(fmt::format("scheduler.params.warmup_max_lr={}", *options.lr));
-  }
+  if (options.lr) take_lr(*options.lr, root, options.overrides, overrides);
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
 
   ConfigContext context;

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "plan/from_config.h"
 #include "shoal/checkpoint.h"
 #include "shoal/error.h"
+#include "train/agreement.h"
 #include "train/banner.h"
 #include "train/metrics_file.h"
 #include "train/progress.h"
@@ -48,6 +50,15 @@ int local_ranks(int world) {
   return world;
 }
 
+// Columns of the terminal that the bar is drawn on; 0 where there is none. mpirun gives ranks a terminal of its own and
+// passes on what is drawn there.
+int columns_of_terminal() {
+  if (::isatty(STDOUT_FILENO) != 1 || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return 0;
+  constexpr int kUsual = 80;
+  winsize window{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 ? window.ws_col : kUsual;
+}
+
 void write_text(const fs::path& path, const std::string& text) {
   std::ofstream file(path);
   file << text << "\n";
@@ -66,7 +77,7 @@ class Trainer {
         batches_(*run.source, run.cut, {run.config.batch, world.rank(), world.size()}),
         position_(run.start),
         progress_({.out = stdout,
-                   .terminal = ::isatty(STDOUT_FILENO) == 1,
+                   .columns = columns_of_terminal(),
                    .quiet = world.rank() != 0,
                    .steps = options.steps,
                    .log_every = options.log_every}),
@@ -76,6 +87,7 @@ class Trainer {
 
   int run() {
     print_banner();
+    if (options_.out.empty()) progress_.say("no --out: nothing is saved");
     resume();
     open_files();
     const int64_t last = options_.stop_at > 0 ? std::min(options_.stop_at, options_.steps) : options_.steps;
@@ -85,7 +97,7 @@ class Trainer {
       if (options_.eval_every > 0 && step_ % options_.eval_every == 0) evaluate();
       if (options_.save_every > 0 && step_ % options_.save_every == 0) save();
     }
-    return finish();
+    return finish(last);
   }
 
  private:
@@ -127,7 +139,6 @@ class Trainer {
 
   void open_files() {
     if (options_.out.empty() || world_.rank() != 0) return;
-    fs::create_directories(options_.out);
     const fs::path folder = options_.out;
     write_text(folder / "config.json", run_.config.to_json());
     json::Value about = json::Object{};
@@ -230,13 +241,15 @@ class Trainer {
     } catch (const Error& error) {
       // Anything else, a dead rank say, ends the run.
       if (options_.on_save_error == OnSaveError::stop || error.place() != kSavePlace) throw;
-      progress_.say(fmt::format("{} Training goes on (--on-save-error continue).", error.what()));
+      progress_.say(fmt::format("{} The run goes on (--on-save-error continue).", error.what()));
       last_save_failed_ = true;
+      last_saved_ = step_;  // tried; not again for the same step
     }
   }
 
-  int finish() {
-    const bool interrupted = stop_signal_ != 0;
+  int finish(int64_t last) {
+    // A signal that came in the last step changes nothing: all steps are taken.
+    const bool interrupted = stop_signal_ != 0 && step_ < last;
     if (!options_.out.empty() && (interrupted ? options_.save_on_exit : options_.save_at_end)) save();
     if (interrupted) {
       progress_.say(fmt::format("stopped after step {} by signal {}", step_, stop_signal_));
@@ -275,6 +288,7 @@ int train(const TrainOptions& options, PreparedRun run) {
   const std::unique_ptr<Group> world =
       run.world == 1 ? make_single_group() : make_process_group(process_group_options(run.config));
   try {
+    check_agreement(facts_of(options, run), *world);
     return Trainer(options, run, *world, threads).run();
   } catch (const std::exception& error) {
     world->abort(error.what());  // so that the other ranks say why

@@ -44,6 +44,8 @@ CASES = {
     "llama3_grouped_queries_and_scaled_rope": LlamaConfig(**LLAMA_SHAPE, num_key_value_heads=2, rope_parameters=LLAMA3_ROPE),
     "llama3_tied_with_own_head_dim": LlamaConfig(**LLAMA_SHAPE, num_key_value_heads=3, head_dim=16,
                                                  rope_parameters=LLAMA3_ROPE, tie_word_embeddings=True),
+    "llama_with_a_padding_token": LlamaConfig(**LLAMA_SHAPE, pad_token_id=5),
+    "llama_tied_with_a_padding_token": LlamaConfig(**LLAMA_SHAPE, pad_token_id=5, tie_word_embeddings=True),
     "mistral": MistralConfig(**LLAMA_SHAPE, num_key_value_heads=2, sliding_window=64),
     "qwen2": Qwen2Config(**LLAMA_SHAPE, num_key_value_heads=2, tie_word_embeddings=True),
     "qwen3": Qwen3Config(**LLAMA_SHAPE, num_key_value_heads=2, head_dim=16),
@@ -115,6 +117,8 @@ class Parity(unittest.TestCase):
     def check_case(self, config, **save_arguments):
         model = make_model(config)
         model.save_pretrained(self.folder, **save_arguments)
+        if config.pad_token_id is not None:
+            self.tokens[:, :, ::3] = config.pad_token_id  # often enough to be felt
         wanted = logits_of(model, self.tokens)
         logits, losses = self.probe()
         self.assert_close(logits, wanted)

@@ -81,6 +81,18 @@ TEST_F(CheckpointCli, WhatIsExportedAndImportedIsTheSame) {
   EXPECT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
 }
 
+TEST_F(CheckpointCli, TheFolderOfTheRunDoesAsWell) {
+  EXPECT_EQ(checkpoint({"ls", path("run")}).out, checkpoint({"ls", checkpoints()}).out);
+  EXPECT_EQ(checkpoint({"verify", path("run")}).exit_code, 0);
+  const Result exported = checkpoint({"export", path("run"), path("of_run")});
+  EXPECT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_THAT(exported.out, HasSubstr("run/checkpoints/step-00000002 -> "));
+  const Result imported = checkpoint({"import", path("of_run"), checkpoints()});
+  EXPECT_EQ(imported.exit_code, 1);
+  EXPECT_THAT(imported.err, HasSubstr("holds step-00000002 already. Name a folder without checkpoints."));
+  EXPECT_EQ(text_of_file(checkpoints() + "/latest"), "step-00000002\n");
+}
+
 TEST_F(CheckpointCli, MistakesAreTold) {
   const Result nothing = checkpoint({"verify", path("none")});
   EXPECT_EQ(nothing.exit_code, 1);

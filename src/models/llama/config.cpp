@@ -79,6 +79,16 @@ int64_t read_window(const HfConfig& config, const LlamaConfig& read) {
   return config.find("sliding_window") == nullptr ? 0 : config.count("sliding_window");
 }
 
+// As torch's Embedding takes it: from the end when negative.
+std::optional<int64_t> read_padding_token(const HfConfig& config, int64_t vocab) {
+  const json::Value* value = config.find("pad_token_id");
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_integer() || value->as_integer() >= vocab || value->as_integer() < -vocab) {
+    config.refuse("pad_token_id", fmt::format("Use null or a token below vocab_size, {}.", vocab));
+  }
+  return value->as_integer() < 0 ? value->as_integer() + vocab : value->as_integer();
+}
+
 void refuse_unsupported(const HfConfig& config, const LlamaConfig& read) {
   if (config.text("hidden_act", "silu") != "silu") config.refuse("hidden_act", "Use \"silu\".");
   // In Llama and Qwen3 this key puts a bias on o_proj too.
@@ -118,6 +128,7 @@ LlamaConfig read_llama_config(const HfConfig& config) {
   read.norm_eps = config.number("rms_norm_eps", 1e-6);
   read.initializer_range = config.number("initializer_range", 0.02);
   read.attention_dropout = config.probability("attention_dropout");
+  read.padding_token = read_padding_token(config, read.vocab);
   read.tied = config.flag("tie_word_embeddings", false);
   read.qkv_bias = read.model_type == "qwen2";
   read.qk_norms = read.model_type == "qwen3";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "models/hf_config.h"
@@ -17,6 +18,8 @@ struct LlamaConfig {
   double norm_eps = 1e-6;
   double initializer_range = 0.02;
   double attention_dropout = 0;
+  // Its row of the embedding begins at 0, and looking it up gives no gradient; a tied head does.
+  std::optional<int64_t> padding_token;
   bool tied = false;      // the head is the embedding
   bool qkv_bias = false;  // Qwen2
   bool qk_norms = false;  // Qwen3: q and k are normed head by head

@@ -66,7 +66,9 @@ Weights declare(const LlamaConfig& config, ParameterList& list) {
   const Init normal = Init::normal(config.initializer_range);
   Weights weights;
   list.begin_unit("model.embed_tokens");
-  weights.embedding = list.add("model.embed_tokens.weight", {config.vocab, config.hidden}, normal);
+  const Init embedding =
+      config.padding_token ? normal.with_zeros(*config.padding_token * config.hidden, config.hidden) : normal;
+  weights.embedding = list.add("model.embed_tokens.weight", {config.vocab, config.hidden}, embedding);
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const std::string name = fmt::format("model.layers.{}", layer);
     list.begin_unit(name);
@@ -97,7 +99,8 @@ class Llama final : public Decoder {
 
  protected:
   at::Tensor embed(const Pass&, const at::Tensor& tokens) const override {
-    return at::embedding(weights_.embedding, tokens);
+    constexpr int64_t kNoPadding = -1;
+    return at::embedding(weights_.embedding, tokens, config_.padding_token.value_or(kNoPadding));
   }
 
   at::Tensor block(const Pass& pass, size_t layer, const at::Tensor& input) const override {

@@ -34,7 +34,7 @@ TEST(Exchange, WhenOneFailsAllThrowItsMessageAndUndoFirst) {
   on_ranks(3, [](Group& group) {
     bool undone = false;
     const std::string said = shoal::testing::message_of([&] {
-      do_together(
+      act_together(
           group, kSubject, "place",
           [&] {
             if (group.rank() == 1) throw Error("inner", "no space.");
@@ -43,7 +43,7 @@ TEST(Exchange, WhenOneFailsAllThrowItsMessageAndUndoFirst) {
     });
     EXPECT_EQ(said, "[place] rank 1: no space.");
     EXPECT_TRUE(undone);
-    do_together(group, kSubject, "place", [] {});  // the group is as good as before
+    act_together(group, kSubject, "place", [] {});  // the group is as good as before
   });
 }
 
@@ -51,7 +51,7 @@ TEST(Exchange, TheSameFailureIsSaidOnceAndOthersAreCounted) {
   on_ranks(3, [](Group& group) {
     const auto said = [&](const std::string& text) {
       return shoal::testing::message_of(
-          [&] { do_together(group, kSubject, "place", [&] { throw std::runtime_error(text); }); });
+          [&] { act_together(group, kSubject, "place", [&] { throw std::runtime_error(text); }); });
     };
     EXPECT_EQ(said("same: words"), "[place] rank 0: same: words");
     EXPECT_EQ(said("words " + std::to_string(group.rank())), "[place] rank 0: words 0 (also rank 1) (also rank 2)");

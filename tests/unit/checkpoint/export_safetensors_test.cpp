@@ -69,6 +69,18 @@ TEST(ExportSafetensors, WithoutAModelConfigThereIsNoConfig) {
   EXPECT_THAT(shoal::testing::names_of(temp / "out"), ElementsAre("model.safetensors"));
 }
 
+TEST(ExportSafetensors, WhatAKilledExportLeftIsNoHindranceAndGoes) {
+  const TempFolder temp;
+  save_filled(temp.path(), {});
+  std::filesystem::create_directory(temp / "out");
+  for (const char* name : {"out/model.safetensors.partial", "out/model-00001-of-00002.safetensors.partial"}) {
+    shoal::testing::put_file(temp / name, "half");
+  }
+  shoal::testing::put_file(temp / "out/other.partial", "not ours");
+  export_safetensors(temp / "step-00000001", temp / "out");
+  EXPECT_THAT(shoal::testing::names_of(temp / "out"), ElementsAre("model.safetensors", "other.partial"));
+}
+
 TEST(ExportSafetensors, DamageAndAFullFolderAreErrors) {
   const TempFolder temp;
   save_filled(temp.path(), {});

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "checkpoint/run_folder.h"
 #include "checkpoint/state_reader.h"
 #include "training/outcome.h"
 #include "unit/checkpoint/temp_folder.h"
@@ -46,6 +47,21 @@ TEST(ImportWeights, MakesACheckpointOfWeightsAlone) {
   EXPECT_THAT(values, ElementsAre(0.5f, 1.5f, 2.5f, 3.5f, 4.5f));
   reader.read(0, StateKind::weight, 2, 4, values.data());
   EXPECT_EQ(values[0], 12.0f);
+}
+
+TEST(ImportWeights, AFolderWithCheckpointsIsRefusedAndStaysAsItWas) {
+  const TempFolder temp;
+  const std::vector<Unit> units = {{"embed", {{"wte", at::zeros({3}), 0, false, std::make_shared<Counting>(1.0f)}}}};
+  const std::string folder = temp / "run/checkpoints";
+  PendingCheckpoint(folder, 7).publish(write_manifest({}));
+  for (const std::string& named : {folder, temp / "run"}) {
+    EXPECT_EQ(shoal::testing::message_of([&] {
+                import_weights(units, {named, ""});
+              }),
+              "[checkpoint import] " + folder + " holds step-00000007 already. Name a folder without checkpoints.");
+  }
+  EXPECT_THAT(shoal::testing::names_of(folder), ElementsAre("latest", "step-00000007"));
+  EXPECT_EQ(shoal::testing::text_of_file(folder + "/latest"), "step-00000007\n");
 }
 
 TEST(ImportWeights, AParameterWithoutValuesIsNamed) {

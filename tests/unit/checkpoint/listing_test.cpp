@@ -39,6 +39,21 @@ TEST(Listing, SaysWhatStandsInAFolder) {
   EXPECT_EQ(one[0].step, 10);
 }
 
+TEST(Listing, TheFolderOfARunMeansItsCheckpoints) {
+  const TempFolder temp;
+  const FakeState state(0, 1);
+  auto world = make_single_group();
+  for (const int64_t step : {1, 2}) save_state(state.source(), *world, {temp / "run/checkpoints", step, 0, {}});
+  std::filesystem::remove(temp / "run/checkpoints/step-00000002/rank-00000.bin");
+  ::testing::internal::CaptureStderr();
+  const std::vector<Listed> rows = list_checkpoints(temp / "run");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "the rows say what is not complete";
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].path, temp / "run/checkpoints/step-00000001");
+  EXPECT_TRUE(rows[0].is_latest);
+  EXPECT_THAT(rows[1].problem, HasSubstr("rank-00000.bin"));
+}
+
 TEST(Listing, NothingToListIsAnError) {
   const TempFolder temp;
   EXPECT_THAT(message_of([&] { list_checkpoints(temp.path()); }), HasSubstr("holds no checkpoint"));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <stdexcept>
+#include <string_view>
 
 #include "checkpoint/run_folder.h"
 #include "checkpoint/verify.h"
@@ -94,6 +95,49 @@ TEST(Save, AFolderThatCannotBeWrittenIsNamedOnEveryRank) {
     const std::string said = message_of([&] { save_state(state.source(), group, {"/proc/none", 2, 1, {}}); });
     EXPECT_THAT(said, HasSubstr("[checkpoint save] rank 0: cannot make the folder /proc/none"));
   });
+}
+
+// A rank on a host with a disk of its own: the folder that rank 0 names is not there.
+class OtherDisk : public Group {
+ public:
+  explicit OtherDisk(Group& inner) : inner_(inner) {}
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  Handle all_gather(AllGather args) override { return inner_.all_gather(std::move(args)); }
+  Handle reduce_scatter(ReduceScatter args) override { return inner_.reduce_scatter(std::move(args)); }
+  Handle all_reduce(AllReduce args) override { return inner_.all_reduce(std::move(args)); }
+  Handle broadcast(Broadcast args) override {
+    char* const text = static_cast<char*>(args.data);
+    const size_t nbytes = args.nbytes;
+    const Handle handle = inner_.broadcast(std::move(args));
+    handle.wait();
+    if (std::string_view(text, nbytes).find(".tmp-") != std::string_view::npos) text[nbytes - 1] = 'x';
+    return handle;
+  }
+  Handle barrier(Subject subject) override { return inner_.barrier(std::move(subject)); }
+  std::unique_ptr<Group> channel(const std::string& name) override { return inner_.channel(name); }
+  std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
+    return inner_.allocate(nbytes, std::move(ledger), kind);
+  }
+  void abort(const std::string& reason) override { inner_.abort(reason); }
+  Traffic traffic() const override { return inner_.traffic(); }
+  std::string transport_name() const override { return inner_.transport_name(); }
+
+ private:
+  Group& inner_;
+};
+
+TEST(Save, ARankThatDoesNotSeeTheFolderOfRank0SaysToShareTheDisk) {
+  const TempFolder temp;
+  on_ranks(2, [&](Group& group) {
+    const FakeState state(group.rank(), 2);
+    OtherDisk other(group);
+    Group& world = group.rank() == 0 ? group : other;
+    const std::string said = message_of([&] { save_state(state.source(), world, {temp.path(), 2, 1, {}}); });
+    EXPECT_THAT(said, HasSubstr("[checkpoint save] rank 1: " + temp.path()));
+    EXPECT_THAT(said, HasSubstr("which rank 0 made, is not seen here. Save to a disk that all hosts share."));
+  });
+  EXPECT_THAT(names_of(temp.path()), IsEmpty());
 }
 
 TEST(Save, AStateThatDoesNotCoverEverythingIsNotPublished) {

@@ -40,6 +40,19 @@ TEST(InitialValues, TheStandardDeviationScalesTheSameNumbers) {
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(2 * one[i], two[i]);
 }
 
+TEST(InitialValues, ARangeOfZerosLeavesTheRestAsItWas) {
+  const std::vector<float> all = values_of(*make_initial_values(Init::normal(1), 0, "w"), 0, 10);
+  const auto partly = make_initial_values(Init::normal(1).with_zeros(3, 4), 0, "w");
+  for (int64_t begin = 0; begin <= 10; ++begin) {
+    for (int64_t end = begin; end <= 10; ++end) {
+      const std::vector<float> read = values_of(*partly, begin, end - begin);
+      for (int64_t i = begin; i < end; ++i) {
+        EXPECT_EQ(read[static_cast<size_t>(i - begin)], i >= 3 && i < 7 ? 0.0f : all[static_cast<size_t>(i)]);
+      }
+    }
+  }
+}
+
 TEST(FileValues, ReadTheNamedTensor) {
   testing::TempFolder folder;
   write_safetensors(folder.path(), {{"a", "", {4}}, {"b", "", {4}}}, {.dtype = DType::f32},

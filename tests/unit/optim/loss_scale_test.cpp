@@ -106,4 +106,26 @@ TEST(LossScale, SaysWhatToDoWhenTheMinimumOverflows) {
   }
 }
 
+TEST(LossScale, ARestoredScaleGoesOnWhereItWas) {
+  LossScale first(fp16_config(6, 3, 2, 1, false));
+  for (const bool overflow : {true, false, false, true, false}) first.update(overflow);
+  EngineProgress progress;
+  first.save(progress);
+  LossScale second(fp16_config(6, 3, 2, 1, false));
+  second.restore(progress);
+  for (const bool overflow : {false, true, false, false, false, false}) {
+    EXPECT_EQ(second.value(), first.value());
+    first.update(overflow);
+    second.update(overflow);
+  }
+}
+
+TEST(LossScale, ARunThatHadNoScaleLeavesTheConfiguredOne) {
+  EngineProgress progress;
+  LossScale(Config{}).save(progress);
+  LossScale scale(fp16_config(6, 3, 2, 1, false));
+  scale.restore(progress);
+  EXPECT_EQ(scale.value(), 64);
+}
+
 }  // namespace shoal

@@ -79,14 +79,33 @@ TEST(Advice, SaysWhenTheHostIsTooSmallForOffload) {
 
 TEST(Advice, RanksWithoutAGpuShareTheHost) {
   EXPECT_THAT(advice_for(7 * kGB, 3, 4, {.device = {}, .host = 50 * kGB, .ranks_per_host = 4}),
-              ElementsAre("Stage 3 does not fit: 22.82 GiB a rank, 46.57 GiB a host with 4 ranks."));
+              ElementsAre("Stage 3 does not fit: 22.82 GiB a rank, 91.27 GiB a host with 4 ranks, which has 46.57 GiB.",
+                          "Stage 3 fits on 8 ranks, 4 a host."));
+  EXPECT_THAT(advice_for(7 * kGB, 3, 4, {.device = {}, .host = 100 * kGB, .ranks_per_host = 4})[0],
+              "Stage 3 fits: 22.82 GiB a rank, 91.27 GiB a host with 4 ranks, which has 93.13 GiB.");
 }
 
 TEST(Advice, PointsAtActivationsWhenTheyAreWhatIsTooMuch) {
   PlanSubject subject = subject_of_count(kGB, Precision::bf16);
   subject.activations = 60 * kGB;
+  subject.lighter = {{"--recompute full", 30 * kGB}, {"--recompute full --batch 1", 2 * kGB}};
   const auto lines = advice(subject, config_in(Precision::bf16, 3), 2, {.device = 24 * kGB, .host = {}});
-  EXPECT_THAT(lines[1], HasSubstr("take a smaller micro-batch, or --recompute"));
+  EXPECT_EQ(lines[1], "Stage 3 with --recompute full --batch 1 would fit: 8.382 GiB a rank.");
+}
+
+TEST(Advice, TriesOffloadWithFewerActivationsBeforeItSaysThatNothingFits) {
+  PlanSubject subject = subject_of_count(70 * kGB, Precision::bf16);
+  subject.activations = 60 * kGB;
+  const Budget budget{.device = 24 * kGB, .host = {}, .ranks_per_host = 8};
+  const auto line = [&] { return advice(subject, config_in(Precision::bf16, 3), 8, budget).at(1); };
+  EXPECT_THAT(line(), HasSubstr("Offload of every state would not fit either"));
+  subject.lighter = {{"--recompute full", 50 * kGB}};
+  EXPECT_THAT(line(), HasSubstr("Offload of every state would not fit either"));
+  subject.lighter = {{"--recompute full", 50 * kGB}, {"--recompute full --batch 1", 20 * kGB}};
+  EXPECT_THAT(line(), HasSubstr("Stage 3 with offload_optimizer and offload_param (not in this version) and "
+                                "--recompute full --batch 1 would fit: 18.63 GiB a GPU"));
+  subject.lighter.back().activations = kGB;
+  EXPECT_THAT(line(), HasSubstr("Stage 3 with offload_optimizer (not in this version) and --recompute full --batch 1"));
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ TEST(Generate, AddsAsManyBytesAsAskedAlsoBeyondTheModelsLength) {
     "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 8,
     "rms_norm_eps": 1e-5, "vocab_size": 256})");
   const GenerateOptions options{.model = folder.path(), .prompt = "abc", .tokens = 12};
-  EXPECT_EQ(generated(options).size(), 12u);
+  EXPECT_EQ(generated(options).size(), 3 + 12u);
+  EXPECT_EQ(generated(options).substr(0, 3), "abc");
   EXPECT_EQ(generated(options), generated(options));
 }
 

@@ -88,6 +88,14 @@ TEST(MetricsFile, AResumedRunDropsLaterLinesAndWhatWasCutOff) {
   EXPECT_EQ(folder.read("m"), "");
 }
 
+TEST(MetricsFile, ALineThatCannotBeReadDoesNotTakeTheLaterOnesWithIt) {
+  const ScratchFolder folder;
+  const std::string lines = "{\"step\": 1}\n{\"st\n{\"step\": 3}\n";
+  folder.write("m", lines + "{\"step\": 4}\n");
+  { MetricsFile file(folder.path("m"), 3); }
+  EXPECT_EQ(folder.read("m"), lines);
+}
+
 TEST(MetricsFile, SaysWhenTheDiskIsFull) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full on this machine";
   const ScratchFolder folder;

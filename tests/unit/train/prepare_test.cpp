@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "scratch_folder.h"
 
 namespace shoal::train {
@@ -50,6 +52,36 @@ TEST(PrepareRun, SaysWhatToChange) {
   EXPECT_THAT(message([](TrainOptions& o) { o.eval_every = 1, o.validation = 0.01; }), HasSubstr("[--eval-every]"));
   EXPECT_THAT(message([](TrainOptions& o) { o.data = "synthetic:tokens=1000"; }), HasSubstr("fewer than one global"));
   EXPECT_THAT(message([](TrainOptions& o) { o.overrides = {"train_batch_size=3"}; }), HasSubstr("[config"));
+}
+
+TEST(PrepareRun, AFolderThatCannotBeWrittenIsFoundBeforeRanksStart) {
+  TrainOptions options = tiny();
+  options.out = "/dev/null/run";
+  EXPECT_THAT(message_of([&] { prepare_run(options, 2); }), HasSubstr("[--out] /dev/null/run cannot be written"));
+}
+
+TEST(FindStart, DoesNotBeginAgainOverCheckpointsThatAreAllBroken) {
+  const ScratchFolder folder;
+  TrainOptions options = tiny();
+  options.out = folder.path("run");
+  options.resume = "auto";
+  std::filesystem::create_directories(folder.path("run/checkpoints/step-00000004"));
+  EXPECT_THAT(message_of([&] { find_start(options); }), HasSubstr("none of them is complete"));
+}
+
+TEST(FindStart, DoesNotWriteOneRunOverAnother) {
+  const ScratchFolder folder;
+  std::filesystem::create_directories(folder.path("a/checkpoints/step-00000004"));
+  std::filesystem::create_directories(folder.path("b/checkpoints"));
+  folder.write("a/checkpoints/step-00000004/manifest.json", "{}");
+  folder.write("a/metrics.jsonl", "");
+  folder.write("b/metrics.jsonl", "");
+  TrainOptions options = tiny();
+  options.resume = folder.path("a/checkpoints/step-00000004");
+  options.out = folder.path("b");
+  EXPECT_THAT(message_of([&] { find_start(options); }), HasSubstr("holds another run"));
+  options.out = folder.path("a");
+  EXPECT_EQ(message_of([&] { find_start(options); }), "");
 }
 
 TEST(FindStart, GoesOnOnlyWhenTold) {

@@ -38,19 +38,26 @@ std::string printed(Progress::Options options) {
 }
 
 TEST(Progress, PlainLinesAreTheFirstEveryTenthAndTheLast) {
-  EXPECT_EQ(printed({.terminal = false, .log_every = 10}),
+  EXPECT_EQ(printed({.columns = 0, .log_every = 10}),
             line_at(1) + "\n" + line_at(10) + "\n" + line_at(20) + "\n" + line_at(25) + "\ndone\n");
 }
 
 TEST(Progress, ATerminalShowsABarInOneLine) {
-  const std::string all = printed({.terminal = true});
+  const std::string all = printed({.columns = 200});
   EXPECT_NE(all.find("\r\033[K[##########..........] " + line_at(15)), std::string::npos);
   const std::string end = "\r\033[K" + line_at(25) + "\ndone\n";
   EXPECT_EQ(all.substr(all.size() - end.size()), end);
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 2);
 }
 
-TEST(Progress, OtherRanksAreQuiet) { EXPECT_EQ(printed({.terminal = true, .quiet = true}), ""); }
+TEST(Progress, TheBarFitsIntoANarrowTerminal) {
+  const std::string all = printed({.columns = 40});
+  const size_t begin = all.find("\r\033[K[");
+  ASSERT_NE(begin, std::string::npos);
+  EXPECT_EQ(all.find("\r\033[K", begin + 1) - begin, 4 + 39u);
+}
+
+TEST(Progress, OtherRanksAreQuiet) { EXPECT_EQ(printed({.columns = 200, .quiet = true}), ""); }
 
 TEST(StepText, SaysTheScaleAndWhySomethingWasSkipped) {
   StepMetrics metrics = metrics_at(2);

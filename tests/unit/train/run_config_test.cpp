@@ -58,6 +58,28 @@ TEST(RunConfig, FlagsComeBeforeTheFileAndSetBeforeBoth) {
   EXPECT_EQ(make_run_config(options, 2, 64).config.zero.stage, 2);
 }
 
+TEST(RunConfig, OneKeyOfTheOptimizerLeavesTheOthersToUs) {
+  TrainOptions options = options_with("");
+  options.overrides = {"optimizer.params.weight_decay=0.1"};
+  const RunConfig run = make_run_config(options, 2, 64);
+  EXPECT_EQ(run.config.optimizer.kind, OptimizerKind::adamw);
+  EXPECT_EQ(run.config.optimizer.lr, kDefaultLr);
+  EXPECT_EQ(run.config.optimizer.weight_decay, 0.1);
+  EXPECT_THAT(run.choices[1], HasSubstr("AdamW with learning rate 0.0003"));
+}
+
+TEST(RunConfig, ALearningRateThatTheScheduleWouldIgnoreIsRefused) {
+  const ScratchFolder folder;
+  TrainOptions options = options_with(folder.write("ds.json", R"({
+    "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.001, "cycle_max_lr": 0.01}}
+  })"));
+  options.lr = 0.5;
+  EXPECT_THAT(message_of([&] { make_run_config(options, 2, 64); }), HasSubstr("[--lr] the schedule OneCycle"));
+  options = options_with("");
+  options.lr = -1;
+  EXPECT_THAT(message_of([&] { make_run_config(options, 2, 64); }), HasSubstr("[--lr] -1 is not a learning rate"));
+}
+
 TEST(RunConfig, FillsAutoWithTheRunsOwnNumbers) {
   const ScratchFolder folder;
   const std::string path = folder.write("ds.json", R"({

@@ -118,6 +118,21 @@ TEST(LlamaConfig, RefusesWhatItWouldComputeDifferently) {
               HasSubstr("layer_types"));
 }
 
+TEST(LlamaConfig, APaddingTokenCountsFromTheEndWhenNegative) {
+  const auto padding = [](const std::string& more) {
+    return read_llama_config(config_of("llama", more)).padding_token;
+  };
+  EXPECT_EQ(padding(""), std::nullopt);
+  EXPECT_EQ(padding(R"(, "pad_token_id": null)"), std::nullopt);
+  EXPECT_EQ(padding(R"(, "pad_token_id": 0)"), 0);
+  EXPECT_EQ(padding(R"(, "pad_token_id": 99)"), 99);
+  EXPECT_EQ(padding(R"(, "pad_token_id": -1)"), 99);
+  EXPECT_EQ(padding(R"(, "pad_token_id": -100)"), 0);
+  EXPECT_THAT(problem_of("llama", R"(, "pad_token_id": 100)"), HasSubstr("pad_token_id] 100"));
+  EXPECT_THAT(problem_of("llama", R"(, "pad_token_id": -101)"), HasSubstr("pad_token_id] -101"));
+  EXPECT_THAT(problem_of("llama", R"(, "pad_token_id": "x")"), HasSubstr("pad_token_id"));
+}
+
 TEST(LlamaConfig, RefusesShapesThatDoNotDivide) {
   EXPECT_THAT(problem_of("llama", R"(, "num_key_value_heads": 3)"), HasSubstr("num_key_value_heads] 3"));
   EXPECT_THAT(problem_of("llama", R"(, "head_dim": 7)"), HasSubstr("head_dim] 7"));

@@ -70,6 +70,29 @@ TEST(Llama, StartsAsTransformersDoes) {
   }
 }
 
+TEST(Llama, TheRowOfAPaddingTokenBeginsAtZeroAndIsNotTrained) {
+  const auto world = make_single_group();
+  const std::string config = tiny_llama_json(R"(, "pad_token_id": 7)");
+  const auto row_after = [&](const std::string& json, int64_t token) {
+    TinyTraining training({.config_json = json}, *world);
+    const Parameter embedding = training.model->units()[0].params.at(0);
+    at::Tensor before, after;
+    const auto read = [&](at::Tensor& row) {
+      training.engine.with_gathered({embedding.name}, Access::read, [&] { row = embedding.tensor[token].clone(); });
+    };
+    read(before);
+    EXPECT_EQ(before.eq(0).all().item<bool>(), json == config && token == 7) << json;
+    const at::Tensor tokens = at::full({2, 4}, token, at::kLong);
+    training.engine.backward(training.model->loss(training.engine, tokens, TinyTraining::tokens(1, 4)));
+    training.engine.step();
+    read(after);
+    return after.sub(before).abs().max().item<double>();
+  };
+  EXPECT_EQ(row_after(config, 7), 0);
+  EXPECT_GT(row_after(config, 8), 0);
+  EXPECT_GT(row_after(tiny_llama_json(), 7), 0);
+}
+
 TEST(Llama, APositionSeesNoLaterToken) {
   const auto world = make_single_group();
   TinyTraining training({.config_json = tiny_llama_json()}, *world);
