@@ -10,6 +10,7 @@
 #include <fstream>
 #include <vector>
 
+#include "checkpoint/resolve.h"
 #include "checkpoint/run_folder.h"
 #include "models/open_model.h"
 #include "shoal/checkpoint.h"
@@ -60,7 +61,8 @@ void generate(const GenerateOptions& options, const std::function<void(std::stri
   if (options.checkpoint.empty() && options.model.empty()) {
     throw Error("--checkpoint", "neither a checkpoint nor a --model is given. Give one.");
   }
-  const std::string path = options.checkpoint.empty() ? "" : resolve_checkpoint(options.checkpoint, "--checkpoint");
+  const std::string path =
+      options.checkpoint.empty() ? "" : checkpoint::resolve_checkpoint(options.checkpoint, "--checkpoint");
   const std::unique_ptr<models::LanguageModel> model =
       options.model.empty() ? open_saved_model(path) : models::open_model(options.model, {.seed = options.seed});
   const models::ModelInfo& info = model->info();

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/resolve.h"
 #include "checkpoint/run_folder.h"
 #include "models/open_model.h"
 #include "shoal/checkpoint.h"
@@ -111,21 +111,13 @@ std::string find_start(const TrainOptions& options) {
     }
     return latest;
   }
-  const std::string start = resolve_checkpoint(options.resume, "--resume");
+  const std::string start = checkpoint::resolve_checkpoint(options.resume, "--resume");
   std::error_code ignored;
   if (!options.out.empty() && fs::exists(fs::path(options.out) / "metrics.jsonl") &&
       !fs::equivalent(fs::path(start).parent_path(), own, ignored)) {
     throw Error("--out", fmt::format("{} holds another run than {}. Give another folder.", options.out, start));
   }
   return start;
-}
-
-std::string resolve_checkpoint(const std::string& path, const std::string& place) {
-  const std::string folder = fs::exists(checkpoints_of(path)) ? checkpoints_of(path) : path;
-  if (fs::exists(fs::path(folder) / checkpoint::kManifestName)) return folder;
-  const std::string found = fs::exists(folder) ? find_latest_checkpoint(folder) : "";
-  if (found.empty()) throw Error(place, fmt::format("{} is neither a checkpoint nor a folder that holds one.", path));
-  return found;
 }
 
 }  // namespace shoal::train

@@ -34,10 +34,6 @@ PreparedRun prepare_run(const TrainOptions& options, int world);
 // there, or `out` holds a run already and nothing was said about going on.
 std::string find_start(const TrainOptions& options);
 
-// One checkpoint from the path of a checkpoint, of a folder of them, or of a run: the latest complete one. Throws
-// shoal::Error at `place` when there is none.
-std::string resolve_checkpoint(const std::string& path, const std::string& place);
-
 std::string checkpoints_of(const std::string& run_folder);
 
 }  // namespace shoal::train

@@ -98,12 +98,5 @@ TEST(FindStart, GoesOnOnlyWhenTold) {
   EXPECT_THAT(message_of([&] { find_start(options); }), HasSubstr("[--resume]"));
 }
 
-TEST(ResolveCheckpoint, TakesACheckpointByItsPath) {
-  const ScratchFolder folder;
-  folder.write("step-00000001/manifest.json", "{}");
-  EXPECT_EQ(resolve_checkpoint(folder.path("step-00000001"), "--x"), folder.path("step-00000001"));
-  EXPECT_THAT(message_of([&] { resolve_checkpoint(folder.path("none"), "--x"); }), HasSubstr("[--x]"));
-}
-
 }  // namespace
 }  // namespace shoal::train

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "checkpoint/resolve.h"
 #include "scratch_folder.h"
 #include "train/generate.h"
 
@@ -53,7 +54,7 @@ TEST(Trainer, LeavesARunBehind) {
   EXPECT_EQ(lines_of(folder, "run/eval.jsonl").size(), 2u);
   EXPECT_EQ(Config::from_text(folder.read("run/config.json")), config);
   EXPECT_EQ(json::parse(folder.read("run/run.json"), "run").find("threads")->as_integer(), 1);
-  EXPECT_EQ(resolve_checkpoint(folder.path("run"), "x"), folder.path("run/checkpoints/step-00000004"));
+  EXPECT_EQ(checkpoint::resolve_checkpoint(folder.path("run"), "x"), folder.path("run/checkpoints/step-00000004"));
 }
 
 TEST(Trainer, TakesNoStepTwice) {
