@@ -1,6 +1,9 @@
 // What a user can get wrong is said before training starts, with the exit code of wrong usage; what goes wrong later
 // ends as the flags say.
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "process/train_run.h"
 
@@ -62,9 +65,12 @@ TEST(TrainMistakes, AnotherNumberOfRanksThanTheLaunchersIsRefused) {
 // A file where the folder of checkpoints should be: no save can succeed.
 TEST(TrainMistakes, ASaveThatFailsEndsTheRunOrNotAsAsked) {
   const RunFolder folder;
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be shown a folder that looks writable and is not";
   for (const char* choice : {"stop", "continue"}) {
     const std::string out = choice;
-    folder.write(out + "/checkpoints", "in the way");
+    // A folder that looks writable to root and lets nobody make anything in it.
+    std::filesystem::create_directories(folder.path(out));
+    std::filesystem::create_directory_symlink("/proc", folder.path(out + "/checkpoints"));
     const Result result =
         Command(train_words(folder, "llama", out,
                             {"--ranks", "2", "--steps", "4", "--save-every", "2", "--on-save-error", choice}))
