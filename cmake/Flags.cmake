@@ -8,7 +8,8 @@ endif()
 
 add_library(shoal_flags INTERFACE)
 target_compile_definitions(shoal_flags INTERFACE NDEBUG)
-target_compile_options(shoal_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -ffp-contract=off)
+target_compile_options(shoal_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-unused-parameter -ffp-contract=off>)
 if(SHOAL_SANITIZE)
   target_compile_options(shoal_flags INTERFACE -fsanitize=${SHOAL_SANITIZE} -fno-omit-frame-pointer -g1)
   target_link_options(shoal_flags INTERFACE -fsanitize=${SHOAL_SANITIZE})

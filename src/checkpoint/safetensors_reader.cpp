@@ -1,9 +1,5 @@
 // The reader of safetensors.h: files mapped into memory, tensors found by name.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "base/text.h"
 #include "checkpoint/durable_file.h"
 #include "checkpoint/safetensors.h"
@@ -23,40 +20,6 @@ namespace shoal {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A file mapped for reading, as long as the object lives.
-class Mapping {
- public:
-  explicit Mapping(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) fail(path);
-    struct stat about = {};
-    if (::fstat(file, &about) == 0) nbytes_ = static_cast<uint64_t>(about.st_size);
-    void* memory = nbytes_ == 0 ? nullptr : ::mmap(nullptr, nbytes_, PROT_READ, MAP_SHARED, file, 0);
-    const int problem = errno;
-    ::close(file);
-    errno = problem;
-    if (memory == MAP_FAILED) fail(path);
-    bytes_ = static_cast<const char*>(memory);
-  }
-  ~Mapping() {
-    if (bytes_ != nullptr) ::munmap(const_cast<char*>(bytes_), nbytes_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  const char* bytes() const { return bytes_; }
-  uint64_t nbytes() const { return nbytes_; }
-
- private:
-  [[noreturn]] static void fail(const std::string& path) {
-    throw Error(fmt::format("safetensors {}", path),
-                fmt::format("cannot be read: {}. Check the path and its permissions.", std::strerror(errno)));
-  }
-
-  const char* bytes_ = nullptr;
-  uint64_t nbytes_ = 0;
-};
 
 void read_f64(const char* from, int64_t numel, float* values) {
   for (int64_t i = 0; i < numel; ++i) {
@@ -86,14 +49,14 @@ struct SafetensorsReader::Impl {
   };
 
   std::vector<std::string> paths;
-  std::vector<std::unique_ptr<Mapping>> files;
+  std::vector<std::unique_ptr<MappedFile>> files;
   std::map<std::string, Place> places;
   std::vector<SafeTensor> tensors;
 
   void add_file(const std::string& path) {
     paths.push_back(path);
-    files.push_back(std::make_unique<Mapping>(path));
-    for (SafetensorsEntry& entry : parse_safetensors_header(path, files.back()->bytes(), files.back()->nbytes())) {
+    files.push_back(std::make_unique<MappedFile>(path, fmt::format("safetensors {}", path)));
+    for (SafetensorsEntry& entry : parse_safetensors_header(path, files.back()->data(), files.back()->nbytes())) {
       const std::string name = entry.tensor.name;
       const auto [place, is_new] = places.try_emplace(name, Place{files.size() - 1, std::move(entry)});
       if (!is_new) {
@@ -173,7 +136,7 @@ void SafetensorsReader::read(const std::string& name, int64_t begin, int64_t num
   const std::string& dtype = place.entry.tensor.dtype;
   const int64_t whole = numel_of(place.entry.tensor.shape);
   SHOAL_CHECK(begin >= 0 && numel >= 0 && begin <= whole - numel, "[{}, +{}) of {} elements", begin, numel, whole);
-  const char* from = impl_->files[place.file]->bytes() + place.entry.begin +
+  const char* from = impl_->files[place.file]->data() + place.entry.begin +
                      safetensors_element_nbytes(dtype) * static_cast<uint64_t>(begin);
   if (numel == 0) return;
   if (dtype == "F32") {

@@ -9,7 +9,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 #include "base/check.h"
@@ -18,10 +17,12 @@
 #include "engine/gathered.h"
 #include "engine/graph_hooks.h"
 #include "engine/initial_values.h"
+#include "engine/options.h"
 #include "engine/passes.h"
 #include "engine/recompute.h"
 #include "engine/state_access.h"
 #include "engine/step_line.h"
+#include "engine/stopwatch.h"
 #include "optim/grad_norm.h"
 #include "optim/loss_scale.h"
 #include "optim/lr_schedule.h"
@@ -31,74 +32,6 @@
 #include "shoal/error.h"
 
 namespace shoal {
-
-namespace {
-
-// Before the sum each rank divides by the predivide factor, or with prescale_gradients by the world size at once; the
-// rest of the division follows the sum.
-ReduceOptions reduce_options(const Config& config, int world) {
-  const double before = config.prescale_gradients ? world : config.gradient_predivide_factor;
-  const double total = config.gradient_sum ? 1.0 : world;
-  ReduceOptions options;
-  options.pre = static_cast<float>(1.0 / before);
-  options.post = static_cast<float>(before / total);
-  options.piece_numel = config.zero.reduce_bucket_size;
-  options.slots = reduce_slots(config);
-  return options;
-}
-
-PassOptions pass_options(const Config& config) {
-  return {.stage = config.zero.stage, .gather = gather_limits(config), .overlap = config.zero.overlap_comm};
-}
-
-std::vector<double> group_lrs(const EngineOptions& options, const Config& config) {
-  std::vector<double> lrs;
-  for (const ParamGroup& group : options.groups) lrs.push_back(group.lr.value_or(config.optimizer.lr));
-  return lrs;
-}
-
-std::vector<double> group_weight_decays(const EngineOptions& options, const Config& config) {
-  std::vector<double> decays;
-  for (const ParamGroup& group : options.groups) {
-    decays.push_back(group.weight_decay.value_or(config.optimizer.weight_decay));
-  }
-  return decays;
-}
-
-void check_world(const Config& config, int world) {
-  const BatchConfig& batch = config.batch;
-  const int64_t product = batch.micro_batch_size * batch.accumulation_steps * world;
-  if (batch.train_batch_size == product) return;
-  throw Error("config train_batch_size",
-              fmt::format("{} is not {} a rank * {} accumulation steps * {} ranks = {}. Read the config with the world "
-                          "size that it is used with (ConfigContext::world_size).",
-                          batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps, world, product));
-}
-
-// Seconds that a scope took, added up. Inside another one it counts nothing: a forward repeated in backward is
-// backward.
-class Stopwatch {
- public:
-  Stopwatch(double& total, bool& running)
-      : total_(total), running_(running), outermost_(!running), begin_(std::chrono::steady_clock::now()) {
-    running_ = true;
-  }
-  ~Stopwatch() {
-    if (!outermost_) return;
-    total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-    running_ = false;
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& total_;
-  bool& running_;
-  bool outermost_;
-  std::chrono::steady_clock::time_point begin_;
-};
-
-}  // namespace
 
 class Engine::Impl {
  public:

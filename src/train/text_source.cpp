@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/mapped_file.h"
 #include "shoal/error.h"
-#include "train/mapped_file.h"
 
 namespace shoal::train {
 

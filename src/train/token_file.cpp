@@ -16,8 +16,8 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "shoal/error.h"
-#include "train/mapped_file.h"
 
 namespace shoal::train {
 

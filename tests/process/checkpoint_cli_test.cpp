@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "process/command.h"
-#include "unit/checkpoint/temp_folder.h"
+#include "temp_folder.h"
 
 namespace shoal::testing {
 namespace {

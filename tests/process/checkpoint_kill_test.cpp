@@ -17,9 +17,9 @@
 #include "checkpoint/verify.h"
 #include "process/spawn.h"
 #include "shoal/checkpoint.h"
+#include "temp_folder.h"
 #include "training/outcome.h"
 #include "training/state_bits.h"
-#include "unit/checkpoint/temp_folder.h"
 
 namespace shoal::testing {
 namespace {

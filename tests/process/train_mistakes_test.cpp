@@ -29,34 +29,34 @@ void expect_refused(const RunFolder& folder, const Words& words, const std::stri
 
 TEST(TrainMistakes, AreSaidBeforeTrainingStarts) {
   const RunFolder folder;
-  const std::string llama = folder.path("llama");
+  const std::string llama = folder / "llama";
   folder.write("words/config.json", RunFolder::llama_config(1000));
-  std::filesystem::create_directories(folder.path("empty"));
+  std::filesystem::create_directories(folder / "empty");
   const std::string text = "text:" + folder.write("text", std::string(1000, 'a'));
   const auto with = [&](const std::string& model, const std::string& data, const Words& more = {}) {
     Words words = {"--model", model, "--data", data};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   };
-  expect_refused(folder, with(llama, "text:" + folder.path("empty")), "holds no file");
+  expect_refused(folder, with(llama, "text:" + folder / "empty"), "holds no file");
   expect_refused(folder, with(llama, text, {"--sequence", "60", "--set", "train_batch_size=64"}),
                  "fewer than one global batch of 64");
-  expect_refused(folder, with(folder.path("words"), text), "has 1000 tokens");
+  expect_refused(folder, with(folder / "words", text), "has 1000 tokens");
   expect_refused(folder, with(llama, text, {"--sequence", "65"}), "[--sequence] 65 tokens are more than");
   expect_refused(folder, with(llama, text, {"--set", "zero_optimization.stage=4"}), "stage");
   expect_refused(folder, with("lama-tiny", text), "Did you mean llama-tiny?");
-  expect_refused(folder, with(llama, text, {"--sequence", "16", "--resume", folder.path("empty")}), "[--resume]");
+  expect_refused(folder, with(llama, text, {"--sequence", "16", "--resume", folder / "empty"}), "[--resume]");
   folder.write("old/metrics.jsonl", "");
-  expect_refused(folder, with(llama, text, {"--sequence", "16", "--out", folder.path("old")}), "--resume auto");
+  expect_refused(folder, with(llama, text, {"--sequence", "16", "--out", folder / "old"}), "--resume auto");
   folder.write("raw.bin", std::string("\1\0\xff\0\0\1", 6));
   folder.write("raw.bin.json", R"({"dtype": "uint16", "vocab": 256})");
-  expect_refused(folder, with(llama, "tokens:" + folder.path("raw.bin")), "token 256 at position 2");
+  expect_refused(folder, with(llama, "tokens:" + folder / "raw.bin"), "token 256 at position 2");
 }
 
 TEST(TrainMistakes, AnotherNumberOfRanksThanTheLaunchersIsRefused) {
   const RunFolder folder;
   const Result result = Command({SHOAL_BINARY, "launch", "-n", "2", "--", SHOAL_BINARY, "train", "--model",
-                                 folder.path("llama"), "--data", "synthetic", "--steps", "1", "--ranks", "3"})
+                                 folder / "llama", "--data", "synthetic", "--steps", "1", "--ranks", "3"})
                             .wait();
   EXPECT_EQ(result.exit_code, 2) << result.err;
   EXPECT_THAT(result.err, HasSubstr("contradicts the launcher"));
@@ -69,8 +69,8 @@ TEST(TrainMistakes, ASaveThatFailsEndsTheRunOrNotAsAsked) {
   for (const char* choice : {"stop", "continue"}) {
     const std::string out = choice;
     // A folder that looks writable to root and lets nobody make anything in it.
-    std::filesystem::create_directories(folder.path(out));
-    std::filesystem::create_directory_symlink("/proc", folder.path(out + "/checkpoints"));
+    std::filesystem::create_directories(folder / out);
+    std::filesystem::create_directory_symlink("/proc", folder / (out + "/checkpoints"));
     const Result result =
         Command(train_words(folder, "llama", out,
                             {"--ranks", "2", "--steps", "4", "--save-every", "2", "--on-save-error", choice}))

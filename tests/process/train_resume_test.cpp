@@ -98,8 +98,8 @@ TEST(Train, AKilledRunGoesOnFromItsLastCheckpoint) {
   ASSERT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
   EXPECT_THAT(resumed.out, HasSubstr("resumed"));
   expect_same_characters(folder, "run", "whole");
-  EXPECT_TRUE(std::filesystem::exists(folder.path("run/checkpoints/step-00000012")));
-  EXPECT_FALSE(std::filesystem::exists(folder.path("run/checkpoints/step-00000004")));
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/checkpoints/step-00000012"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/checkpoints/step-00000004"));
 }
 
 TEST(Train, ASignalEndsTheRunAfterItsStepAndACheckpointWhenAsked) {
@@ -115,7 +115,7 @@ TEST(Train, ASignalEndsTheRunAfterItsStepAndACheckpointWhenAsked) {
     const std::vector<std::string> steps = column(folder.read(out + "/metrics.jsonl"), "step");
     ASSERT_GE(steps.size(), 3u);
     std::string name = "step-" + std::string(8 - steps.back().size(), '0') + steps.back();
-    EXPECT_EQ(std::filesystem::exists(folder.path(out + "/checkpoints/" + name)), save) << name;
+    EXPECT_EQ(std::filesystem::exists(folder / (out + "/checkpoints/" + name)), save) << name;
   }
 }
 
@@ -123,7 +123,7 @@ TEST(Train, GoesOnWithTextFromItsCheckpoint) {
   const RunFolder folder;
   ASSERT_EQ(train(folder, "llama", "run", {"--steps", "2"}).exit_code, 0);
   const auto generate = [&](const std::string& seed, const std::string& temperature) {
-    return Command({SHOAL_BINARY, "generate", "--checkpoint", folder.path("run"), "--prompt", "ab", "--tokens", "80",
+    return Command({SHOAL_BINARY, "generate", "--checkpoint", folder / "run", "--prompt", "ab", "--tokens", "80",
                     "--seed", seed, "--temperature", temperature})
         .wait();
   };

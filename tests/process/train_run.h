@@ -10,25 +10,18 @@
 #include <vector>
 
 #include "process/command.h"
+#include "temp_folder.h"
 
 namespace shoal::testing {
 
-// A folder that goes away with everything in it.
-class RunFolder {
+// A folder with models in it.
+class RunFolder : public TempFolder {
  public:
   RunFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "shoal-run-XXXXXX").string();
-    path_ = mkdtemp(name.data());
     write("llama/config.json", llama_config(256));
     write("gpt2/config.json", R"({"model_type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 32,
       "n_layer": 2, "n_head": 4, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1})");
   }
-  ~RunFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  RunFolder(const RunFolder&) = delete;
-  RunFolder& operator=(const RunFolder&) = delete;
 
   static std::string llama_config(int vocab) {
     return R"({"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
@@ -36,21 +29,6 @@ class RunFolder {
       "vocab_size": )" +
            std::to_string(vocab) + "}";
   }
-
-  std::string path(const std::string& name) const { return (path_ / name).string(); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return path(name);
-  }
-  std::string read(const std::string& name) const {
-    std::stringstream text;
-    text << std::ifstream(path_ / name, std::ios::binary).rdbuf();
-    return text.str();
-  }
-
- private:
-  std::filesystem::path path_;
 };
 
 // `shoal train` with these words after the ones that every test needs. An epoch has 36 samples, four and a half
@@ -58,7 +36,7 @@ class RunFolder {
 inline std::vector<std::string> train_words(const RunFolder& folder, const std::string& model, const std::string& out,
                                             const std::vector<std::string>& more) {
   std::vector<std::string> words = {SHOAL_BINARY,   "train",
-                                    "--model",      folder.path(model),
+                                    "--model",      folder / model,
                                     "--data",       "synthetic:tokens=1450",
                                     "--sequence",   "32",
                                     "--validation", "0.2",
@@ -66,7 +44,7 @@ inline std::vector<std::string> train_words(const RunFolder& folder, const std::
                                     "--log-every",  "1",
                                     "--set",        "train_batch_size=8",
                                     "--lr",         "0.01",
-                                    "--out",        folder.path(out)};
+                                    "--out",        folder / out};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

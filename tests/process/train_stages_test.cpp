@@ -56,11 +56,10 @@ TEST(Train, SyntheticDataIsLearnedDownToItsEntropy) {
   folder.write("small/config.json", RunFolder::llama_config(16));
   const double surprise = 0.3, other = surprise / 16, successor = 1 - surprise + other;
   const double entropy = -successor * std::log(successor) - 15 * other * std::log(other);
-  const Result result =
-      Command({SHOAL_BINARY, "train", "--model", folder.path("small"), "--data", "synthetic:surprise=0.3", "--sequence",
-               "64", "--steps", "150", "--lr", "0.01", "--set", "train_batch_size=16", "--threads", "1", "--out",
-               folder.path("run"), "--no-final-save"})
-          .wait();
+  const Result result = Command({SHOAL_BINARY, "train", "--model", folder / "small", "--data", "synthetic:surprise=0.3",
+                                 "--sequence", "64", "--steps", "150", "--lr", "0.01", "--set", "train_batch_size=16",
+                                 "--threads", "1", "--out", folder / "run", "--no-final-save"})
+                            .wait();
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   const std::vector<double> losses = numbers(column(folder.read("run/metrics.jsonl"), "loss"));
   ASSERT_EQ(losses.size(), 150u);

@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "shoal/checkpoint.h"
+#include "temp_folder.h"
 #include "training/outcome.h"
 #include "training/state_bits.h"
-#include "unit/checkpoint/temp_folder.h"
 
 namespace shoal::testing {
 namespace {

@@ -3,21 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <exception>
-#include <functional>
 #include <string>
 
-namespace shoal::testing {
+#include "message_of.h"
 
-// What `call` throws; "" if it does not.
-inline std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
+namespace shoal::testing {
 
 inline std::string bytes_of(const at::Tensor& tensor) {
   return std::string(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());

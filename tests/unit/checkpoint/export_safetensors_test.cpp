@@ -6,10 +6,10 @@
 #include "base/json.h"
 #include "checkpoint/save.h"
 #include "kernels/convert.h"
+#include "temp_folder.h"
 #include "training/outcome.h"
 #include "unit/checkpoint/fake_state.h"
 #include "unit/checkpoint/on_ranks.h"
-#include "unit/checkpoint/temp_folder.h"
 
 namespace shoal::checkpoint {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "checkpoint/run_folder.h"
 #include "checkpoint/state_reader.h"
+#include "temp_folder.h"
 #include "training/outcome.h"
-#include "unit/checkpoint/temp_folder.h"
 
 namespace shoal::checkpoint {
 namespace {

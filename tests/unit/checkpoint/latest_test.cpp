@@ -4,7 +4,7 @@
 
 #include "checkpoint/run_folder.h"
 #include "shoal/checkpoint.h"
-#include "unit/checkpoint/temp_folder.h"
+#include "temp_folder.h"
 
 namespace shoal {
 namespace {

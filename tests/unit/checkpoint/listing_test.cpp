@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/save.h"
+#include "temp_folder.h"
 #include "training/outcome.h"
 #include "unit/checkpoint/fake_state.h"
-#include "unit/checkpoint/temp_folder.h"
 
 namespace shoal::checkpoint {
 namespace {

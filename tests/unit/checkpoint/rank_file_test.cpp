@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "temp_folder.h"
 #include "training/outcome.h"
 #include "unit/checkpoint/fake_state.h"
-#include "unit/checkpoint/temp_folder.h"
 
 namespace shoal::checkpoint {
 namespace {

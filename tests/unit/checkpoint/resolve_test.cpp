@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/run_folder.h"
+#include "temp_folder.h"
 #include "training/outcome.h"
-#include "unit/checkpoint/temp_folder.h"
 
 namespace shoal::checkpoint {
 namespace {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "checkpoint/safetensors.h"
+#include "temp_folder.h"
 #include "training/outcome.h"
-#include "unit/checkpoint/temp_folder.h"
 
 namespace shoal {
 

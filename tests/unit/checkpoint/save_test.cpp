@@ -10,10 +10,10 @@
 
 #include "checkpoint/run_folder.h"
 #include "checkpoint/verify.h"
+#include "temp_folder.h"
 #include "training/outcome.h"
 #include "unit/checkpoint/fake_state.h"
 #include "unit/checkpoint/on_ranks.h"
-#include "unit/checkpoint/temp_folder.h"
 
 namespace shoal::checkpoint {
 namespace {

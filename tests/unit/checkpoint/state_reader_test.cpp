@@ -5,10 +5,10 @@
 
 #include "base/check.h"
 #include "checkpoint/save.h"
+#include "temp_folder.h"
 #include "training/outcome.h"
 #include "unit/checkpoint/fake_state.h"
 #include "unit/checkpoint/on_ranks.h"
-#include "unit/checkpoint/temp_folder.h"
 
 namespace shoal::checkpoint {
 namespace {

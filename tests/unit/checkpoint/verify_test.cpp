@@ -7,9 +7,9 @@
 
 #include "checkpoint/run_folder.h"
 #include "checkpoint/save.h"
+#include "temp_folder.h"
 #include "unit/checkpoint/fake_state.h"
 #include "unit/checkpoint/on_ranks.h"
-#include "unit/checkpoint/temp_folder.h"
 
 namespace shoal::checkpoint {
 namespace {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "temp_folder.h"
 #include "training/outcome.h"
-#include "unit/checkpoint/temp_folder.h"
 
 namespace shoal::models {
 

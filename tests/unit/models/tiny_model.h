@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "models/open_model.h"
-#include "unit/checkpoint/temp_folder.h"
+#include "temp_folder.h"
 
 namespace shoal::testing {
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unit/checkpoint/temp_folder.h"
+#include "temp_folder.h"
 
 namespace shoal::models {
 

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "scratch_folder.h"
+#include "message_of.h"
+#include "temp_folder.h"
 
 namespace shoal::train {
 namespace {

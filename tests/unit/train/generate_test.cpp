@@ -2,7 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "scratch_folder.h"
+#include "message_of.h"
+#include "temp_folder.h"
 
 namespace shoal::train {
 namespace {
@@ -17,7 +18,7 @@ std::string generated(const GenerateOptions& options) {
 }
 
 TEST(Generate, AddsAsManyBytesAsAskedAlsoBeyondTheModelsLength) {
-  const testing::ScratchFolder folder;
+  const testing::TempFolder folder;
   folder.write("config.json", R"({"model_type": "llama", "hidden_size": 16, "intermediate_size": 32,
     "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 8,
     "rms_norm_eps": 1e-5, "vocab_size": 256})");

@@ -6,14 +6,15 @@
 #include <limits>
 
 #include "base/json.h"
-#include "scratch_folder.h"
+#include "message_of.h"
+#include "temp_folder.h"
 
 namespace shoal::train {
 namespace {
 
 using ::testing::HasSubstr;
 using testing::message_of;
-using testing::ScratchFolder;
+using testing::TempFolder;
 
 StepMetrics at_step(int64_t step) {
   StepMetrics metrics;
@@ -60,47 +61,47 @@ TEST(EvalLine, HasEveryKeyInOrder) {
 }
 
 TEST(MetricsFile, ALineIsInTheFileWhenAppendReturns) {
-  const ScratchFolder folder;
-  MetricsFile file(folder.path("m"), 0);
+  const TempFolder folder;
+  MetricsFile file(folder / "m", 0);
   file.append("{\"step\": 1}");
   EXPECT_EQ(folder.read("m"), "{\"step\": 1}\n");
 }
 
 TEST(MetricsFile, AResumedRunDropsLaterLinesAndWhatWasCutOff) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   {
-    MetricsFile file(folder.path("m"), 0);
+    MetricsFile file(folder / "m", 0);
     for (int64_t step = 1; step <= 5; ++step) file.append(to_line(at_step(step)));
   }
   const std::string whole = folder.read("m");
-  { MetricsFile file(folder.path("m"), 5); }
+  { MetricsFile file(folder / "m", 5); }
   EXPECT_EQ(folder.read("m"), whole);
   folder.write("m", whole + "{\"step\": 6, \"lo");
-  { MetricsFile file(folder.path("m"), 9); }
+  { MetricsFile file(folder / "m", 9); }
   EXPECT_EQ(folder.read("m"), whole);
   {
-    MetricsFile file(folder.path("m"), 3);
+    MetricsFile file(folder / "m", 3);
     file.append(to_line(at_step(4)));
   }
   EXPECT_EQ(folder.read("m"), whole.substr(0, folder.read("m").size()));
   EXPECT_THAT(folder.read("m"), HasSubstr("\"step\": 4"));
-  { MetricsFile file(folder.path("m"), 0); }
+  { MetricsFile file(folder / "m", 0); }
   EXPECT_EQ(folder.read("m"), "");
 }
 
 TEST(MetricsFile, ALineThatCannotBeReadDoesNotTakeTheLaterOnesWithIt) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   const std::string lines = "{\"step\": 1}\n{\"st\n{\"step\": 3}\n";
   folder.write("m", lines + "{\"step\": 4}\n");
-  { MetricsFile file(folder.path("m"), 3); }
+  { MetricsFile file(folder / "m", 3); }
   EXPECT_EQ(folder.read("m"), lines);
 }
 
 TEST(MetricsFile, SaysWhenTheDiskIsFull) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full on this machine";
-  const ScratchFolder folder;
-  std::filesystem::create_symlink("/dev/full", folder.path("m"));
-  EXPECT_THAT(message_of([&] { MetricsFile(folder.path("m"), 0).append("{}"); }), HasSubstr("cannot be written"));
+  const TempFolder folder;
+  std::filesystem::create_symlink("/dev/full", folder / "m");
+  EXPECT_THAT(message_of([&] { MetricsFile(folder / "m", 0).append("{}"); }), HasSubstr("cannot be written"));
 }
 
 }  // namespace

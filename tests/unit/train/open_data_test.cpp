@@ -2,7 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "scratch_folder.h"
+#include "message_of.h"
+#include "temp_folder.h"
 #include "train/token_file.h"
 
 namespace shoal::train {
@@ -10,38 +11,37 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::message_of;
-using testing::ScratchFolder;
+using testing::TempFolder;
 
 const Vocabulary kBytes{"llama-tiny", 256, true};
 const Vocabulary kWords{"gpt2", 50257, false};
 
 TEST(OpenData, OpensEachKind) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   EXPECT_EQ(open_data("text:" + folder.write("a", "abc"), kBytes)->numel(), 3);
   EXPECT_EQ(open_data("synthetic", kWords)->vocab(), 50257);
   EXPECT_EQ(open_data("synthetic:tokens=50,surprise=0.5,seed=3", kBytes)->numel(), 50);
-  TokenFileWriter writer(folder.path("t.bin"), 300);
+  TokenFileWriter writer(folder / "t.bin", 300);
   writer.append(std::vector<int64_t>{1, 2, 299});
   writer.finish();
-  EXPECT_EQ(open_data("tokens:" + folder.path("t.bin"), kWords)->numel(), 3);
+  EXPECT_EQ(open_data("tokens:" + folder / "t.bin", kWords)->numel(), 3);
 }
 
 TEST(OpenData, TextNeedsAModelOverBytes) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   const std::string spec = "text:" + folder.write("a", "abc");
   EXPECT_THAT(message_of([&] { open_data(spec, kWords); }), HasSubstr("gpt2 has 50257 tokens"));
 }
 
 TEST(OpenData, TokensBeyondTheVocabularyAreNamed) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   folder.write("raw.bin", std::string("\1\0\2\0\0\1", 6));
   folder.write("raw.bin.json", R"({"dtype": "uint16", "vocab": 256})");
-  EXPECT_THAT(message_of([&] { open_data("tokens:" + folder.path("raw.bin"), kBytes); }),
+  EXPECT_THAT(message_of([&] { open_data("tokens:" + folder / "raw.bin", kBytes); }),
               HasSubstr("token 256 at position 2 is beyond"));
   folder.write("raw.bin.json", R"({"dtype": "uint16", "vocab": 257})");
-  EXPECT_THAT(message_of([&] { open_data("tokens:" + folder.path("raw.bin"), kBytes); }),
-              HasSubstr("vocabulary of 257"));
-  EXPECT_EQ(open_data("tokens:" + folder.path("raw.bin"), kWords)->numel(), 3);
+  EXPECT_THAT(message_of([&] { open_data("tokens:" + folder / "raw.bin", kBytes); }), HasSubstr("vocabulary of 257"));
+  EXPECT_EQ(open_data("tokens:" + folder / "raw.bin", kWords)->numel(), 3);
 }
 
 TEST(OpenData, SaysWhatIsWrongWithTheWord) {

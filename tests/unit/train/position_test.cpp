@@ -2,7 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "scratch_folder.h"
+#include "message_of.h"
+#include "temp_folder.h"
 #include "train/synthetic_source.h"
 #include "train/text_source.h"
 
@@ -42,7 +43,7 @@ TEST(Position, AnotherOrderOfSamplesIsAnErrorThatNamesTheFlag) {
 }
 
 TEST(Fingerprint, IsThatOfTheTokensNotOfThePath) {
-  const testing::ScratchFolder folder;
+  const testing::TempFolder folder;
   const std::string text(10'000, 'a');
   const auto of = [&](const std::string& name, const std::string& content) {
     return fingerprint_of(*open_text(folder.write(name, content)));

@@ -4,14 +4,15 @@
 
 #include <filesystem>
 
-#include "scratch_folder.h"
+#include "message_of.h"
+#include "temp_folder.h"
 
 namespace shoal::train {
 namespace {
 
 using ::testing::HasSubstr;
 using testing::message_of;
-using testing::ScratchFolder;
+using testing::TempFolder;
 
 TrainOptions tiny() {
   TrainOptions options;
@@ -61,40 +62,40 @@ TEST(PrepareRun, AFolderThatCannotBeWrittenIsFoundBeforeRanksStart) {
 }
 
 TEST(FindStart, DoesNotBeginAgainOverCheckpointsThatAreAllBroken) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   TrainOptions options = tiny();
-  options.out = folder.path("run");
+  options.out = folder / "run";
   options.resume = "auto";
-  std::filesystem::create_directories(folder.path("run/checkpoints/step-00000004"));
+  std::filesystem::create_directories(folder / "run/checkpoints/step-00000004");
   EXPECT_THAT(message_of([&] { find_start(options); }), HasSubstr("none of them is complete"));
 }
 
 TEST(FindStart, DoesNotWriteOneRunOverAnother) {
-  const ScratchFolder folder;
-  std::filesystem::create_directories(folder.path("a/checkpoints/step-00000004"));
-  std::filesystem::create_directories(folder.path("b/checkpoints"));
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "a/checkpoints/step-00000004");
+  std::filesystem::create_directories(folder / "b/checkpoints");
   folder.write("a/checkpoints/step-00000004/manifest.json", "{}");
   folder.write("a/metrics.jsonl", "");
   folder.write("b/metrics.jsonl", "");
   TrainOptions options = tiny();
-  options.resume = folder.path("a/checkpoints/step-00000004");
-  options.out = folder.path("b");
+  options.resume = folder / "a/checkpoints/step-00000004";
+  options.out = folder / "b";
   EXPECT_THAT(message_of([&] { find_start(options); }), HasSubstr("holds another run"));
-  options.out = folder.path("a");
+  options.out = folder / "a";
   EXPECT_EQ(message_of([&] { find_start(options); }), "");
 }
 
 TEST(FindStart, GoesOnOnlyWhenTold) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   TrainOptions options = tiny();
   EXPECT_EQ(find_start(options), "");
-  options.out = folder.path("run");
+  options.out = folder / "run";
   EXPECT_EQ(find_start(options), "");
   folder.write("run/metrics.jsonl", "");
   EXPECT_THAT(message_of([&] { find_start(options); }), HasSubstr("holds a run already"));
   options.resume = "auto";
   EXPECT_EQ(find_start(options), "") << "no checkpoint yet: from the start";
-  options.resume = folder.path("none");
+  options.resume = folder / "none";
   EXPECT_THAT(message_of([&] { find_start(options); }), HasSubstr("[--resume]"));
 }
 

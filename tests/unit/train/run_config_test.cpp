@@ -2,7 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "scratch_folder.h"
+#include "message_of.h"
+#include "temp_folder.h"
 
 namespace shoal::train {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
-using testing::ScratchFolder;
+using testing::TempFolder;
 
 TrainOptions options_with(const std::string& config_path) {
   TrainOptions options;
@@ -31,7 +32,7 @@ TEST(RunConfig, WithoutAConfigEverythingIsChosenAndSaid) {
 }
 
 TEST(RunConfig, WhatTheConfigSaysIsNotChosen) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   const std::string path = folder.write("ds.json", R"({
     "train_batch_size": 12, "zero_optimization": {"stage": 1},
     "optimizer": {"type": "SGD", "params": {"lr": 0.5}}
@@ -44,7 +45,7 @@ TEST(RunConfig, WhatTheConfigSaysIsNotChosen) {
 }
 
 TEST(RunConfig, FlagsComeBeforeTheFileAndSetBeforeBoth) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   const std::string path = folder.write("ds.json", R"({
     "train_batch_size": 12, "optimizer": {"type": "AdamW", "params": {"lr": 0.5}},
     "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.5, "warmup_num_steps": 10}}
@@ -69,7 +70,7 @@ TEST(RunConfig, OneKeyOfTheOptimizerLeavesTheOthersToUs) {
 }
 
 TEST(RunConfig, ALearningRateThatTheScheduleWouldIgnoreIsRefused) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   TrainOptions options = options_with(folder.write("ds.json", R"({
     "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.001, "cycle_max_lr": 0.01}}
   })"));
@@ -81,7 +82,7 @@ TEST(RunConfig, ALearningRateThatTheScheduleWouldIgnoreIsRefused) {
 }
 
 TEST(RunConfig, FillsAutoWithTheRunsOwnNumbers) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   const std::string path = folder.write("ds.json", R"({
     "train_micro_batch_size_per_gpu": "auto",
     "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
@@ -99,11 +100,10 @@ TEST(RunConfig, FillsAutoWithTheRunsOwnNumbers) {
 }
 
 TEST(RunConfig, MistakesNameTheFile) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   const std::string path = folder.write("ds.json", R"({"train_batch_size": 3, "zero_optimisation": {}})");
   EXPECT_THAT(message_of([&] { make_run_config(options_with(path), 2, 64); }), HasSubstr("zero_optimization"));
-  EXPECT_THAT(message_of([&] { make_run_config(options_with(folder.path("none")), 2, 64); }),
-              HasSubstr("cannot be read"));
+  EXPECT_THAT(message_of([&] { make_run_config(options_with(folder / "none"), 2, 64); }), HasSubstr("cannot be read"));
   EXPECT_THAT(message_of([&] { make_run_config(options_with(folder.write("bad.json", "{")), 2, 64); }),
               HasSubstr("bad.json line 1"));
 }

@@ -4,14 +4,15 @@
 
 #include <vector>
 
-#include "scratch_folder.h"
+#include "message_of.h"
+#include "temp_folder.h"
 
 namespace shoal::train {
 namespace {
 
 using ::testing::HasSubstr;
 using testing::message_of;
-using testing::ScratchFolder;
+using testing::TempFolder;
 
 std::string read(const TokenSource& source, int64_t begin, int64_t numel) {
   std::vector<int64_t> tokens(static_cast<size_t>(numel));
@@ -20,7 +21,7 @@ std::string read(const TokenSource& source, int64_t begin, int64_t numel) {
 }
 
 TEST(TextSource, AFileIsItsBytes) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   const auto source = open_text(folder.write("a.txt", "ab\xff"));
   EXPECT_EQ(source->numel(), 3);
   EXPECT_EQ(source->vocab(), 256);
@@ -30,7 +31,7 @@ TEST(TextSource, AFileIsItsBytes) {
 }
 
 TEST(TextSource, AFolderIsItsFilesInTheOrderOfTheirPaths) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   folder.write("c", "C");
   folder.write("b/z", "BZ");
   folder.write("b/y", "");
@@ -48,9 +49,9 @@ TEST(TextSource, AFolderIsItsFilesInTheOrderOfTheirPaths) {
 }
 
 TEST(TextSource, NothingToReadIsAnError) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   EXPECT_THAT(message_of([&] { open_text(folder.path()); }), HasSubstr("holds no file"));
-  EXPECT_THAT(message_of([&] { open_text(folder.path("none")); }), HasSubstr("does not exist"));
+  EXPECT_THAT(message_of([&] { open_text(folder / "none"); }), HasSubstr("does not exist"));
   EXPECT_THAT(message_of([&] { open_text(folder.write("empty", "")); }), HasSubstr("is empty"));
   EXPECT_THAT(message_of([&] { open_text(folder.path()); }), HasSubstr("holds no file"));
 }

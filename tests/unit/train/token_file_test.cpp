@@ -4,14 +4,15 @@
 
 #include <vector>
 
-#include "scratch_folder.h"
+#include "message_of.h"
+#include "temp_folder.h"
 
 namespace shoal::train {
 namespace {
 
 using ::testing::HasSubstr;
 using testing::message_of;
-using testing::ScratchFolder;
+using testing::TempFolder;
 
 void write_tokens(const std::string& path, int64_t vocab, const std::vector<int64_t>& tokens) {
   TokenFileWriter writer(path, vocab);
@@ -26,11 +27,11 @@ std::vector<int64_t> read_all(const TokenSource& source) {
 }
 
 TEST(TokenFile, ReadsWhatWasWritten) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   for (const int64_t vocab : {int64_t{1}, int64_t{65536}, int64_t{65537}, int64_t{1} << 32}) {
     const std::vector<int64_t> tokens = {0, vocab - 1, vocab / 2, vocab / 3, 0};
-    write_tokens(folder.path("t.bin"), vocab, tokens);
-    const auto source = open_token_file(folder.path("t.bin"));
+    write_tokens(folder / "t.bin", vocab, tokens);
+    const auto source = open_token_file(folder / "t.bin");
     EXPECT_EQ(source->vocab(), vocab);
     EXPECT_EQ(read_all(*source), tokens);
     std::vector<int64_t> part(2);
@@ -41,14 +42,14 @@ TEST(TokenFile, ReadsWhatWasWritten) {
 }
 
 TEST(TokenFile, MayBeEmpty) {
-  const ScratchFolder folder;
-  write_tokens(folder.path("t.bin"), 10, {});
-  EXPECT_EQ(open_token_file(folder.path("t.bin"))->numel(), 0);
+  const TempFolder folder;
+  write_tokens(folder / "t.bin", 10, {});
+  EXPECT_EQ(open_token_file(folder / "t.bin")->numel(), 0);
 }
 
 TEST(TokenFile, HasTheBytesThatTheFormatSays) {
-  const ScratchFolder folder;
-  write_tokens(folder.path("t.bin"), 300, {1, 258});
+  const TempFolder folder;
+  write_tokens(folder / "t.bin", 300, {1, 258});
   EXPECT_EQ(folder.read("t.bin"), std::string("SHOALTOK"
                                               "\1\0\0\0"
                                               "\2\0\0\0"
@@ -59,14 +60,14 @@ TEST(TokenFile, HasTheBytesThatTheFormatSays) {
 }
 
 TEST(TokenFile, AHeaderThatDoesNotFitIsAnError) {
-  const ScratchFolder folder;
-  write_tokens(folder.path("t.bin"), 300, {1, 2, 3});
+  const TempFolder folder;
+  write_tokens(folder / "t.bin", 300, {1, 2, 3});
   const std::string good = folder.read("t.bin");
   const auto message_with = [&](size_t at, char value) {
     std::string bad = good;
     bad[at] = value;
     folder.write("bad.bin", bad);
-    return message_of([&] { open_token_file(folder.path("bad.bin")); });
+    return message_of([&] { open_token_file(folder / "bad.bin"); });
   };
   EXPECT_THAT(message_with(8, 9), HasSubstr("version 9"));
   EXPECT_THAT(message_with(12, 3), HasSubstr("3 bytes a token"));
@@ -76,15 +77,15 @@ TEST(TokenFile, AHeaderThatDoesNotFitIsAnError) {
   EXPECT_THAT(message_with(0, 'X'), HasSubstr("has no header"));
   for (const std::string& bytes : {good.substr(0, good.size() - 1), good.substr(0, good.size() - 2), good + "xx"}) {
     folder.write("bad.bin", bytes);
-    EXPECT_THAT(message_of([&] { open_token_file(folder.path("bad.bin")); }), HasSubstr("truncated or damaged"));
+    EXPECT_THAT(message_of([&] { open_token_file(folder / "bad.bin"); }), HasSubstr("truncated or damaged"));
   }
 }
 
 TEST(TokenFile, WithoutAHeaderTheSidecarDecides) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   const std::string bytes("\1\0\2\1\0\0\5\0", 8);
   folder.write("raw.bin", bytes);
-  const auto open = [&] { return open_token_file(folder.path("raw.bin")); };
+  const auto open = [&] { return open_token_file(folder / "raw.bin"); };
   EXPECT_THAT(message_of(open), HasSubstr("raw.bin.json"));
   folder.write("raw.bin.json", R"({"dtype": "uint16"})");
   EXPECT_EQ(read_all(*open()), (std::vector<int64_t>{1, 258, 0, 5}));
@@ -104,31 +105,31 @@ TEST(TokenFile, WithoutAHeaderTheSidecarDecides) {
 }
 
 TEST(TokenFile, ASidecarThatContradictsTheHeaderIsAnError) {
-  const ScratchFolder folder;
-  write_tokens(folder.path("t.bin"), 300, {1, 2});
+  const TempFolder folder;
+  write_tokens(folder / "t.bin", 300, {1, 2});
   folder.write("t.bin.json", R"({"dtype": "uint16", "vocab": 300})");
-  EXPECT_EQ(open_token_file(folder.path("t.bin"))->numel(), 2);
+  EXPECT_EQ(open_token_file(folder / "t.bin")->numel(), 2);
   folder.write("t.bin.json", R"({"dtype": "uint32"})");
-  EXPECT_THAT(message_of([&] { open_token_file(folder.path("t.bin")); }), HasSubstr("contradicts"));
+  EXPECT_THAT(message_of([&] { open_token_file(folder / "t.bin"); }), HasSubstr("contradicts"));
 }
 
 TEST(TokenFileWriter, RefusesTokensOutsideTheVocabulary) {
-  const ScratchFolder folder;
-  TokenFileWriter writer(folder.path("t.bin"), 300);
+  const TempFolder folder;
+  TokenFileWriter writer(folder / "t.bin", 300);
   EXPECT_THAT(message_of([&] { writer.append(std::vector<int64_t>{300}); }), HasSubstr("token 300"));
   EXPECT_THAT(message_of([&] { writer.append(std::vector<int64_t>{-1}); }), HasSubstr("token -1"));
-  EXPECT_THAT(message_of([&] { TokenFileWriter(folder.path("u.bin"), 0); }), HasSubstr("vocabulary of 0"));
+  EXPECT_THAT(message_of([&] { TokenFileWriter(folder / "u.bin", 0); }), HasSubstr("vocabulary of 0"));
 }
 
 TEST(TokenFileWriter, LeavesNothingBehindWithoutFinish) {
-  const ScratchFolder folder;
-  { TokenFileWriter(folder.path("t.bin"), 300).append(std::vector<int64_t>{1}); }
+  const TempFolder folder;
+  { TokenFileWriter(folder / "t.bin", 300).append(std::vector<int64_t>{1}); }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(TokenFileWriter, SaysWhereItCannotWrite) {
-  const ScratchFolder folder;
-  EXPECT_THAT(message_of([&] { TokenFileWriter(folder.path("none/t.bin"), 300); }), HasSubstr("cannot be made"));
+  const TempFolder folder;
+  EXPECT_THAT(message_of([&] { TokenFileWriter(folder / "none/t.bin", 300); }), HasSubstr("cannot be made"));
 }
 
 }  // namespace

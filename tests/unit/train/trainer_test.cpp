@@ -7,7 +7,8 @@
 
 #include "base/json.h"
 #include "checkpoint/resolve.h"
-#include "scratch_folder.h"
+#include "message_of.h"
+#include "temp_folder.h"
 #include "train/generate.h"
 
 namespace shoal::train {
@@ -15,11 +16,11 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::message_of;
-using testing::ScratchFolder;
+using testing::TempFolder;
 
-TrainOptions small(const ScratchFolder& folder) {
+TrainOptions small(const TempFolder& folder) {
   TrainOptions options;
-  options.model = folder.path("model");
+  options.model = folder / "model";
   folder.write("model/config.json", R"({"model_type": "llama", "hidden_size": 16, "intermediate_size": 32,
     "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 32,
     "rms_norm_eps": 1e-5, "vocab_size": 256})");
@@ -27,11 +28,11 @@ TrainOptions small(const ScratchFolder& folder) {
   options.steps = 4;
   options.threads = 1;
   options.log_every = 0;
-  options.out = folder.path("run");
+  options.out = folder / "run";
   return options;
 }
 
-std::vector<json::Value> lines_of(const ScratchFolder& folder, const std::string& name) {
+std::vector<json::Value> lines_of(const TempFolder& folder, const std::string& name) {
   std::vector<json::Value> lines;
   std::stringstream text(folder.read(name));
   for (std::string line; std::getline(text, line);) lines.push_back(json::parse(line, name));
@@ -39,7 +40,7 @@ std::vector<json::Value> lines_of(const ScratchFolder& folder, const std::string
 }
 
 TEST(Trainer, LeavesARunBehind) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   TrainOptions options = small(folder);
   options.eval_every = 2;
   const Config config = prepare_run(options, 1).config;
@@ -54,11 +55,11 @@ TEST(Trainer, LeavesARunBehind) {
   EXPECT_EQ(lines_of(folder, "run/eval.jsonl").size(), 2u);
   EXPECT_EQ(Config::from_text(folder.read("run/config.json")), config);
   EXPECT_EQ(json::parse(folder.read("run/run.json"), "run").find("threads")->as_integer(), 1);
-  EXPECT_EQ(checkpoint::resolve_checkpoint(folder.path("run"), "x"), folder.path("run/checkpoints/step-00000004"));
+  EXPECT_EQ(checkpoint::resolve_checkpoint(folder / "run", "x"), folder / "run/checkpoints/step-00000004");
 }
 
 TEST(Trainer, TakesNoStepTwice) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   TrainOptions options = small(folder);
   options.stop_at = 2;
   EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
@@ -74,11 +75,11 @@ TEST(Trainer, TakesNoStepTwice) {
 }
 
 TEST(Trainer, WithoutAFolderItWritesNothing) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   TrainOptions options = small(folder);
   options.out = "";
   EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
-  EXPECT_FALSE(std::filesystem::exists(folder.path("run")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
 TEST(ThreadsFor, TheFlagComesFirst) {

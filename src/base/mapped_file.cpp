@@ -1,5 +1,5 @@
 // See mapped_file.h.
-#include "train/mapped_file.h"
+#include "base/mapped_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 #include "shoal/error.h"
 
-namespace shoal::train {
+namespace shoal {
 
 MappedFile::MappedFile(const std::string& path, const std::string& place) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -43,4 +43,4 @@ MappedFile::~MappedFile() {
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), nbytes_(std::exchange(other.nbytes_, 0)) {}
 
-}  // namespace shoal::train
+}  // namespace shoal

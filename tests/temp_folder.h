@@ -15,7 +15,7 @@ namespace shoal::testing {
 class TempFolder {
  public:
   TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "shoal-checkpoint-XXXXXX").string();
+    std::string name = (std::filesystem::temp_directory_path() / "shoal-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder: " + name);
     path_ = name;
   }
@@ -28,6 +28,19 @@ class TempFolder {
 
   const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+  // Makes the folders of the name too; gives the path.
+  std::string write(const std::string& name, const std::string& text) const {
+    const std::filesystem::path file = path_ + "/" + name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary) << text;
+    return file.string();
+  }
+  // "" for a file that is not there.
+  std::string read(const std::string& name) const {
+    std::ifstream file(path_ + "/" + name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }
 
  private:
   std::string path_;

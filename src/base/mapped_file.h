@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-namespace shoal::train {
+namespace shoal {
 
 class MappedFile {
  public:
@@ -23,4 +23,4 @@ class MappedFile {
   size_t nbytes_ = 0;
 };
 
-}  // namespace shoal::train
+}  // namespace shoal

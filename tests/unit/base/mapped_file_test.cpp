@@ -1,17 +1,18 @@
-#include "train/mapped_file.h"
+#include "base/mapped_file.h"
 
 #include <gmock/gmock.h>
 
-#include "scratch_folder.h"
+#include "message_of.h"
+#include "temp_folder.h"
 
-namespace shoal::train {
+namespace shoal {
 namespace {
 
 using ::testing::HasSubstr;
 using testing::message_of;
 
 TEST(MappedFile, HoldsTheBytesAndOutlivesTheName) {
-  const testing::ScratchFolder folder;
+  const testing::TempFolder folder;
   const std::string path = folder.write("a", "abc");
   MappedFile first(path, "here");
   std::filesystem::remove(path);
@@ -20,15 +21,15 @@ TEST(MappedFile, HoldsTheBytesAndOutlivesTheName) {
 }
 
 TEST(MappedFile, AnEmptyFileHasNoBytes) {
-  const testing::ScratchFolder folder;
+  const testing::TempFolder folder;
   EXPECT_EQ(MappedFile(folder.write("a", ""), "here").nbytes(), 0u);
 }
 
 TEST(MappedFile, SaysWhatCannotBeRead) {
-  const testing::ScratchFolder folder;
-  EXPECT_THAT(message_of([&] { MappedFile(folder.path("none"), "here"); }), HasSubstr("[here] "));
+  const testing::TempFolder folder;
+  EXPECT_THAT(message_of([&] { MappedFile(folder / "none", "here"); }), HasSubstr("[here] "));
   EXPECT_THAT(message_of([&] { MappedFile(folder.path(), "here"); }), HasSubstr("not a regular file"));
 }
 
 }  // namespace
-}  // namespace shoal::train
+}  // namespace shoal

@@ -1,0 +1,50 @@
+// See options.h.
+#include "engine/options.h"
+
+#include <fmt/format.h>
+
+#include "plan/from_config.h"
+#include "shoal/error.h"
+
+namespace shoal {
+
+ReduceOptions reduce_options(const Config& config, int world) {
+  const double before = config.prescale_gradients ? world : config.gradient_predivide_factor;
+  const double total = config.gradient_sum ? 1.0 : world;
+  ReduceOptions options;
+  options.pre = static_cast<float>(1.0 / before);
+  options.post = static_cast<float>(before / total);
+  options.piece_numel = config.zero.reduce_bucket_size;
+  options.slots = reduce_slots(config);
+  return options;
+}
+
+PassOptions pass_options(const Config& config) {
+  return {.stage = config.zero.stage, .gather = gather_limits(config), .overlap = config.zero.overlap_comm};
+}
+
+std::vector<double> group_lrs(const EngineOptions& options, const Config& config) {
+  std::vector<double> lrs;
+  for (const ParamGroup& group : options.groups) lrs.push_back(group.lr.value_or(config.optimizer.lr));
+  return lrs;
+}
+
+std::vector<double> group_weight_decays(const EngineOptions& options, const Config& config) {
+  std::vector<double> decays;
+  for (const ParamGroup& group : options.groups) {
+    decays.push_back(group.weight_decay.value_or(config.optimizer.weight_decay));
+  }
+  return decays;
+}
+
+void check_world(const Config& config, int world) {
+  const BatchConfig& batch = config.batch;
+  const int64_t product = batch.micro_batch_size * batch.accumulation_steps * world;
+  if (batch.train_batch_size == product) return;
+  throw Error("config train_batch_size",
+              fmt::format("{} is not {} a rank * {} accumulation steps * {} ranks = {}. Read the config with the world "
+                          "size that it is used with (ConfigContext::world_size).",
+                          batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps, world, product));
+}
+
+}  // namespace shoal

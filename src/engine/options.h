@@ -1,0 +1,26 @@
+// What a config means to the parts that the engine wires together.
+#pragma once
+
+#include <vector>
+
+#include "engine/passes.h"
+#include "shard/gradients.h"
+#include "shoal/config.h"
+#include "shoal/engine.h"
+
+namespace shoal {
+
+// Before the sum each rank divides by the predivide factor, or with prescale_gradients by the world size at once; the
+// rest of the division follows the sum.
+ReduceOptions reduce_options(const Config& config, int world);
+
+PassOptions pass_options(const Config& config);
+
+// Of each parameter group: its own value, or the config's.
+std::vector<double> group_lrs(const EngineOptions& options, const Config& config);
+std::vector<double> group_weight_decays(const EngineOptions& options, const Config& config);
+
+// Throws when the config's batch sizes were derived for another number of ranks.
+void check_world(const Config& config, int world);
+
+}  // namespace shoal
