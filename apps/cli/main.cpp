@@ -22,6 +22,7 @@ void add_verbs(CLI::App& app, int& exit_code) {
   add_plan(app, exit_code);
   add_checkpoint(app, exit_code);
   add_tokenize(app, exit_code);
+  add_doctor(app, exit_code);
 }
 
 // The verb that was meant, or the command itself.

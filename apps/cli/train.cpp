@@ -95,6 +95,9 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_option("--recompute", flags->recompute, "full: keep only each block's input for backward")
       ->check(CLI::IsMember({"none", "full"}))
       ->capture_default_str();
+  verb->add_option("--device", options.device, "auto (a GPU where there is one), cpu, cuda or cuda:<number>")
+      ->capture_default_str();
+  verb->add_flag("--deterministic", options.deterministic, "the same bits in every run on a GPU; costs some speed");
   verb->add_option("--out", options.out, "the run's folder: config, metrics, checkpoints");
   verb->add_option("--resume", options.resume, "auto: the latest in --out, if any; or a checkpoint's folder");
   verb->add_option("--stop-at", options.stop_at, "end after this step, with a checkpoint; schedules still see --steps")

@@ -17,6 +17,7 @@ void add_launch(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_checkpoint(CLI::App& app, int& exit_code);
 void add_tokenize(CLI::App& app, int& exit_code);
+void add_doctor(CLI::App& app, int& exit_code);
 
 // What the caller of the command gave is wrong: ends with code 2. An Error whose place is a flag ("--ranks") or begins
 // with "config" counts as one too.

@@ -32,6 +32,7 @@
 namespace shoal {
 
 struct EngineOptions {
+  at::Device device = at::kCPU;           // where the model lives; see open_device in shoal/device.h
   std::vector<ParamGroup> groups = {{}};  // parameter groups; Parameter::group points here
   uint64_t seed = 0;                      // of the rank's own random generator
   bool broadcast_weights = true;          // every rank starts from rank 0's values; false: they are equal already
@@ -107,6 +108,7 @@ class Engine {
   // Ends a restore: brings the written weights to where they are read. Every rank calls it.
   void finish_restore(const EngineProgress& progress);
 
+  at::Device device() const;
   int unit_index(const std::string& name) const;
   // The rank's own random numbers: draw dropout masks from it, so that recompute can repeat them.
   at::Generator& generator();

@@ -109,6 +109,13 @@ class Group {
   // Another ordered channel over the same ranks, independent of this one. Every rank calls it, in the same order.
   virtual std::unique_ptr<Group> channel(const std::string& name) = 0;
 
+  // Such a channel for memory of this rank's GPU. Its collectives run on a stream of their own, each after all that
+  // `compute_stream` (a cudaStream_t) had been given when it was issued; Handle::wait() then holds back that stream,
+  // not the caller. Every rank calls it.
+  virtual std::unique_ptr<Group> device_channel(const std::string& name, int device, void* compute_stream) = 0;
+  // The stream of such a channel, on which ReduceScatter::after runs; null in host memory.
+  virtual void* stream() const { return nullptr; }
+
   // Memory that the transport reads from peers without a copy, where it can; plain memory otherwise.
   // Collectives accept any other memory too, and stage it where they must.
   virtual std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) = 0;
@@ -126,7 +133,7 @@ class Group {
   virtual Traffic traffic() const = 0;
   // Seconds that callers have been held up in wait() so far.
   virtual double waited_seconds() const { return 0; }
-  // "threads", "shared memory", "gloo" or "one rank".
+  // "threads", "shared memory", "gloo" or "one rank"; of a device channel "GPU, " and how its bytes travel.
   virtual std::string transport_name() const = 0;
 };
 

@@ -17,7 +17,7 @@ namespace shoal {
 class ValueSource {
  public:
   virtual ~ValueSource() = default;
-  // Elements [begin, begin + numel) of the parameter, in row-major order.
+  // Elements [begin, begin + numel) of the parameter, in row-major order. Several threads may read at a time.
   virtual void read(int64_t begin, int64_t numel, float* values) const = 0;
 };
 

@@ -33,6 +33,8 @@ class Board {
   // Instead of depart, when this rank failed in between: lets the peers go, does not wait.
   virtual void withdraw() noexcept = 0;
 
+  // Whether all ranks are threads of this process, so that a pointer means the same to each of them.
+  virtual bool in_one_process() const { return false; }
   // Whether peers can read this memory where it is.
   virtual bool reaches(const std::byte* data, size_t nbytes) = 0;
   // Memory that peers can read, at least this large; the same memory grows from call to call.

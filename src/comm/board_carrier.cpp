@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "comm/cuda_board_carrier.h"
 #include "comm/slices.h"
 #include "kernels/reduce.h"
 
@@ -184,6 +185,11 @@ void BoardCarrier::barrier(const Ticket& ticket) {
 
 std::unique_ptr<Carrier> BoardCarrier::channel(const std::string& name) {
   return std::make_unique<BoardCarrier>(board_->channel(name));
+}
+
+std::unique_ptr<Carrier> BoardCarrier::device_carrier(const std::string& name, const ComputeStream& compute) {
+  if (!board_->in_one_process()) return nullptr;
+  return std::make_unique<CudaBoardCarrier>(board_->channel(name), compute);
 }
 
 std::shared_ptr<Slab> BoardCarrier::allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) {

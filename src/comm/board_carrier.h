@@ -28,6 +28,7 @@ class BoardCarrier final : public Carrier {
   void broadcast(const Ticket& ticket, const Broadcast& args) override;
   void barrier(const Ticket& ticket) override;
   std::unique_ptr<Carrier> channel(const std::string& name) override;
+  std::unique_ptr<Carrier> device_carrier(const std::string& name, const ComputeStream& compute) override;
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override;
   void forget_peer_memory() override { board_->forget_peer_memory(); }
   void interrupt() override { board_->leave(); }

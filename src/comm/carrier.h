@@ -3,6 +3,7 @@
 // The caller has filled in the Ticket; an implementation finds ranks that disagree by comparing tickets.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -11,6 +12,12 @@
 #include "shoal/group.h"
 
 namespace shoal {
+
+// Where a rank computes on a GPU.
+struct ComputeStream {
+  int device = 0;
+  void* stream = nullptr;
+};
 
 class Carrier {
  public:
@@ -29,6 +36,17 @@ class Carrier {
   virtual std::unique_ptr<Carrier> channel(const std::string& name) = 0;
   virtual std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) = 0;
   virtual void forget_peer_memory() {}
+
+  // A carrier for a GPU runs its collectives on a stream. In the caller's thread, when a collective is issued: a mark
+  // behind what it must come after. In the worker: have the stream come after the mark; then, when the collective has
+  // been given to the stream, what a caller of wait() does to come after it. A carrier for host memory has none of
+  // this.
+  virtual std::shared_ptr<const void> mark() { return nullptr; }
+  virtual void come_after(const std::shared_ptr<const void>&) {}
+  virtual std::function<void()> joining() { return nullptr; }
+  virtual void* stream() const { return nullptr; }
+  // A carrier over the same ranks for memory of a GPU; null where bytes must leave the process to reach them.
+  virtual std::unique_ptr<Carrier> device_carrier(const std::string&, const ComputeStream&) { return nullptr; }
 
   // This rank leaves the channel: wakes the collective in flight, if any, and tells waiting peers.
   virtual void interrupt() = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/cuda_process_carrier.h"
 #include "comm/traffic.h"
 #include "shoal/error.h"
 
@@ -27,11 +28,13 @@ Handle ChannelGroup::issue(std::shared_ptr<const void> keep, const std::function
   auto state = std::make_shared<Handle::State>();
   state->keep = std::move(keep);
   state->waited = waited_;
+  const std::shared_ptr<const void> mark = carrier_->mark();
   {
     const std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
     Job job = make(++issued_);
     job.state = state;
+    job.mark = mark;
     jobs_.push_back(std::move(job));
   }
   changed_.notify_all();
@@ -41,8 +44,11 @@ Handle ChannelGroup::issue(std::shared_ptr<const void> keep, const std::function
 Handle ChannelGroup::all_gather(AllGather args) {
   auto keep = std::move(args.keep);
   return issue(std::move(keep), [&](uint64_t sequence) {
-    return Job{ticket_of(args, sequence), traffic_of(args, size()),
-               [this, args = std::move(args)](const Ticket& ticket) { carrier_->all_gather(ticket, args); }, nullptr,
+    return Job{ticket_of(args, sequence),
+               traffic_of(args, size()),
+               [this, args = std::move(args)](const Ticket& ticket) { carrier_->all_gather(ticket, args); },
+               nullptr,
+               nullptr,
                nullptr};
   });
 }
@@ -53,9 +59,12 @@ Handle ChannelGroup::reduce_scatter(ReduceScatter args) {
   auto keep = std::move(args.keep);
   auto after = std::move(args.after);
   return issue(std::move(keep), [&](uint64_t sequence) {
-    return Job{ticket_of(args, sequence, size()), traffic_of(args, size()),
+    return Job{ticket_of(args, sequence, size()),
+               traffic_of(args, size()),
                [this, args = std::move(args)](const Ticket& ticket) { carrier_->reduce_scatter(ticket, args); },
-               std::move(after), nullptr};
+               std::move(after),
+               nullptr,
+               nullptr};
   });
 }
 
@@ -63,8 +72,11 @@ Handle ChannelGroup::all_reduce(AllReduce args) {
   SHOAL_CHECK_GE(args.numel, 0);
   auto keep = std::move(args.keep);
   return issue(std::move(keep), [&](uint64_t sequence) {
-    return Job{ticket_of(args, sequence), traffic_of(args, size(), rank()),
-               [this, args = std::move(args)](const Ticket& ticket) { carrier_->all_reduce(ticket, args); }, nullptr,
+    return Job{ticket_of(args, sequence),
+               traffic_of(args, size(), rank()),
+               [this, args = std::move(args)](const Ticket& ticket) { carrier_->all_reduce(ticket, args); },
+               nullptr,
+               nullptr,
                nullptr};
   });
 }
@@ -74,21 +86,35 @@ Handle ChannelGroup::broadcast(Broadcast args) {
   SHOAL_CHECK_LT(args.root, size());
   auto keep = std::move(args.keep);
   return issue(std::move(keep), [&](uint64_t sequence) {
-    return Job{ticket_of(args, sequence), traffic_of(args, size(), rank()),
-               [this, args = std::move(args)](const Ticket& ticket) { carrier_->broadcast(ticket, args); }, nullptr,
+    return Job{ticket_of(args, sequence),
+               traffic_of(args, size(), rank()),
+               [this, args = std::move(args)](const Ticket& ticket) { carrier_->broadcast(ticket, args); },
+               nullptr,
+               nullptr,
                nullptr};
   });
 }
 
 Handle ChannelGroup::barrier(Subject subject) {
   return issue(nullptr, [&](uint64_t sequence) {
-    return Job{ticket_of(subject, sequence), Traffic{0, 0, 1},
-               [this](const Ticket& ticket) { carrier_->barrier(ticket); }, nullptr, nullptr};
+    return Job{ticket_of(subject, sequence),
+               Traffic{0, 0, 1},
+               [this](const Ticket& ticket) { carrier_->barrier(ticket); },
+               nullptr,
+               nullptr,
+               nullptr};
   });
 }
 
 std::unique_ptr<Group> ChannelGroup::channel(const std::string& name) {
   return std::make_unique<ChannelGroup>(carrier_->channel(name));
+}
+
+std::unique_ptr<Group> ChannelGroup::device_channel(const std::string& name, int device, void* compute_stream) {
+  const ComputeStream compute{device, compute_stream};
+  std::unique_ptr<Carrier> carrier = carrier_->device_carrier(name, compute);
+  if (!carrier) carrier = make_cuda_process_carrier(channel(name + " of GPUs"), compute);
+  return std::make_unique<ChannelGroup>(std::move(carrier));
 }
 
 std::shared_ptr<Slab> ChannelGroup::allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) {
@@ -113,9 +139,15 @@ void ChannelGroup::work() {
       jobs_.pop_front();
     }
     std::exception_ptr outcome = carry_out(job);
+    std::function<void()> join;
+    try {
+      if (!outcome) join = carrier_->joining();
+    } catch (...) {
+      outcome = std::current_exception();
+    }
     const auto state = std::move(job.state);
     job = Job{};  // what the collective held is gone before the caller sees it done
-    state->finish(std::move(outcome));
+    state->finish(std::move(outcome), std::move(join));
   }
 }
 
@@ -125,6 +157,7 @@ std::exception_ptr ChannelGroup::carry_out(const Job& job) {
     if (failure_) return failure_;
   }
   try {
+    carrier_->come_after(job.mark);
     job.run(job.ticket);
   } catch (const Error&) {
     const std::lock_guard lock(mutex_);

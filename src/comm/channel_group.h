@@ -31,6 +31,8 @@ class ChannelGroup final : public Group {
   Handle broadcast(Broadcast args) override;
   Handle barrier(Subject subject) override;
   std::unique_ptr<Group> channel(const std::string& name) override;
+  std::unique_ptr<Group> device_channel(const std::string& name, int device, void* compute_stream) override;
+  void* stream() const override { return carrier_->stream(); }
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override;
   void forget_peer_memory() override { carrier_->forget_peer_memory(); }
   size_t staging_nbytes() const override;
@@ -45,6 +47,7 @@ class ChannelGroup final : public Group {
     Traffic traffic;
     std::function<void(const Ticket&)> run;
     std::function<void()> after;
+    std::shared_ptr<const void> mark;      // see Carrier::mark
     std::shared_ptr<Handle::State> state;  // shared with the handle that the caller holds
   };
 

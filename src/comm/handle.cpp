@@ -6,7 +6,7 @@
 
 namespace shoal {
 
-void Handle::State::finish(std::exception_ptr outcome) {
+void Handle::State::finish(std::exception_ptr outcome, std::function<void()> joining) {
   std::shared_ptr<const void> dropped;
   {
     const std::lock_guard lock(mutex);
@@ -17,6 +17,7 @@ void Handle::State::finish(std::exception_ptr outcome) {
   {
     const std::lock_guard lock(mutex);
     error = std::move(outcome);
+    join = std::move(joining);
     done = true;
   }
   changed.notify_all();
@@ -32,6 +33,7 @@ void Handle::wait() const {
     if (state_->waited) *state_->waited += held_up.count();
   }
   if (state_->error) std::rethrow_exception(state_->error);
+  if (state_->join) state_->join();
 }
 
 bool Handle::done() const {

@@ -5,6 +5,8 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "comm/channel_group.h"
+#include "comm/cuda_single_carrier.h"
 #include "comm/failure.h"
 #include "comm/handle.h"
 #include "device/slab.h"
@@ -72,6 +74,10 @@ class SingleGroup final : public Group {
   }
 
   std::unique_ptr<Group> channel(const std::string&) override { return std::make_unique<SingleGroup>(stopped_); }
+
+  std::unique_ptr<Group> device_channel(const std::string&, int device, void* compute_stream) override {
+    return std::make_unique<ChannelGroup>(std::make_unique<CudaSingleCarrier>(ComputeStream{device, compute_stream}));
+  }
 
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
     return Slab::create(nbytes, Slab::Backing::anonymous, std::move(ledger), kind);

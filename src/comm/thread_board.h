@@ -49,6 +49,7 @@ class ThreadBoard final : public Board {
   const std::byte* buffer_of(int rank) override { return room_->at(rank).buffer; }
   void depart() override;
   void withdraw() noexcept override;
+  bool in_one_process() const override { return true; }
   bool reaches(const std::byte*, size_t) override { return true; }
   std::byte* staging(size_t) override;
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override;

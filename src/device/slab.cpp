@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "device/cuda.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -25,13 +26,30 @@ std::atomic<uint64_t> next_slab_id{1};
                           format_nbytes(nbytes), name_of(kind), std::strerror(errno)));
 }
 
+std::byte* allocate_on_device(size_t nbytes, MemoryKind kind) {
+  try {
+    void* memory = cuda::allocate(nbytes);
+    cuda::zero(memory, nbytes, nullptr);
+    cuda::synchronize(nullptr);
+    return static_cast<std::byte*>(memory);
+  } catch (const Error& error) {
+    throw Error("memory", fmt::format("{} of GPU memory for {} cannot be had: {} Use a higher ZeRO stage, more ranks, "
+                                      "a smaller micro-batch or a smaller model.",
+                                      format_nbytes(nbytes), name_of(kind), error.what()));
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<Slab> Slab::create(size_t nbytes, Backing backing, std::shared_ptr<Ledger> ledger, MemoryKind kind) {
   std::shared_ptr<Slab> slab(new Slab());
   slab->id_ = next_slab_id.fetch_add(1);
   slab->kind_ = kind;
-  if (nbytes > 0) {
+  slab->backing_ = backing;
+  if (nbytes > 0 && backing == Backing::device) {
+    slab->data_ = allocate_on_device(nbytes, kind);
+    slab->nbytes_ = nbytes;
+  } else if (nbytes > 0) {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS;
     if (backing == Backing::shareable) {
       slab->fd_ = memfd_create("shoal", MFD_CLOEXEC);
@@ -51,7 +69,8 @@ std::shared_ptr<Slab> Slab::create(size_t nbytes, Backing backing, std::shared_p
 }
 
 Slab::~Slab() {
-  if (data_ != nullptr) munmap(data_, nbytes_);
+  if (data_ != nullptr && backing_ == Backing::device) cuda::release(data_);
+  if (data_ != nullptr && backing_ != Backing::device) munmap(data_, nbytes_);
   if (fd_ >= 0) close(fd_);
   if (ledger_) ledger_->remove(kind_, nbytes_);
 }

@@ -1,5 +1,5 @@
-// One mapping of host memory, owned, counted in a ledger and given back to the system when it dies.
-// Backed by private pages, or by a memfd that processes of this host can map too. Zero on creation.
+// One piece of memory, owned, counted in a ledger and given back to the system when it dies. Zero on creation.
+// Backed by private pages, by a memfd that processes of this host can map too, or by a GPU's memory.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@ class Slab {
   enum class Backing : uint8_t {
     anonymous,  // private to this process; huge pages where the system has them
     shareable,  // a memfd: other processes map it through /proc/<pid>/fd/<fd>
+    device,     // of the calling thread's GPU, by the runtime's own allocator: exactly as much as was asked for
   };
 
   // Maps nbytes (rounded up to pages by the system; the ledger counts nbytes). Zero bytes is a valid, empty slab.
@@ -39,6 +40,7 @@ class Slab {
 
   std::byte* data_ = nullptr;
   size_t nbytes_ = 0;
+  Backing backing_ = Backing::anonymous;
   int fd_ = -1;
   uint64_t id_ = 0;
   MemoryKind kind_ = MemoryKind::staging;

@@ -2,7 +2,6 @@
 // finish_step below; everything that computes lives in the folders before this one.
 #include "shoal/engine.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
@@ -10,14 +9,18 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "base/check.h"
 #include "base/text.h"
 #include "engine/blueprint.h"
+#include "engine/channel.h"
 #include "engine/gathered.h"
+#include "engine/generator.h"
 #include "engine/graph_hooks.h"
 #include "engine/initial_values.h"
 #include "engine/options.h"
+#include "engine/own_thread_backward.h"
 #include "engine/passes.h"
 #include "engine/recompute.h"
 #include "engine/state_access.h"
@@ -29,6 +32,7 @@
 #include "optim/updater.h"
 #include "plan/from_config.h"
 #include "plan/memory.h"
+#include "shard/compute_queue.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -39,22 +43,27 @@ class Engine::Impl {
       : config_((check_world(config, world.size()), config)),
         blueprint_(make_blueprint(units, config, options.groups.size())),
         layout_(lay_out(blueprint_.specs, layout_options(config, world.size()))),
-        weights_channel_(world.channel("weights")),
+        device_(options.device),
+        queue_(make_compute_queue(device_)),
+        weights_channel_(std::in_place, world, "weights", *queue_),
         gradients_channel_(
-            (check_agreement(blueprint_, config, options.groups, *weights_channel_), world.channel("gradients"))),
+            (check_agreement(blueprint_, config, options.groups, weights_channel_->notes()), std::in_place), world,
+            "gradients", *queue_),
         ledger_(std::make_shared<Ledger>()),
-        weights_(layout_, config.zero.stage, *weights_channel_, ledger_),
-        gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), *gradients_channel_,
-                   ledger_),
-        updater_(layout_, blueprint_.specs, config.zero.stage, config.optimizer, world.rank(), ledger_),
+        weights_(layout_, config.zero.stage, weights_channel_->bytes(), *queue_, ledger_),
+        gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), gradients_channel_->bytes(),
+                   *queue_, gradients_channel_->queue(), ledger_),
+        updater_(layout_, blueprint_.specs, config.zero.stage, config.optimizer, world.rank(), *queue_, ledger_),
         state_(blueprint_, layout_, world.rank(), updater_, weights_),
-        passes_(layout_, pass_options(config), weights_, gradients_, *weights_channel_, *gradients_channel_),
+        passes_(layout_, pass_options(config), weights_, gradients_, weights_channel_->notes(),
+                gradients_channel_->notes()),
+        norm_(gradients_channel_->bytes(), *queue_, gradients_.trainable_flats(), ledger_),
         loss_scale_(config),
         lr_schedule_(config.scheduler, group_lrs(options, config)),
         weight_decays_(group_weight_decays(options, config)),
-        generator_(
-            at::detail::createCPUGenerator(hash_text(fmt::format("seed {} rank {}", options.seed, world.rank())))) {
-    take_over({blueprint_, layout_, weights_, updater_, *weights_channel_}, options.broadcast_weights);
+        generator_(make_generator(device_, hash_text(fmt::format("seed {} rank {}", options.seed, world.rank())))) {
+    take_over({blueprint_, layout_, weights_, updater_, *weights_channel_, *queue_, device_},
+              options.broadcast_weights);
     for (int unit = 0; unit < static_cast<int>(blueprint_.specs.size()); ++unit) hook_gradients(unit);
     if (world.rank() == 0) {
       for (const std::string& notice : config.notices) fmt::print(stderr, "shoal: {}\n", notice);
@@ -108,6 +117,9 @@ class Engine::Impl {
     }
     Stopwatch watch(times_.backward, timing_);
     passes_.begin_backward();
+    // Torch has one thread for all backward passes of a GPU. Ranks that are threads of one process would wait for each
+    // other in it, so each goes through its backward in its own thread.
+    const OwnThreadBackward own_thread;
     // In fp32: a 16-bit loss could not hold the scale.
     const at::Tensor root = loss.scalar_type() == at::kFloat ? loss : loss.to(at::kFloat);
     const double scale = loss_scale_.value() / static_cast<double>(config_.batch.accumulation_steps);
@@ -141,7 +153,7 @@ class Engine::Impl {
     gradients_.wait();
     micro_step_ = 0;
     passes_.set_micro_step(0);
-    const GradNorm norm = global_grad_norm(*gradients_channel_, gradients_.shard_square_sums());
+    const GradNorm norm = norm_.of(gradients_.sum_shard_squares());
 
     StepResult result;
     result.boundary = true;
@@ -182,7 +194,7 @@ class Engine::Impl {
 
   void print(const StepResult& result) const {
     const int64_t step = result.applied_steps + result.skipped_steps;
-    if (weights_channel_->rank() != 0) return;
+    if (weights_channel_->notes().rank() != 0) return;
     if (!result.applied || (config_.steps_per_print > 0 && step % config_.steps_per_print == 0)) {
       fmt::print(stderr, "shoal: {}\n", step_line(result));
     }
@@ -207,16 +219,17 @@ class Engine::Impl {
       }
       addresses.push_back(found->second);
     }
-    shoal::with_gathered({layout_, weights_, updater_, *weights_channel_, ledger_}, addresses, access, [&] {
-      inside_gathered_ = true;
-      try {
-        use();
-      } catch (...) {
-        inside_gathered_ = false;
-        throw;
-      }
-      inside_gathered_ = false;
-    });
+    shoal::with_gathered({layout_, weights_, updater_, weights_channel_->bytes(), *queue_, ledger_}, addresses, access,
+                         [&] {
+                           inside_gathered_ = true;
+                           try {
+                             use();
+                           } catch (...) {
+                             inside_gathered_ = false;
+                             throw;
+                           }
+                           inside_gathered_ = false;
+                         });
   }
 
   void check_between_steps(const char* place) const {
@@ -243,7 +256,8 @@ class Engine::Impl {
     loss_scale_.restore(progress);
     if (progress.random_state.empty()) return;
     const at::Tensor state = generator_.get_state();
-    SHOAL_CHECK_EQ(progress.random_state.size(), static_cast<size_t>(state.numel()));
+    // Random numbers of another kind of device cannot be continued: they begin anew from the seed.
+    if (progress.random_state.size() != static_cast<size_t>(state.numel())) return;
     std::copy(progress.random_state.begin(), progress.random_state.end(), state.mutable_data_ptr<uint8_t>());
     generator_.set_state(state);
   }
@@ -286,14 +300,17 @@ class Engine::Impl {
   Config config_;
   Blueprint blueprint_;
   ModelLayout layout_;
-  std::unique_ptr<Group> weights_channel_;    // gathers and publishes
-  std::unique_ptr<Group> gradients_channel_;  // reductions and the norm
+  at::Device device_;
+  std::unique_ptr<Queue> queue_;              // on which the rank computes
+  std::optional<Channel> weights_channel_;    // gathers and publishes
+  std::optional<Channel> gradients_channel_;  // reductions and the norm
   std::shared_ptr<Ledger> ledger_;            // shared with slabs that outlive the engine
   Weights weights_;
   Gradients gradients_;
   Updater updater_;
   StateAccess state_;
   Passes passes_;
+  GlobalNorm norm_;
   LossScale loss_scale_;
   LrSchedule lr_schedule_;
   std::vector<double> weight_decays_;
@@ -385,6 +402,7 @@ int Engine::unit_index(const std::string& name) const {
               fmt::format("there is no unit {}.{}", name, near.empty() ? "" : fmt::format(" Did you mean {}?", near)));
 }
 
+at::Device Engine::device() const { return impl_->device_; }
 at::Generator& Engine::generator() { return impl_->generator_; }
 double Engine::loss_scale() const { return impl_->loss_scale_.value(); }
 MemoryReport Engine::memory() const { return impl_->memory(); }

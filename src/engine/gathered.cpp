@@ -35,8 +35,8 @@ void attach(const GatherParts& parts, GatheredFlats& flats) {
     gathered.whole = parts.weights.whole(unit, flat);
     if (gathered.whole != nullptr) continue;
     const size_t element = nbytes_of(layout.dtype);
-    gathered.memory = Slab::create(static_cast<size_t>(layout.numel) * element, Slab::Backing::anonymous, parts.ledger,
-                                   MemoryKind::user_gather);
+    gathered.memory =
+        parts.queue.allocate(static_cast<size_t>(layout.numel) * element, parts.ledger, MemoryKind::user_gather);
     gathered.whole = gathered.memory->data();
     parts.weights.gather_into(unit, flat, gathered.whole);
     for (const Piece& piece : gathered.pieces) {

@@ -17,7 +17,8 @@ struct GatherParts {
   const ModelLayout& layout;
   Weights& weights;
   Updater& updater;
-  Group& channel;
+  Group& channel;  // for bytes of the model
+  Queue& queue;
   std::shared_ptr<Ledger> ledger;
 };
 

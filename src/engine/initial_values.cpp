@@ -1,13 +1,14 @@
 // See initial_values.h.
 #include "engine/initial_values.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/convert.h"
+#include "shard/compute_queue.h"
 #include "shoal/engine.h"
 #include "shoal/error.h"
 
@@ -18,9 +19,9 @@ namespace {
 // Reads flats that an earlier engine left sharded; neighbours of one flat are gathered once.
 class RecordReader {
  public:
-  explicit RecordReader(Group& channel) : channel_(channel) {}
+  RecordReader(Group& channel, Queue& queue) : channel_(channel), queue_(queue) {}
 
-  // The parameter's bytes, in its flat's dtype. Valid until the next call.
+  // The parameter's bytes in host memory, in its flat's dtype. Valid until the next call.
   const std::byte* read(const ShardRecord& record, const std::string& name) {
     if (record.world != channel_.size()) {
       throw Error("parameter " + name,
@@ -31,13 +32,16 @@ class RecordReader {
     const size_t element = nbytes_of(record.flat.dtype);
     if (record.shard != gathered_) {
       whole_.resize(static_cast<size_t>(record.flat.numel) * element);
+      const std::shared_ptr<Slab> gathered =
+          queue_.allocate(whole_.size(), std::make_shared<Ledger>(), MemoryKind::user_gather);
       channel_
           .all_gather({.subject = {"adopt", name},
                        .shard = record.shard,
-                       .whole = whole_.data(),
+                       .whole = gathered->data(),
                        .shard_nbytes = static_cast<size_t>(record.flat.shard_numel) * element,
                        .keep = record.slab})
           .wait();
+      queue_.download(whole_.data(), gathered->data(), whole_.size());
       gathered_ = record.shard;
     }
     return whole_.data() + static_cast<size_t>(record.piece.offset) * element;
@@ -45,12 +49,14 @@ class RecordReader {
 
  private:
   Group& channel_;
+  Queue& queue_;
   const std::byte* gathered_ = nullptr;
   std::vector<std::byte> whole_;
 };
 
 // Values are read and written in spans of at most this many elements where no rank needs a parameter whole.
-constexpr int64_t kSpanNumel = int64_t{1} << 20;
+constexpr int64_t kSpanNumel = int64_t{1} << 22;
+constexpr int64_t kReadGrain = int64_t{1} << 16;  // of a span, for one thread
 
 void read_param(const at::Tensor& tensor, const ValueSource* source, const std::string& name, RecordReader& records,
                 float* out) {
@@ -63,7 +69,7 @@ void read_param(const at::Tensor& tensor, const ValueSource* source, const std::
     kernels::convert(records.read(*record, name), record->flat.dtype, out, DType::f32, tensor.numel());
     return;
   }
-  const at::Tensor dense = tensor.detach().contiguous();
+  const at::Tensor dense = tensor.detach().to(at::kCPU).contiguous();
   kernels::convert(dense.const_data_ptr(), to_dtype(dense.scalar_type(), name), out, DType::f32, dense.numel());
 }
 
@@ -80,7 +86,7 @@ void fill_whole(const TakeOver& parts, int unit, int flat, bool broadcast, Recor
                values.data() + piece.offset);
   }
   if (broadcast) {
-    parts.channel
+    parts.channel.notes()
         .broadcast({.subject = {"broadcast the initial weights", unit_layout.name},
                     .data = values.data(),
                     .nbytes = values.size() * sizeof(float),
@@ -95,7 +101,7 @@ void fill_whole(const TakeOver& parts, int unit, int flat, bool broadcast, Recor
 void fill_from_sources(const TakeOver& parts, int unit, int flat) {
   const FlatLayout& layout = parts.layout.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
   const bool sharded = parts.weights.is_sharded(unit, flat);
-  const int64_t begin = sharded ? parts.channel.rank() * layout.shard_numel : 0;
+  const int64_t begin = sharded ? parts.channel.notes().rank() * layout.shard_numel : 0;
   const int64_t end = sharded ? begin + layout.shard_numel : layout.numel;
   std::vector<float> values;
   for (const ParamRun& run : runs_in(layout, begin, end)) {
@@ -103,11 +109,23 @@ void fill_from_sources(const TakeOver& parts, int unit, int flat) {
     for (int64_t done = 0; done < run.numel; done += kSpanNumel) {
       const int64_t numel = std::min(kSpanNumel, run.numel - done);
       values.resize(static_cast<size_t>(numel));
-      source.read(run.param_offset + done, numel, values.data());
+      at::parallel_for(0, numel, kReadGrain, [&](int64_t begin, int64_t end) {
+        source.read(run.param_offset + done + begin, end - begin, values.data() + begin);
+      });
       const int64_t at = run.flat_offset + done;
       parts.updater.set_values(unit, flat, {at, at + numel}, values.data(), parts.weights);
     }
   }
+}
+
+// Where an engine left the parameters' shards; one engine's all lie in one place.
+at::Device device_of_shards(const std::vector<Unit>& units) {
+  for (const Unit& unit : units) {
+    for (const Parameter& param : unit.params) {
+      if (find_shard_record(param.tensor) != nullptr) return param.tensor.device();
+    }
+  }
+  return at::kCPU;
 }
 
 bool all_have_sources(const Blueprint& blueprint, int unit, const FlatLayout& flat) {
@@ -119,7 +137,7 @@ bool all_have_sources(const Blueprint& blueprint, int unit, const FlatLayout& fl
 }  // namespace
 
 void take_over(const TakeOver& parts, bool broadcast) {
-  RecordReader records(parts.channel);
+  RecordReader records(parts.channel.bytes(), parts.queue);
   for (int unit = 0; unit < static_cast<int>(parts.layout.units.size()); ++unit) {
     const UnitLayout& unit_layout = parts.layout.units[static_cast<size_t>(unit)];
     for (int flat = 0; flat < static_cast<int>(unit_layout.flats.size()); ++flat) {
@@ -133,21 +151,22 @@ void take_over(const TakeOver& parts, bool broadcast) {
     const std::vector<at::Tensor>& tensors = parts.blueprint.tensors[static_cast<size_t>(unit)];
     std::vector<ParamSlot> slots;
     for (size_t param = 0; param < tensors.size(); ++param) {
-      slots.emplace_back(tensors[param], spec.params[param].name, spec.params[param].dtype);
+      slots.emplace_back(tensors[param], spec.params[param].name, spec.params[param].dtype, parts.device);
     }
     parts.weights.take_params(unit, std::move(slots));
   }
 }
 
 void make_whole(const std::vector<Unit>& units, Group& world) {
-  const std::unique_ptr<Group> channel = world.channel("make whole");
-  RecordReader records(*channel);
+  const std::unique_ptr<Queue> queue = make_compute_queue(device_of_shards(units));
+  const Channel channel(world, "make whole", *queue);
+  RecordReader records(channel.bytes(), *queue);
   for (const Unit& unit : units) {
     for (const Parameter& param : unit.params) {
       const ShardRecord* record = find_shard_record(param.tensor);
       if (record == nullptr) continue;
       const at::Tensor whole = at::empty(param.tensor.sizes(), param.tensor.options().requires_grad(false));
-      if (whole.numel() > 0) std::memcpy(whole.mutable_data_ptr(), records.read(*record, param.name), whole.nbytes());
+      if (whole.numel() > 0) queue->upload(whole.mutable_data_ptr(), records.read(*record, param.name), whole.nbytes());
       at::Tensor(param.tensor).set_data(whole);
     }
   }

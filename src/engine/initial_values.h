@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "engine/blueprint.h"
+#include "engine/channel.h"
 #include "layout/flat_layout.h"
 #include "optim/updater.h"
 #include "shard/weights.h"
-#include "shoal/group.h"
 
 namespace shoal {
 
@@ -17,7 +17,9 @@ struct TakeOver {
   const ModelLayout& layout;
   Weights& weights;
   Updater& updater;
-  Group& channel;
+  const Channel& channel;
+  Queue& queue;
+  at::Device device;
 };
 
 // Collective. Afterwards the tensors of the blueprint are attached to, or released into, the weights. `broadcast`:

@@ -2,7 +2,6 @@
 #include "engine/state_access.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -18,6 +17,12 @@ std::string_view name_of(StateKind kind) {
   }
   return "weight";
 }
+
+namespace {
+
+int moment_index(StateKind kind) { return kind == StateKind::first_moment ? 0 : 1; }
+
+}  // namespace
 
 StateAccess::StateAccess(const Blueprint& blueprint, const ModelLayout& layout, int rank, Updater& updater,
                          Weights& weights)
@@ -94,10 +99,8 @@ void StateAccess::read(const StateRun& part, float* values) const {
   const int64_t begin = place.offset + part.begin;
   if (part.kind == StateKind::weight) {
     updater_.get_values(place.unit, place.flat, {begin, begin + part.numel}, values, weights_);
-  } else if (part.numel > 0) {
-    const int which = part.kind == StateKind::first_moment ? 0 : 1;
-    std::memcpy(values, updater_.moment(which, place.unit, place.flat, begin),
-                static_cast<size_t>(part.numel) * sizeof(float));
+  } else {
+    updater_.get_moment(moment_index(part.kind), place.unit, place.flat, {begin, begin + part.numel}, values);
   }
 }
 
@@ -106,10 +109,8 @@ void StateAccess::write(const StateRun& part, const float* values) {
   const int64_t begin = place.offset + part.begin;
   if (part.kind == StateKind::weight) {
     updater_.set_values(place.unit, place.flat, {begin, begin + part.numel}, values, weights_);
-  } else if (part.numel > 0) {
-    const int which = part.kind == StateKind::first_moment ? 0 : 1;
-    std::memcpy(updater_.moment(which, place.unit, place.flat, begin), values,
-                static_cast<size_t>(part.numel) * sizeof(float));
+  } else {
+    updater_.set_moment(moment_index(part.kind), place.unit, place.flat, {begin, begin + part.numel}, values);
   }
 }
 

@@ -2,8 +2,10 @@
 // A norm that is not finite is the overflow signal, in every dtype and at every stage.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "device/queue.h"
 #include "shoal/group.h"
 
 namespace shoal {
@@ -14,7 +16,22 @@ struct GradNorm {
   int first_bad_flat = -1;  // index into the sums given, of the first flat that is not finite on any rank
 };
 
-// Every rank gives the sums of squares of its shards and gets the same answer. Blocks.
-GradNorm global_grad_norm(Group& channel, const std::vector<double>& shard_square_sums);
+// From the sums of all ranks, rank by rank.
+GradNorm norm_of(const std::vector<double>& square_sums, size_t ranks);
+
+class GlobalNorm {
+ public:
+  // For this many sums a rank. Channel and queue outlive this object.
+  GlobalNorm(Group& channel, Queue& queue, size_t count, std::shared_ptr<Ledger> ledger);
+
+  // Every rank gives the sums of squares of its shards, in the queue's memory, and gets the same answer. Blocks.
+  GradNorm of(const double* shard_square_sums);
+
+ private:
+  Group& channel_;
+  Queue& queue_;
+  size_t count_;
+  std::shared_ptr<Slab> all_;  // the sums of all ranks
+};
 
 }  // namespace shoal

@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
 #include "kernels/convert.h"
 #include "plan/from_config.h"
-#include "shard/parallel.h"
 
 namespace shoal {
 
@@ -39,8 +37,14 @@ Updater::Range common(Updater::Range a, Updater::Range b) {
 }  // namespace
 
 Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, int stage,
-                 const OptimizerConfig& config, int rank, std::shared_ptr<Ledger> ledger)
-    : layout_(layout), stage_(stage), rank_(rank), config_(config), moments_(moments_of(config)) {
+                 const OptimizerConfig& config, int rank, Queue& queue, std::shared_ptr<Ledger> ledger)
+    : layout_(layout),
+      stage_(stage),
+      rank_(rank),
+      config_(config),
+      moments_(moments_of(config)),
+      queue_(queue),
+      lists_(layout.units.size()) {
   size_t offset = 0;
   for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
     std::vector<Flat>& flats = units_.emplace_back();
@@ -61,7 +65,7 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
     std::vector<int>& groups = groups_.emplace_back();
     for (const ParamSpec& param : specs[unit].params) groups.push_back(param.group);
   }
-  slab_ = Slab::create(offset, Slab::Backing::anonymous, std::move(ledger), MemoryKind::states);
+  slab_ = queue_.allocate(offset, std::move(ledger), MemoryKind::states);
 }
 
 Updater::Range Updater::kept_range(int unit, int flat_index) const {
@@ -76,6 +80,16 @@ float* Updater::moment(int which, int unit, int flat_index, int64_t element) con
   return reinterpret_cast<float*>(moments) + (element - flat.begin);
 }
 
+void Updater::get_moment(int which, int unit, int flat, Range range, float* values) const {
+  queue_.download(values, moment(which, unit, flat, range.begin),
+                  static_cast<size_t>(range.end - range.begin) * sizeof(float));
+}
+
+void Updater::set_moment(int which, int unit, int flat, Range range, const float* values) {
+  queue_.upload(moment(which, unit, flat, range.begin), values,
+                static_cast<size_t>(range.end - range.begin) * sizeof(float));
+}
+
 void Updater::set_values(int unit, int flat_index, Range range, const float* values, Weights& weights) {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat_index)];
   const Flat& flat = units_[static_cast<size_t>(unit)][static_cast<size_t>(flat_index)];
@@ -87,24 +101,29 @@ void Updater::set_values(int unit, int flat_index, Range range, const float* val
     std::byte* weight =
         advance(weight_data(unit, flat_index, weights), kept.begin - kept_weights.begin, nbytes_of(layout.dtype));
     const float* in = values + (kept.begin - range.begin);
+    const int64_t numel = kept.end - kept.begin;
+    std::vector<std::byte> made(static_cast<size_t>(numel) * nbytes_of(layout.dtype));
     if (split) {
       // The weight is the high half of its master everywhere, also where another rank keeps the remainder.
-      auto* out = reinterpret_cast<uint16_t*>(weight);
-      for (int64_t i = 0; i < kept.end - kept.begin; ++i) out[i] = kernels::split_weight(in[i]);
+      auto* out = reinterpret_cast<uint16_t*>(made.data());
+      for (int64_t i = 0; i < numel; ++i) out[i] = kernels::split_weight(in[i]);
     } else {
-      kernels::convert(in, DType::f32, weight, layout.dtype, kept.end - kept.begin);
+      kernels::convert(in, DType::f32, made.data(), layout.dtype, numel);
     }
+    queue_.upload(weight, made.data(), made.size());
   }
 
   const Range owned = common(range, {flat.begin, flat.end});
   if (!layout.trainable || owned.begin >= owned.end) return;
   std::byte* master = advance(slab_->data() + flat.master, owned.begin - flat.begin, master_nbytes(layout.dtype));
   const float* in = values + (owned.begin - range.begin);
+  const auto numel = static_cast<size_t>(owned.end - owned.begin);
   if (split) {
-    auto* out = reinterpret_cast<uint16_t*>(master);
-    for (int64_t i = 0; i < owned.end - owned.begin; ++i) out[i] = kernels::split_remainder(in[i]);
+    std::vector<uint16_t> remainders(numel);
+    for (size_t i = 0; i < numel; ++i) remainders[i] = kernels::split_remainder(in[i]);
+    queue_.upload(master, remainders.data(), numel * sizeof(uint16_t));
   } else if (layout.dtype == DType::f16) {
-    std::memcpy(master, in, static_cast<size_t>(owned.end - owned.begin) * sizeof(float));
+    queue_.upload(master, in, numel * sizeof(float));
   }
 }
 
@@ -115,19 +134,23 @@ void Updater::get_values(int unit, int flat_index, Range range, float* values, c
   SHOAL_CHECK(kept.begin <= range.begin && range.end <= kept.end, "elements {} to {} are not kept", range.begin,
               range.end);
   const int64_t numel = range.end - range.begin;
-  const std::byte* weight =
-      advance(weight_data(unit, flat_index, weights), range.begin - kept.begin, nbytes_of(layout.dtype));
+  std::vector<std::byte> weight(static_cast<size_t>(numel) * nbytes_of(layout.dtype));
+  queue_.download(weight.data(),
+                  advance(weight_data(unit, flat_index, weights), range.begin - kept.begin, nbytes_of(layout.dtype)),
+                  weight.size());
   if (!layout.trainable || layout.dtype == DType::f32) {
-    kernels::convert(weight, layout.dtype, values, DType::f32, numel);
+    kernels::convert(weight.data(), layout.dtype, values, DType::f32, numel);
     return;
   }
   SHOAL_CHECK(flat.begin <= range.begin && range.end <= flat.end, "masters {} to {} are not kept", range.begin,
               range.end);
   const std::byte* master = advance(slab_->data() + flat.master, range.begin - flat.begin, master_nbytes(layout.dtype));
   if (layout.dtype == DType::bf16) {
-    kernels::join(weight, master, values, numel);
-  } else if (numel > 0) {
-    std::memcpy(values, master, static_cast<size_t>(numel) * sizeof(float));
+    std::vector<uint16_t> remainders(static_cast<size_t>(numel));
+    queue_.download(remainders.data(), master, remainders.size() * sizeof(uint16_t));
+    kernels::join(weight.data(), remainders.data(), values, numel);
+  } else {
+    queue_.download(values, master, static_cast<size_t>(numel) * sizeof(float));
   }
 }
 
@@ -149,7 +172,7 @@ void Updater::reset_param(int unit, int flat_index, const Piece& piece, const st
     const int64_t begin = rank_ * layout.shard_numel;
     const auto [first, last] = part_of(begin, begin + layout.shard_numel);
     if (first < last) {
-      std::memcpy(advance(weights.shard(unit, flat_index), first - begin, element),
+      queue_.copy(advance(weights.shard(unit, flat_index), first - begin, element),
                   whole + static_cast<size_t>(first) * element, static_cast<size_t>(last - first) * element);
     }
   }
@@ -158,14 +181,23 @@ void Updater::reset_param(int unit, int flat_index, const Piece& piece, const st
   if (first == last) return;
   std::byte* master = advance(slab_->data() + flat.master, first - flat.begin, master_nbytes(layout.dtype));
   if (layout.dtype == DType::bf16) {
-    std::memset(master, 0, static_cast<size_t>(last - first) * sizeof(uint16_t));
+    queue_.zero(master, static_cast<size_t>(last - first) * sizeof(uint16_t));
   } else {
-    kernels::convert(whole + static_cast<size_t>(first) * element, layout.dtype, master, DType::f32, last - first);
+    queue_.convert(whole + static_cast<size_t>(first) * element, layout.dtype, master, DType::f32, last - first);
   }
 }
 
 void Updater::update(int unit, const StepNumbers& numbers, Weights& weights, const Gradients& gradients) {
+  std::unique_ptr<UpdateList>& list = lists_[static_cast<size_t>(unit)];
+  if (!list) list = list_segments(unit, weights, gradients);
+  queue_.update(*list, group_steps(numbers));
+}
+
+// Each parameter of the unit's trainable flats, as far as this rank keeps its states.
+std::unique_ptr<UpdateList> Updater::list_segments(int unit, Weights& weights, const Gradients& gradients) const {
   const UnitLayout& unit_layout = layout_.units[static_cast<size_t>(unit)];
+  std::vector<kernels::Segment> segments;
+  std::vector<int> groups;
   for (int index = 0; index < static_cast<int>(unit_layout.flats.size()); ++index) {
     const FlatLayout& layout = unit_layout.flats[static_cast<size_t>(index)];
     if (!layout.trainable) continue;
@@ -184,82 +216,58 @@ void Updater::update(int unit, const StepNumbers& numbers, Weights& weights, con
       if (segment.master_kind != kernels::Master::weight) {
         segment.master = advance(slab_->data() + flat.master, at, master_nbytes(layout.dtype));
       }
-      segment.grad = advance(const_cast<std::byte*>(grad), at, nbytes_of(grad_dtype));
+      segment.grad = grad + static_cast<size_t>(at) * nbytes_of(grad_dtype);
       segment.grad_dtype = grad_dtype;
-      if (moments_ > 0) segment.first = reinterpret_cast<float*>(advance(slab_->data() + flat.first, at, 4));
-      if (moments_ > 1) segment.second = reinterpret_cast<float*>(advance(slab_->data() + flat.second, at, 4));
-      run(segment, numbers, groups_[static_cast<size_t>(unit)][static_cast<size_t>(run_of_param.param)]);
+      if (moments_ > 0) segment.first = moment(0, unit, index, run_of_param.flat_offset);
+      if (moments_ > 1) segment.second = moment(1, unit, index, run_of_param.flat_offset);
+      segments.push_back(segment);
+      groups.push_back(groups_[static_cast<size_t>(unit)][static_cast<size_t>(run_of_param.param)]);
     }
   }
+  return queue_.make_update_list(std::move(segments), std::move(groups));
 }
 
-void Updater::run(const kernels::Segment& whole, const StepNumbers& numbers, int group) const {
-  const auto lr = static_cast<float>(numbers.lrs.at(static_cast<size_t>(group)));
-  const auto weight_decay = static_cast<float>(numbers.weight_decays.at(static_cast<size_t>(group)));
-  const auto grad_scale = static_cast<float>(numbers.grad_scale);
-  const auto on_pieces = [&](const auto& kernel, const auto& step) {
-    parallel_spans(whole.numel, [&](int64_t begin, int64_t end) {
-      kernels::Segment piece = whole;
-      piece.numel = end - begin;
-      piece.weight = advance(whole.weight, begin, nbytes_of(whole.weight_dtype));
-      if (whole.master != nullptr) piece.master = advance(whole.master, begin, master_nbytes(whole.weight_dtype));
-      piece.grad = advance(const_cast<void*>(whole.grad), begin, nbytes_of(whole.grad_dtype));
-      if (whole.first != nullptr) piece.first = whole.first + begin;
-      if (whole.second != nullptr) piece.second = whole.second + begin;
-      kernel(piece, step);
-    });
+GroupSteps Updater::group_steps(const StepNumbers& numbers) const {
+  const auto of_groups = [&](auto step, const auto& finish) {
+    std::vector<decltype(step)> steps;
+    for (size_t group = 0; group < numbers.lrs.size(); ++group) {
+      step.grad_scale = static_cast<float>(numbers.grad_scale);
+      step.lr = static_cast<float>(numbers.lrs[group]);
+      step.weight_decay = static_cast<float>(numbers.weight_decays.at(group));
+      finish(step);
+      steps.push_back(step);
+    }
+    return steps;
   };
   switch (config_.kind) {
+    case OptimizerKind::sgd:
+      return of_groups(kernels::SgdStep{}, [&](kernels::SgdStep& step) {
+        step.momentum = static_cast<float>(config_.momentum);
+        step.dampening = static_cast<float>(config_.dampening);
+        step.nesterov = config_.nesterov;
+        step.first_step = numbers.step == 1;
+      });
+    case OptimizerKind::adagrad:
+      return of_groups(kernels::AdagradStep{},
+                       [&](kernels::AdagradStep& step) { step.eps = static_cast<float>(config_.eps); });
+    case OptimizerKind::lion:
+      return of_groups(kernels::LionStep{}, [&](kernels::LionStep& step) {
+        step.beta1 = static_cast<float>(numbers.beta1);
+        step.beta2 = static_cast<float>(numbers.beta2);
+      });
     case OptimizerKind::adamw:
-    case OptimizerKind::adam: {
-      kernels::AdamStep step;
-      step.grad_scale = grad_scale;
-      step.lr = lr;
-      step.beta1 = static_cast<float>(numbers.beta1);
-      step.beta2 = static_cast<float>(numbers.beta2);
-      step.eps = static_cast<float>(config_.eps);
-      step.weight_decay = weight_decay;
-      step.decoupled = config_.kind == OptimizerKind::adamw;
-      if (config_.bias_correction) {
-        const auto t = static_cast<double>(numbers.step);
-        step.inv_bias1 = static_cast<float>(1 / (1 - std::pow(numbers.beta1, t)));
-        step.inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(numbers.beta2, t)));
-      }
-      on_pieces(kernels::adam, step);
-      return;
-    }
-    case OptimizerKind::sgd: {
-      kernels::SgdStep step;
-      step.grad_scale = grad_scale;
-      step.lr = lr;
-      step.momentum = static_cast<float>(config_.momentum);
-      step.dampening = static_cast<float>(config_.dampening);
-      step.weight_decay = weight_decay;
-      step.nesterov = config_.nesterov;
-      step.first_step = numbers.step == 1;
-      on_pieces(kernels::sgd, step);
-      return;
-    }
-    case OptimizerKind::adagrad: {
-      kernels::AdagradStep step;
-      step.grad_scale = grad_scale;
-      step.lr = lr;
-      step.eps = static_cast<float>(config_.eps);
-      step.weight_decay = weight_decay;
-      on_pieces(kernels::adagrad, step);
-      return;
-    }
-    case OptimizerKind::lion: {
-      kernels::LionStep step;
-      step.grad_scale = grad_scale;
-      step.lr = lr;
-      step.beta1 = static_cast<float>(numbers.beta1);
-      step.beta2 = static_cast<float>(numbers.beta2);
-      step.weight_decay = weight_decay;
-      on_pieces(kernels::lion, step);
-      return;
-    }
+    case OptimizerKind::adam: break;
   }
+  return of_groups(kernels::AdamStep{}, [&](kernels::AdamStep& step) {
+    step.beta1 = static_cast<float>(numbers.beta1);
+    step.beta2 = static_cast<float>(numbers.beta2);
+    step.eps = static_cast<float>(config_.eps);
+    step.decoupled = config_.kind == OptimizerKind::adamw;
+    if (!config_.bias_correction) return;
+    const auto t = static_cast<double>(numbers.step);
+    step.inv_bias1 = static_cast<float>(1 / (1 - std::pow(numbers.beta1, t)));
+    step.inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(numbers.beta2, t)));
+  });
 }
 
 }  // namespace shoal

@@ -7,8 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/slab.h"
-#include "kernels/update.h"
+#include "device/queue.h"
 #include "layout/stage.h"
 #include "shard/gradients.h"
 #include "shard/weights.h"
@@ -27,8 +26,9 @@ struct StepNumbers {
 
 class Updater {
  public:
+  // States lie in the queue's memory, and updates run on it. The queue outlives this object.
   Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, int stage, const OptimizerConfig& config,
-          int rank, std::shared_ptr<Ledger> ledger);
+          int rank, Queue& queue, std::shared_ptr<Ledger> ledger);
 
   // Elements of a flat whose states this rank keeps; empty for a frozen flat.
   struct Range {
@@ -42,14 +42,16 @@ class Updater {
   // The fp32 values of elements that this rank keeps: masters of a trained flat, the weights of a frozen one.
   void get_values(int unit, int flat, Range range, float* values, const Weights& weights) const;
 
-  // How many moments the optimizer keeps, and where moment 0 or 1 of an element in the kept range is.
+  // How many moments the optimizer keeps, and moment 0 or 1 of elements in the kept range.
   int moments() const { return moments_; }
-  float* moment(int which, int unit, int flat, int64_t element) const;
+  void get_moment(int which, int unit, int flat, Range range, float* values) const;
+  void set_moment(int which, int unit, int flat, Range range, const float* values);
 
-  // A parameter was written from outside: takes its new values from the whole flat, in the flat's dtype, as exact.
+  // A parameter was written from outside: takes its new values from the whole flat, in the flat's dtype and the queue's
+  // memory, as exact.
   void reset_param(int unit, int flat, const Piece& piece, const std::byte* whole, Weights& weights);
 
-  // Updates this rank's part of the unit's trainable flats.
+  // Updates this rank's part of the unit's trainable flats. Weights and gradients are the same objects in every call.
   void update(int unit, const StepNumbers& numbers, Weights& weights, const Gradients& gradients);
 
  private:
@@ -60,16 +62,20 @@ class Updater {
 
   // Elements of the flat whose weights this rank keeps.
   Range weight_range(int unit, int flat, const Weights& weights) const;
-  void run(const kernels::Segment& segment, const StepNumbers& numbers, int group) const;
+  std::unique_ptr<UpdateList> list_segments(int unit, Weights& weights, const Gradients& gradients) const;
+  GroupSteps group_steps(const StepNumbers& numbers) const;
+  float* moment(int which, int unit, int flat, int64_t element) const;
 
   const ModelLayout& layout_;
   int stage_;
   int rank_;
   OptimizerConfig config_;
   int moments_;
+  Queue& queue_;
   std::vector<std::vector<Flat>> units_;
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
   std::shared_ptr<Slab> slab_;
+  std::vector<std::unique_ptr<UpdateList>> lists_;  // of each unit, made when it is first updated
 };
 
 }  // namespace shoal

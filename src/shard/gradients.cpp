@@ -2,22 +2,24 @@
 #include "shard/gradients.h"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 
 #include "base/check.h"
-#include "kernels/convert.h"
 #include "kernels/reduce.h"
 #include "plan/memory.h"
-#include "shard/parallel.h"
 #include "shard/param_slot.h"
 #include "shoal/error.h"
 
 namespace shoal {
 
 Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, const ReduceOptions& reduce,
-                     Group& channel, std::shared_ptr<Ledger> ledger)
-    : layout_(layout), options_(options), reduce_(reduce), channel_(channel), ledger_(std::move(ledger)) {
+                     Group& channel, Queue& queue, Queue& reduced, std::shared_ptr<Ledger> ledger)
+    : layout_(layout),
+      options_(options),
+      reduce_(reduce),
+      channel_(channel),
+      queue_(queue),
+      reduced_(reduced),
+      ledger_(std::move(ledger)) {
   size_t kept_nbytes = 0;
   for (const UnitLayout& unit_layout : layout_.units) {
     Unit unit;
@@ -34,8 +36,6 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
           flat.slot_offset = slot_offset;
           slot_offset += static_cast<size_t>(flat_layout.numel) * nbytes_of(flat.rule.wire);
         }
-        flat.block_sums.resize(
-            static_cast<size_t>((flat_layout.shard_numel + kernels::kNormBlock - 1) / kernels::kNormBlock));
       }
       unit.flats.push_back(std::move(flat));
       for (const Piece& piece : flat_layout.pieces) {
@@ -50,8 +50,36 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
     units_.push_back(std::move(unit));
   }
   kept_ = channel_.allocate(kept_nbytes, ledger_, MemoryKind::gradients);
+  make_sums();
   for (int slot = 0; slot < reduce_.slots && slot_nbytes_ > 0; ++slot) {
     slots_.push_back({channel_.allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
+  }
+}
+
+void Gradients::make_sums() {
+  size_t blocks = 0;
+  const auto blocks_of = [](const FlatLayout& layout) {
+    return (layout.shard_numel + kernels::kNormBlock - 1) / kernels::kNormBlock;
+  };
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    for (size_t index = 0; index < units_[unit].flats.size(); ++index) {
+      if (!units_[unit].flats[index].trainable) continue;
+      flat_sums_.push_back({nullptr, blocks_of(layout_.units[unit].flats[index]), nullptr});
+      blocks += static_cast<size_t>(flat_sums_.back().count);
+    }
+  }
+  sums_ = queue_.allocate((flat_sums_.size() + blocks) * sizeof(double), ledger_, MemoryKind::staging);
+  auto* flat_sum = reinterpret_cast<double*>(sums_->data());
+  double* block_sums = flat_sum + flat_sums_.size();
+  size_t next = 0;
+  for (Unit& unit : units_) {
+    for (Flat& flat : unit.flats) {
+      if (!flat.trainable) continue;
+      OrderedSum& sum = flat_sums_[next++];
+      sum.sum = flat_sum++;
+      sum.values = flat.block_sums = block_sums;
+      block_sums += sum.count;
+    }
   }
 }
 
@@ -78,18 +106,12 @@ void Gradients::deposit(int unit_index, int param_index, const at::Tensor& grad)
   const DType out = in_slot ? flat.rule.wire : flat.rule.kept;
   std::byte* base = in_slot ? slot_of(unit_index) + flat.slot_offset : kept(flat);
   std::byte* to = base + static_cast<size_t>(param.offset) * nbytes_of(out);
-  const auto* from = static_cast<const std::byte*>(dense.const_data_ptr());
   // What was there before is either of this micro-step, or accumulated over earlier ones in place.
-  const bool add = param.seen || (!in_slot && micro_step_ > 0);
-  parallel_spans(param.numel, [&](int64_t begin, int64_t end) {
-    const auto* source = from + static_cast<size_t>(begin) * nbytes_of(in);
-    std::byte* target = to + static_cast<size_t>(begin) * nbytes_of(out);
-    if (add) {
-      kernels::add(source, in, target, out, end - begin);
-    } else {
-      kernels::convert(source, in, target, out, end - begin);
-    }
-  });
+  if (param.seen || (!in_slot && micro_step_ > 0)) {
+    queue_.add(dense.const_data_ptr(), in, to, out, param.numel);
+  } else {
+    queue_.convert(dense.const_data_ptr(), in, to, out, param.numel);
+  }
   param.seen = true;
 }
 
@@ -117,7 +139,7 @@ void Gradients::fill_missing(int unit_index) {
     std::byte* base = in_slot ? slot_of(unit_index) + flat.slot_offset : kept(flat);
     const auto zero = [&](int64_t offset, int64_t numel) {
       if (numel == 0) return;
-      std::memset(base + static_cast<size_t>(offset) * element, 0, static_cast<size_t>(numel) * element);
+      queue_.zero(base + static_cast<size_t>(offset) * element, static_cast<size_t>(numel) * element);
     };
     for (const Piece& piece : layout.flats[index].pieces) {
       if (!unit.params[static_cast<size_t>(piece.param)].seen) zero(piece.offset, piece.numel);
@@ -137,10 +159,7 @@ void Gradients::reduce_flat(int unit_index, int flat_index) {
   if (flat.rule.through_slot) {
     whole = slot_of(unit_index) + flat.slot_offset;
     if (!flat.rule.every_micro_step) {  // accumulated where it is kept; the wire wants another dtype
-      parallel_spans(layout.numel, [&](int64_t begin, int64_t end) {
-        kernels::convert(kept(flat) + static_cast<size_t>(begin) * nbytes_of(flat.rule.kept), flat.rule.kept,
-                         whole + static_cast<size_t>(begin) * nbytes_of(flat.rule.wire), flat.rule.wire, end - begin);
-      });
+      queue_.convert(kept(flat), flat.rule.kept, whole, flat.rule.wire, layout.numel);
     }
   }
   std::byte* shard = kept_shard(flat, layout);
@@ -157,8 +176,8 @@ void Gradients::reduce_flat(int unit_index, int flat_index) {
   args.piece_numel = reduce_.piece_numel;
   args.keep = kept_;
   if (last) {
-    args.after = [&flat, shard, numel = layout.shard_numel] {
-      kernels::sum_squares(shard, flat.rule.kept, numel, flat.block_sums.data());
+    args.after = [this, &flat, shard, numel = layout.shard_numel] {
+      reduced_.sum_squares(shard, flat.rule.kept, numel, flat.block_sums);
     };
   }
   const Handle reduced = channel_.reduce_scatter(std::move(args));
@@ -204,14 +223,9 @@ const GradientRule& Gradients::rule(int unit, int flat) const {
   return units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].rule;
 }
 
-std::vector<double> Gradients::shard_square_sums() const {
-  std::vector<double> sums;
-  for (const Unit& unit : units_) {
-    for (const Flat& flat : unit.flats) {
-      if (flat.trainable) sums.push_back(std::accumulate(flat.block_sums.begin(), flat.block_sums.end(), 0.0));
-    }
-  }
-  return sums;
+const double* Gradients::sum_shard_squares() {
+  queue_.sum_in_order(flat_sums_);
+  return reinterpret_cast<const double*>(sums_->data());
 }
 
 std::byte* Gradients::slot_of(int unit_index) {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/slab.h"
+#include "device/queue.h"
 #include "layout/stage.h"
 #include "shoal/group.h"
 
@@ -23,8 +23,10 @@ struct ReduceOptions {
 
 class Gradients {
  public:
+  // Gradients are taken and added on `queue`, and summed up right after they are reduced on `reduced`, the queue on
+  // which the channel's collectives run. All three outlive this object.
   Gradients(const ModelLayout& layout, const GradientOptions& options, const ReduceOptions& reduce, Group& channel,
-            std::shared_ptr<Ledger> ledger);
+            Queue& queue, Queue& reduced, std::shared_ptr<Ledger> ledger);
 
   // The micro-step that follows is number `index` of the step.
   void begin_micro_step(int64_t index);
@@ -41,16 +43,18 @@ class Gradients {
   const std::byte* whole(int unit, int flat) const;
   const GradientRule& rule(int unit, int flat) const;
 
-  // Sum of squares of this rank's shard of each trainable flat, in the order of units and flats; after wait().
-  std::vector<double> shard_square_sums() const;
+  // Sum of squares of this rank's shard of each trainable flat, in the order of units and flats, in the queue's memory;
+  // after wait().
+  const double* sum_shard_squares();
+  size_t trainable_flats() const { return flat_sums_.size(); }
 
  private:
   struct Flat {
     bool trainable = false;
     GradientRule rule;
-    size_t kept_offset = 0;  // in the kept slab
-    size_t slot_offset = 0;  // within the unit's reduce slot
-    std::vector<double> block_sums;
+    size_t kept_offset = 0;        // in the kept slab
+    size_t slot_offset = 0;        // within the unit's reduce slot
+    double* block_sums = nullptr;  // in the sums slab
   };
   struct Param {
     int flat = -1;  // -1: frozen
@@ -75,6 +79,7 @@ class Gradients {
   std::byte* kept_shard(const Flat& flat, const FlatLayout& layout) const;
   std::byte* slot_of(int unit);
   int pick_slot();
+  void make_sums();
   void fill_missing(int unit);
   void reduce_flat(int unit, int flat);
 
@@ -82,9 +87,13 @@ class Gradients {
   GradientOptions options_;
   ReduceOptions reduce_;
   Group& channel_;
+  Queue& queue_;
+  Queue& reduced_;
   std::shared_ptr<Ledger> ledger_;  // shared with the slabs
   std::vector<Unit> units_;
   std::shared_ptr<Slab> kept_;
+  std::shared_ptr<Slab> sums_;         // of squares: of each flat, then of each block of each flat
+  std::vector<OrderedSum> flat_sums_;  // blocks to flats
   size_t slot_nbytes_ = 0;
   std::vector<Slot> slots_;
   std::vector<Handle> pending_;

@@ -16,7 +16,7 @@ c10::Storage storage_over(at::DataPtr data, size_t nbytes) {
                       /*resizable=*/false);
 }
 
-at::DataPtr no_data() { return at::DataPtr(nullptr, at::Device(at::kCPU)); }
+at::DataPtr no_data(at::Device device) { return at::DataPtr(nullptr, device); }
 
 c10::Storage throwing_storage(at::DataPtr data, size_t nbytes, const std::string& message) {
   c10::Storage storage = storage_over(std::move(data), nbytes);
@@ -36,15 +36,23 @@ std::string released_message(const std::string& name) {
 
 }  // namespace
 
-at::Tensor make_placeholder(const std::vector<int64_t>& shape, DType dtype, bool trainable) {
-  at::Tensor tensor = at::empty({0}, at::TensorOptions(to_scalar_type(dtype)));
+namespace {
+
+at::Tensor placeholder_on(at::Device device, at::IntArrayRef shape, DType dtype) {
+  at::Tensor tensor = at::empty({0}, at::TensorOptions(to_scalar_type(dtype)).device(device));
   int64_t numel = 1;
   for (const int64_t extent : shape) numel *= extent;
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
   tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(throwing_storage(
-      no_data(), static_cast<size_t>(numel) * nbytes_of(dtype),
+      no_data(device), static_cast<size_t>(numel) * nbytes_of(dtype),
       "[parameter] is a placeholder without memory: it gets its values when an engine takes it over."));
-  return tensor.set_requires_grad(trainable);
+  return tensor;
+}
+
+}  // namespace
+
+at::Tensor make_placeholder(const std::vector<int64_t>& shape, DType dtype, bool trainable) {
+  return placeholder_on(at::kCPU, shape, dtype).set_requires_grad(trainable);
 }
 
 at::ScalarType to_scalar_type(DType dtype) {
@@ -68,26 +76,28 @@ DType to_dtype(at::ScalarType type, const std::string& name) {
   }
 }
 
-ParamSlot::ParamSlot(at::Tensor param, std::string name, DType dtype)
+ParamSlot::ParamSlot(at::Tensor param, std::string name, DType dtype, at::Device device)
     : param_(std::move(param)),
       name_(std::move(name)),
       scalar_type_(to_scalar_type(dtype)),
+      device_(device),
       trainable_(param_.requires_grad()) {
   const size_t nbytes = static_cast<size_t>(param_.numel()) * nbytes_of(dtype);
-  storage_ = storage_over(no_data(), nbytes);
-  released_ = throwing_storage(no_data(), nbytes, released_message(name_));
-  if (param_.scalar_type() != scalar_type_ || !param_.is_contiguous() || param_.storage_offset() != 0) {
-    // A tensor of the wanted dtype and plain strides.
-    param_.set_data(make_placeholder(param_.sizes().vec(), dtype, /*trainable=*/false));
+  storage_ = storage_over(no_data(device_), nbytes);
+  released_ = throwing_storage(no_data(device_), nbytes, released_message(name_));
+  if (param_.scalar_type() != scalar_type_ || param_.device() != device_ || !param_.is_contiguous() ||
+      param_.storage_offset() != 0) {
+    // A tensor of the wanted dtype, in the wanted place, with plain strides.
+    param_.set_data(placeholder_on(device_, param_.sizes(), dtype));
   }
   param_.unsafeGetTensorImpl()->set_storage_keep_dtype(released_);
 }
 
 void ParamSlot::attach(std::byte* data, std::shared_ptr<Slab> owner) {
-  at::DataPtr pointer(data, at::Device(at::kCPU));
+  at::DataPtr pointer(data, device_);
   if (owner) {
     auto* kept = new std::shared_ptr<Slab>(std::move(owner));
-    pointer = at::DataPtr(data, kept, &delete_slab_owner, at::Device(at::kCPU));
+    pointer = at::DataPtr(data, kept, &delete_slab_owner, device_);
   }
   storage_.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(pointer));
   param_.unsafeGetTensorImpl()->set_storage_keep_dtype(storage_);
@@ -96,14 +106,14 @@ void ParamSlot::attach(std::byte* data, std::shared_ptr<Slab> owner) {
 
 void ParamSlot::release() {
   param_.unsafeGetTensorImpl()->set_storage_keep_dtype(released_);
-  storage_.unsafeGetStorageImpl()->set_data_ptr_noswap(no_data());
+  storage_.unsafeGetStorageImpl()->set_data_ptr_noswap(no_data(device_));
   attached_ = false;
 }
 
 void ParamSlot::leave(ShardRecord record) {
   const size_t nbytes = storage_.nbytes();
   auto* kept = new ShardRecord(std::move(record));
-  at::DataPtr pointer(nullptr, kept, &delete_record, at::Device(at::kCPU));
+  at::DataPtr pointer(nullptr, kept, &delete_record, device_);
   released_ = throwing_storage(std::move(pointer), nbytes, released_message(name_));
   release();
   // Aliases in a graph that outlives the engine will not be attached again.

@@ -30,9 +30,9 @@ struct ShardRecord {
 
 class ParamSlot {
  public:
-  // Takes the parameter over: from here on it has no memory until it is attached. `dtype` may differ from the
-  // tensor's; the tensor then changes to it.
-  ParamSlot(at::Tensor param, std::string name, DType dtype);
+  // Takes the parameter over: from here on it has no memory until it is attached. `dtype` and `device` may differ from
+  // the tensor's; the tensor then changes to them.
+  ParamSlot(at::Tensor param, std::string name, DType dtype, at::Device device = at::kCPU);
 
   // The parameter and all its aliases read and write `data`. `owner` is kept alive by the storage.
   void attach(std::byte* data, std::shared_ptr<Slab> owner = nullptr);
@@ -52,6 +52,7 @@ class ParamSlot {
   at::Tensor param_;
   std::string name_;
   at::ScalarType scalar_type_;
+  at::Device device_;
   bool trainable_;
   c10::Storage storage_;   // seen by every alias
   c10::Storage released_;  // carried by the leaf while it is released

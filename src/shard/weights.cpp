@@ -6,7 +6,7 @@
 
 namespace shoal {
 
-Weights::Weights(const ModelLayout& layout, int stage, Group& channel, std::shared_ptr<Ledger> ledger)
+Weights::Weights(const ModelLayout& layout, int stage, Group& channel, Queue& queue, std::shared_ptr<Ledger> ledger)
     : layout_(layout), stage_(stage), channel_(channel) {
   size_t offset = 0;
   std::vector<size_t> arena_ranges;
@@ -28,7 +28,7 @@ Weights::Weights(const ModelLayout& layout, int stage, Group& channel, std::shar
     units_.push_back(std::move(unit));
   }
   slab_ = channel_.allocate(offset, ledger, MemoryKind::weights);
-  arena_ = std::make_unique<Arena>(std::move(arena_ranges), kArenaGranule, std::move(ledger));
+  arena_ = queue.make_arena(std::move(arena_ranges), std::move(ledger));
 }
 
 void Weights::take_params(int unit_index, std::vector<ParamSlot> params) {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/arena.h"
+#include "device/queue.h"
 #include "device/slab.h"
 #include "layout/stage.h"
 #include "shard/param_slot.h"
@@ -17,8 +17,9 @@ namespace shoal {
 
 class Weights {
  public:
-  // Allocates by the layout; the memory is zero until somebody fills it. The channel outlives this object.
-  Weights(const ModelLayout& layout, int stage, Group& channel, std::shared_ptr<Ledger> ledger);
+  // Allocates by the layout, where the queue's memory is; zero until somebody fills it. Channel and queue outlive this
+  // object.
+  Weights(const ModelLayout& layout, int stage, Group& channel, Queue& queue, std::shared_ptr<Ledger> ledger);
 
   // Hands over a unit's parameters, in the order of its spec. Whole flats are attached at once.
   void take_params(int unit, std::vector<ParamSlot> params);

@@ -42,9 +42,10 @@ std::string memory_table(const BannerFacts& facts) {
   whole.zero.stage = 0;
   const Column here = column_of(facts.layout, facts.config);
   const Column there = column_of(facts.layout, whole);
-  std::string text = fmt::format("{:<22}{:>14}{:>14}\n",
-                                 fmt::format("host memory, {}", facts.layout.world == 1 ? "1 rank" : "each rank"),
-                                 fmt::format("stage {}", facts.config.zero.stage), "at stage 0");
+  std::string text = fmt::format(
+      "{:<22}{:>14}{:>14}\n",
+      fmt::format("{} memory, {}", facts.on_gpu ? "GPU" : "host", facts.layout.world == 1 ? "1 rank" : "each rank"),
+      fmt::format("stage {}", facts.config.zero.stage), "at stage 0");
   const auto line = [&](const char* name, size_t nbytes, size_t nbytes_whole) {
     text += fmt::format("  {:<20}{:>14}{:>14}\n", name, format_nbytes(nbytes), format_nbytes(nbytes_whole));
   };

@@ -15,6 +15,7 @@ struct BannerFacts {
   ModelLayout layout;
   std::string transport;  // Group::transport_name()
   int threads = 1;
+  bool on_gpu = false;
 };
 
 // The memory table has a second column, what stage 0 would take; every rank holds as much as every other.

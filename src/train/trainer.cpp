@@ -20,6 +20,7 @@
 #include "launch/rank_environment.h"
 #include "plan/from_config.h"
 #include "shoal/checkpoint.h"
+#include "shoal/device.h"
 #include "shoal/error.h"
 #include "train/agreement.h"
 #include "train/banner.h"
@@ -69,7 +70,7 @@ void write_text(const fs::path& path, const std::string& text) {
 // One rank's run, from the first step it takes to the last.
 class Trainer {
  public:
-  Trainer(const TrainOptions& options, PreparedRun& run, Group& world, int threads)
+  Trainer(const TrainOptions& options, PreparedRun& run, Group& world, at::Device device, int threads)
       : options_(options),
         run_(run),
         world_(world),
@@ -83,7 +84,8 @@ class Trainer {
                    .log_every = options.log_every}),
         exchange_(world),
         // Every parameter has a source of its first values, equal on every rank.
-        engine_(run.model->units(), run.config, world, {.seed = options.seed, .broadcast_weights = false}) {}
+        engine_(run.model->units(), run.config, world,
+                {.device = device, .seed = options.seed, .broadcast_weights = false}) {}
 
   int run() {
     print_banner();
@@ -115,6 +117,7 @@ class Trainer {
         lay_out(make_blueprint(run_.model->units(), run_.config, 1).specs, layout_options(run_.config, world_.size()));
     facts.transport = world_.transport_name();
     facts.threads = threads_;
+    facts.on_gpu = engine_.device().is_cuda();
     std::string text = banner(facts);
     text.pop_back();  // say() ends the line
     progress_.say(text);
@@ -161,20 +164,24 @@ class Trainer {
     const int64_t row = run_.cut.sequence + 1;
     const at::Tensor rows = at::empty({static_cast<int64_t>(tokens.size()) / row, row}, at::kLong);
     std::copy(tokens.begin(), tokens.end(), rows.mutable_data_ptr<int64_t>());
-    return run_.model->loss(engine_, rows.slice(1, 0, row - 1).contiguous(), rows.slice(1, 1, row).contiguous());
+    return run_.model->loss(engine_, rows.slice(1, 0, row - 1).contiguous().to(engine_.device()),
+                            rows.slice(1, 1, row).contiguous().to(engine_.device()));
   }
 
   void take_step(int64_t last) {
     const auto begin = Clock::now();
     const double waited_before = engine_.waited_seconds();
-    std::vector<double> losses;
+    std::vector<at::Tensor> micro_losses;
     StepResult result;
     for (int64_t micro_step = 0; micro_step < run_.config.batch.accumulation_steps; ++micro_step) {
       const at::Tensor loss = loss_of(batches_.train(position_.samples, micro_step));
       engine_.backward(loss);
       result = engine_.step();
-      losses.push_back(loss.item<double>());
+      micro_losses.push_back(loss.detach());
     }
+    // Read when the step is on its way: a GPU need not stop between micro-steps for a number.
+    std::vector<double> losses;
+    for (const at::Tensor& loss : micro_losses) losses.push_back(loss.item<double>());
     const StepNews news = exchange_.share(losses, signals_.received());
     stop_signal_ = news.stop_signal;
     position_.samples += run_.config.batch.train_batch_size;
@@ -285,11 +292,13 @@ int threads_for(const TrainOptions& options, int local_ranks) {
 int train(const TrainOptions& options, PreparedRun run) {
   const int threads = threads_for(options, local_ranks(run.world));
   at::set_num_threads(threads);
+  const at::Device device = open_device(options.device);
+  if (options.deterministic) make_deterministic(device);
   const std::unique_ptr<Group> world =
       run.world == 1 ? make_single_group() : make_process_group(process_group_options(run.config));
   try {
     check_agreement(facts_of(options, run), *world);
-    return Trainer(options, run, *world, threads).run();
+    return Trainer(options, run, *world, device, threads).run();
   } catch (const std::exception& error) {
     world->abort(error.what());  // so that the other ranks say why
     throw;

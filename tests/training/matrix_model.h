@@ -66,7 +66,8 @@ struct MatrixModel {
   at::Tensor drop(const at::Tensor& x, double probability, at::Generator& random) const {
     at::Tensor y = at::linear(at::layer_norm(x, {kWidth}, gain), w);
     if (probability > 0) {
-      const at::Tensor keep = at::empty(y.sizes(), at::kFloat).bernoulli_(1 - probability, random).to(y.scalar_type());
+      const at::Tensor keep =
+          at::empty(y.sizes(), y.options().dtype(at::kFloat)).bernoulli_(1 - probability, random).to(y.scalar_type());
       y = y * keep / (1 - probability);
     }
     return x + y + none.sum();
@@ -104,7 +105,8 @@ inline at::Tensor forward(Engine& engine, const MatrixModel& model, const Batch&
     // The region is repeated in backward, after this frame is gone: it owns what it needs.
     return engine.recompute(x, [&engine, index, step](const at::Tensor& t) { return engine.run(index, t, step); });
   };
-  at::Tensor x = engine.run(0, batch.ids, [&](const at::Tensor& ids) { return at::embedding(model.wte, ids); });
+  at::Tensor x = engine.run(0, batch.ids.to(engine.device()),
+                            [&](const at::Tensor& ids) { return at::embedding(model.wte, ids); });
   x = unit(1, x, [&model](const at::Tensor& t) { return model.twice(t); });
   x = unit(2, x, [&model, &engine, p = options.dropout](const at::Tensor& t) {
     return model.drop(t, p, engine.generator());
@@ -114,7 +116,7 @@ inline at::Tensor forward(Engine& engine, const MatrixModel& model, const Batch&
   }
   x = unit(1, x, [&model](const at::Tensor& t) { return model.twice(t); });
   const at::Tensor logits = engine.run(4, x, [&model](const at::Tensor& t) { return model.head(t); });
-  return cross_entropy(logits, batch.labels);
+  return cross_entropy(logits, batch.labels.to(engine.device()));
 }
 
 }  // namespace shoal::testing

@@ -33,6 +33,7 @@ struct RunOptions {
   OptimizerKind optimizer = OptimizerKind::adamw;
   double lr = 3e-3;
   bool one_group = false;  // every parameter with the config's learning rate and weight decay
+  at::Device device = at::kCPU;
 };
 
 struct RunResult {
@@ -80,6 +81,7 @@ inline RunResult train(Group& world, const RunOptions& options) {
   engine_options.groups = {{}, {.lr = 1e-3, .weight_decay = 0.0}};
   if (options.one_group) engine_options.groups[1] = {};
   engine_options.seed = 5;
+  engine_options.device = options.device;
   Engine engine(model.units(), config_of(options, world.size()), world, engine_options);
   RunResult result;
   for (int step = 0; step < options.steps; ++step) {
@@ -98,7 +100,8 @@ inline RunResult train(Group& world, const RunOptions& options) {
   }
   engine.with_gathered(MatrixModel::names(), Access::read, [&] {
     for (const at::Tensor& tensor : model.tensors()) {
-      result.weights.append(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+      const at::Tensor there = tensor.detach().to(at::kCPU);
+      result.weights.append(static_cast<const char*>(there.const_data_ptr()), there.nbytes());
     }
   });
   result.memory = engine.memory();

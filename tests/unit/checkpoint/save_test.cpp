@@ -116,6 +116,7 @@ class OtherDisk : public Group {
   }
   Handle barrier(Subject subject) override { return inner_.barrier(std::move(subject)); }
   std::unique_ptr<Group> channel(const std::string& name) override { return inner_.channel(name); }
+  std::unique_ptr<Group> device_channel(const std::string&, int, void*) override { return nullptr; }
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
     return inner_.allocate(nbytes, std::move(ledger), kind);
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "device/host_queue.h"
 #include "unit/comm/rank_threads.h"
 
 namespace shoal {
@@ -16,7 +17,9 @@ std::vector<GradNorm> norms_of(const std::vector<std::vector<double>>& sums) {
   std::vector<GradNorm> norms(sums.size());
   testing::run_ranks(static_cast<int>(sums.size()), [&](Group& group) {
     const auto rank = static_cast<size_t>(group.rank());
-    norms[rank] = global_grad_norm(group, sums[rank]);
+    const std::unique_ptr<Queue> queue = make_host_queue();
+    GlobalNorm norm(group, *queue, sums[rank].size(), std::make_shared<Ledger>());
+    norms[rank] = norm.of(sums[rank].data());
   });
   return norms;
 }

@@ -48,7 +48,7 @@ struct Training {
       : parts({spec(dtype, param_group)}, stage, group),
         weights(parts.weights()),
         gradients(parts.gradients({.communication_dtype = DType::f32})),
-        updater(parts.layout, parts.specs, stage, config, group.rank(), parts.ledger) {
+        updater(parts.layout, parts.specs, stage, config, group.rank(), *parts.queue, parts.ledger) {
     const FlatLayout& flat = parts.layout.units[0].flats[0];
     std::vector<float> values(static_cast<size_t>(flat.numel));
     for (int64_t i = 0; i < kNumel; ++i) values[static_cast<size_t>(i)] = initial_at(i);

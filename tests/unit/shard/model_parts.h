@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "device/host_queue.h"
 #include "device/ledger.h"
 #include "layout/stage.h"
 #include "shard/gradients.h"
@@ -49,16 +50,17 @@ struct ModelParts {
         group(group_in),
         layout(lay_out(specs, {.world = group_in.size(), .persistence_threshold = persistence_threshold})) {}
 
-  Weights weights() { return Weights(layout, stage, group, ledger); }
+  Weights weights() { return Weights(layout, stage, group, *queue, ledger); }
   Gradients gradients(GradientOptions options = {}, const ReduceOptions& reduce = {}) {
     options.stage = stage;
-    return Gradients(layout, options, reduce, group, ledger);
+    return Gradients(layout, options, reduce, group, *queue, *queue, ledger);
   }
 
   std::vector<UnitSpec> specs;
   int stage;
   Group& group;
   ModelLayout layout;
+  std::unique_ptr<Queue> queue = make_host_queue();
   std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
 };
 

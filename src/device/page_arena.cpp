@@ -1,5 +1,5 @@
-// See arena.h.
-#include "device/arena.h"
+// See page_arena.h.
+#include "device/page_arena.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ namespace {
 
 }  // namespace
 
-Arena::Arena(std::vector<size_t> tenant_nbytes, size_t granule, std::shared_ptr<Ledger> ledger)
+PageArena::PageArena(std::vector<size_t> tenant_nbytes, size_t granule, std::shared_ptr<Ledger> ledger)
     : granule_(granule), ledger_(std::move(ledger)) {
   SHOAL_CHECK_EQ(granule_ % static_cast<size_t>(sysconf(_SC_PAGESIZE)), 0u);
   fd_ = memfd_create("shoal-arena", MFD_CLOEXEC);
@@ -43,7 +43,7 @@ Arena::Arena(std::vector<size_t> tenant_nbytes, size_t granule, std::shared_ptr<
   }
 }
 
-Arena::~Arena() {
+PageArena::~PageArena() {
   for (const Tenant& tenant : tenants_) {
     if (tenant.data != nullptr) munmap(tenant.data, tenant.nbytes);
   }
@@ -51,7 +51,7 @@ Arena::~Arena() {
   ledger_->remove(MemoryKind::gather_arena, backed_nbytes_);
 }
 
-std::byte* Arena::take(int tenant_index) {
+std::byte* PageArena::take(int tenant_index) {
   Tenant& tenant = tenants_.at(static_cast<size_t>(tenant_index));
   SHOAL_CHECK(!tenant.taken, "tenant {} is taken already", tenant_index);
   std::vector<Extent> extents = pick(tenant.nbytes, tenant.extents);
@@ -73,7 +73,7 @@ std::byte* Arena::take(int tenant_index) {
   return tenant.data;
 }
 
-void Arena::give(int tenant_index) {
+void PageArena::give(int tenant_index) {
   Tenant& tenant = tenants_.at(static_cast<size_t>(tenant_index));
   SHOAL_CHECK(tenant.taken, "tenant {} is not taken", tenant_index);
   tenant.taken = false;
@@ -81,7 +81,7 @@ void Arena::give(int tenant_index) {
 }
 
 // Who held these pages before loses sight of them: a stale pointer must fault, not read another unit.
-void Arena::forget_former_holders(const std::vector<Extent>& extents) {
+void PageArena::forget_former_holders(const std::vector<Extent>& extents) {
   const auto overlap = [](const Extent& a, const Extent& b) {
     return a.offset < b.offset + b.nbytes && b.offset < a.offset + a.nbytes;
   };
@@ -100,7 +100,7 @@ void Arena::forget_former_holders(const std::vector<Extent>& extents) {
 
 // Takes nbytes out of the free extents: the wished ones when they are all free (the mapping then stands already),
 // else from the front, growing the file for what is missing.
-std::vector<Arena::Extent> Arena::pick(size_t nbytes, const std::vector<Extent>& wished) {
+std::vector<PageArena::Extent> PageArena::pick(size_t nbytes, const std::vector<Extent>& wished) {
   const auto take_out = [this](const Extent& extent) {
     for (size_t i = 0; i < free_.size(); ++i) {
       Extent& hole = free_[i];
@@ -143,7 +143,7 @@ std::vector<Arena::Extent> Arena::pick(size_t nbytes, const std::vector<Extent>&
   return picked;
 }
 
-void Arena::put_back(const std::vector<Extent>& extents) {
+void PageArena::put_back(const std::vector<Extent>& extents) {
   free_.insert(free_.end(), extents.begin(), extents.end());
   std::sort(free_.begin(), free_.end(), [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
   std::vector<Extent> merged;

@@ -1,4 +1,4 @@
-#include "device/arena.h"
+#include "device/page_arena.h"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,10 @@ namespace {
 
 constexpr size_t kGranule = 64 * 1024;
 
-TEST(Arena, IsAsLargeAsTheMostTakenAtOneTime) {
+TEST(PageArena, IsAsLargeAsTheMostTakenAtOneTime) {
   auto ledger = std::make_shared<Ledger>();
   {
-    Arena arena({kGranule, 2 * kGranule, 3 * kGranule}, kGranule, ledger);
+    PageArena arena({kGranule, 2 * kGranule, 3 * kGranule}, kGranule, ledger);
     EXPECT_EQ(arena.nbytes(), 0u);
     arena.take(0);
     arena.take(1);
@@ -28,9 +28,9 @@ TEST(Arena, IsAsLargeAsTheMostTakenAtOneTime) {
   EXPECT_EQ(ledger->total_nbytes(), 0u);
 }
 
-TEST(Arena, TenantsNeverShareAPage) {
+TEST(PageArena, TenantsNeverShareAPage) {
   auto ledger = std::make_shared<Ledger>();
-  Arena arena({kGranule, 2 * kGranule, kGranule, 3 * kGranule}, kGranule, ledger);
+  PageArena arena({kGranule, 2 * kGranule, kGranule, 3 * kGranule}, kGranule, ledger);
   const size_t nbytes[] = {kGranule, 2 * kGranule, kGranule, 3 * kGranule};
   std::vector<std::byte*> taken(4, nullptr);
   unsigned random = 1;
@@ -54,31 +54,31 @@ TEST(Arena, TenantsNeverShareAPage) {
   EXPECT_LE(arena.nbytes(), 7 * kGranule);
 }
 
-TEST(Arena, AStalePointerFaultsInsteadOfReadingAnotherTenant) {
-  Arena arena({kGranule, kGranule}, kGranule, std::make_shared<Ledger>());
+TEST(PageArena, AStalePointerFaultsInsteadOfReadingAnotherTenant) {
+  PageArena arena({kGranule, kGranule}, kGranule, std::make_shared<Ledger>());
   const std::byte* stale = arena.take(0);
   arena.give(0);
   arena.take(1);  // gets the same pages
   EXPECT_DEATH({ [[maybe_unused]] volatile std::byte read = *stale; }, "");
 }
 
-TEST(Arena, AddressOfATenantNeverChanges) {
-  Arena arena({kGranule, kGranule}, kGranule, std::make_shared<Ledger>());
+TEST(PageArena, AddressOfATenantNeverChanges) {
+  PageArena arena({kGranule, kGranule}, kGranule, std::make_shared<Ledger>());
   std::byte* first = arena.take(0);
   arena.give(0);
   arena.take(1);
   EXPECT_EQ(arena.take(0), first);
 }
 
-TEST(Arena, TakingTwiceOrGivingUntakenIsABrokenPromise) {
-  Arena arena({kGranule}, kGranule, std::make_shared<Ledger>());
+TEST(PageArena, TakingTwiceOrGivingUntakenIsABrokenPromise) {
+  PageArena arena({kGranule}, kGranule, std::make_shared<Ledger>());
   EXPECT_THROW(arena.give(0), BrokenPromise);
   arena.take(0);
   EXPECT_THROW(arena.take(0), BrokenPromise);
 }
 
-TEST(Arena, EmptyTenantIsFine) {
-  Arena arena({0}, kGranule, std::make_shared<Ledger>());
+TEST(PageArena, EmptyTenantIsFine) {
+  PageArena arena({0}, kGranule, std::make_shared<Ledger>());
   EXPECT_EQ(arena.take(0), nullptr);
   arena.give(0);
 }

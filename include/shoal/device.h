@@ -1,0 +1,19 @@
+// The device on which a model lives and computes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+namespace shoal {
+
+// "cpu"; "cuda", the GPU of this process (LOCAL_RANK, or its equal under mpirun and srun, modulo the GPUs that there
+// are); "cuda:1"; or "auto", which is "cuda" where there is a GPU and "cpu" elsewhere. Makes the GPU the calling
+// thread's and loads torch's CUDA library; call it before anything else asks torch for CUDA.
+at::Device open_device(const std::string& text);
+
+// Has torch use algorithms that give the same bits in every run on this device; attention and embeddings do not by
+// themselves on a GPU. Call it before anything is computed there.
+void make_deterministic(at::Device device);
+
+}  // namespace shoal

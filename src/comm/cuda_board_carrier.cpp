@@ -1,0 +1,104 @@
+// See cuda_board_carrier.h.
+#include "comm/cuda_board_carrier.h"
+
+#include <vector>
+
+#include "comm/failure.h"
+#include "shoal/error.h"
+
+namespace shoal {
+
+CudaBoardCarrier::CudaBoardCarrier(std::unique_ptr<Board> board, const ComputeStream& compute)
+    : CudaCarrier(compute), board_(std::move(board)) {
+  for (Offer& offer : offers_) {
+    offer.ready = std::make_shared<cuda::Event>();
+    offer.read = std::make_shared<cuda::Event>();
+  }
+}
+
+// See [Note: two meetings of hosts, two kinds of events].
+void CudaBoardCarrier::exchange(const Ticket& ticket, const void* data,
+                                const std::function<void(const std::vector<const std::byte*>&)>& read) {
+  Offer& own = offers_[turn_];
+  turn_ = 1 - turn_;
+  own.data = static_cast<const std::byte*>(data);
+  own.ready->record(stream());
+  board_->arrive(ticket, reinterpret_cast<const std::byte*>(&own), /*staged=*/false);
+  std::vector<Offer> offers;
+  try {
+    for (int peer = 0; peer < size(); ++peer) {
+      const std::string how = disagreement(ticket, board_->ticket_of(peer), peer, channel_name());
+      if (!how.empty()) {
+        const Failure failure{rank(), describe(ticket, channel_name()), how};
+        board_->fail(failure);
+        throw error_of(failure, rank(), failure.at);
+      }
+      offers.push_back(*reinterpret_cast<const Offer*>(board_->buffer_of(peer)));
+    }
+    std::vector<const std::byte*> sources;
+    for (const Offer& offer : offers) {
+      offer.ready->hold_back(stream());  // this rank reads a peer's bytes only when they stand there
+      sources.push_back(offer.data);
+    }
+    read(sources);
+    own.read->record(stream());
+  } catch (...) {
+    board_->withdraw();
+    throw;
+  }
+  board_->depart();
+  for (const Offer& offer : offers)
+    offer.read->hold_back(stream());  // its own bytes change only when all have read them
+}
+
+void CudaBoardCarrier::all_gather(const Ticket& ticket, const AllGather& args) {
+  exchange(ticket, args.shard, [&](const std::vector<const std::byte*>& shards) {
+    auto* whole = static_cast<std::byte*>(args.whole);
+    for (size_t peer = 0; peer < shards.size(); ++peer) {
+      std::byte* to = whole + peer * args.shard_nbytes;
+      if (to != shards[peer]) queue().copy(to, shards[peer], args.shard_nbytes);
+    }
+  });
+}
+
+void CudaBoardCarrier::reduce_scatter(const Ticket& ticket, const ReduceScatter& args) {
+  const size_t strip = static_cast<size_t>(args.shard_numel) * nbytes_of(args.whole_dtype);
+  exchange(ticket, args.whole, [&](const std::vector<const std::byte*>& wholes) {
+    std::vector<const void*> slices;
+    for (const std::byte* whole : wholes) slices.push_back(whole + static_cast<size_t>(rank()) * strip);
+    sum_slices(slices, args);
+  });
+}
+
+void CudaBoardCarrier::all_reduce(const Ticket& ticket, const AllReduce& args) {
+  // Every rank sums everything, apart from the memory that its peers still read, and takes the result over afterwards.
+  const size_t nbytes = static_cast<size_t>(args.numel) * nbytes_of(args.dtype);
+  std::byte* sum = scratch(nbytes);
+  exchange(ticket, args.data, [&](const std::vector<const std::byte*>& all) {
+    ReduceScatter reduce;
+    reduce.whole_dtype = reduce.shard_dtype = args.dtype;
+    reduce.shard = sum;
+    reduce.shard_numel = args.numel;
+    reduce.post = args.post;
+    sum_slices({all.begin(), all.end()}, reduce);
+  });
+  queue().copy(args.data, sum, nbytes);
+}
+
+void CudaBoardCarrier::broadcast(const Ticket& ticket, const Broadcast& args) {
+  exchange(ticket, args.data, [&](const std::vector<const std::byte*>& all) {
+    if (rank() != args.root) queue().copy(args.data, all[static_cast<size_t>(args.root)], args.nbytes);
+  });
+}
+
+void CudaBoardCarrier::barrier(const Ticket& ticket) {
+  exchange(ticket, nullptr, [](const std::vector<const std::byte*>&) {});
+}
+
+std::unique_ptr<Carrier> CudaBoardCarrier::channel(const std::string& name) {
+  return std::make_unique<CudaBoardCarrier>(board_->channel(name), compute());
+}
+
+void CudaBoardCarrier::abort(const std::string& reason) { board_->fail({rank(), "", cause_aborted(rank(), reason)}); }
+
+}  // namespace shoal

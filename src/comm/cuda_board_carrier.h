@@ -1,0 +1,53 @@
+// Collectives between ranks that are threads of this process, with memory of one GPU or of GPUs that reach each other.
+//
+// [Note: two meetings of hosts, two kinds of events]
+// The threads meet at the board as they do for host memory, and it is there that ranks which disagree, die or come late
+// are found. A rank brings its pointer and two events: `ready`, behind which its bytes stand, and `read`, which it
+// records when it has given its reading of the others' bytes to its stream. Between the meetings each rank's stream is
+// held back by the others' `ready`, after the second by the others' `read`: then its own bytes may change again. An
+// event may be recorded anew only when nobody still means its last point, so there are two of each, used in turn: a
+// rank that comes to use one again has met the others in between.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+
+#include "comm/board.h"
+#include "comm/cuda_carrier.h"
+
+namespace shoal {
+
+class CudaBoardCarrier final : public CudaCarrier {
+ public:
+  CudaBoardCarrier(std::unique_ptr<Board> board, const ComputeStream& compute);
+
+  int rank() const override { return board_->rank(); }
+  int size() const override { return board_->size(); }
+  void all_gather(const Ticket& ticket, const AllGather& args) override;
+  void reduce_scatter(const Ticket& ticket, const ReduceScatter& args) override;
+  void all_reduce(const Ticket& ticket, const AllReduce& args) override;
+  void broadcast(const Ticket& ticket, const Broadcast& args) override;
+  void barrier(const Ticket& ticket) override;
+  std::unique_ptr<Carrier> channel(const std::string& name) override;
+  void interrupt() override { board_->leave(); }
+  void abort(const std::string& reason) override;
+  std::string channel_name() const override { return board_->channel_name(); }
+  std::string transport_name() const override { return "GPU, threads"; }
+
+ private:
+  struct Offer {
+    const std::byte* data = nullptr;
+    std::shared_ptr<cuda::Event> ready, read;  // shared: a peer may still mean them when this rank is gone
+  };
+  // Calls `read` with every rank's data, in the order of ranks; what it gives to the stream is ordered as the note
+  // says.
+  void exchange(const Ticket& ticket, const void* data,
+                const std::function<void(const std::vector<const std::byte*>&)>& read);
+
+  std::unique_ptr<Board> board_;
+  std::array<Offer, 2> offers_;
+  size_t turn_ = 0;
+};
+
+}  // namespace shoal

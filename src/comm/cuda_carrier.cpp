@@ -1,0 +1,71 @@
+// See cuda_carrier.h.
+#include "comm/cuda_carrier.h"
+
+#include <utility>
+#include <vector>
+
+#include "device/cuda_queue.h"
+
+namespace shoal {
+
+namespace {
+
+const ComputeStream& on_its_device(const ComputeStream& compute) {
+  cuda::use_device(compute.device);
+  return compute;
+}
+
+}  // namespace
+
+CudaCarrier::CudaCarrier(const ComputeStream& compute)
+    : compute_(on_its_device(compute)),
+      stream_(cuda::Stream::Priority::high),
+      queue_(make_cuda_queue(compute.device, stream_.handle())) {}
+
+std::shared_ptr<const void> CudaCarrier::mark() {
+  auto event = std::make_shared<cuda::Event>();
+  event->record(compute_.stream);
+  return event;
+}
+
+void CudaCarrier::come_after(const std::shared_ptr<const void>& mark) {
+  cuda::use_device(compute_.device);  // the worker is a thread of its own
+  // The collective waits for what the rank computed before it was issued: the bytes that it sends, and the last use of
+  // those that it overwrites.
+  static_cast<const cuda::Event*>(mark.get())->hold_back(stream_.handle());
+}
+
+std::function<void()> CudaCarrier::joining() {
+  auto over = std::make_shared<cuda::Event>();
+  over->record(stream_.handle());
+  // What the rank computes after wait() waits for the collective.
+  return [over, stream = compute_.stream] { over->hold_back(stream); };
+}
+
+std::shared_ptr<Slab> CudaCarrier::allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) {
+  return queue_->allocate(nbytes, std::move(ledger), kind);
+}
+
+std::byte* CudaCarrier::scratch(size_t nbytes) {
+  if (!scratch_ || scratch_->nbytes() < nbytes) {
+    scratch_.reset();  // waits for what uses it
+    scratch_ = queue_->allocate(nbytes, ledger_, MemoryKind::staging);
+  }
+  return scratch_->data();
+}
+
+void CudaCarrier::sum_slices(const std::vector<const void*>& sources, const ReduceScatter& args) {
+  kernels::OrderedMean mean;
+  mean.sources = sources.data();
+  mean.source_count = static_cast<int>(sources.size());
+  mean.source_dtype = args.whole_dtype;
+  mean.out = args.shard;
+  mean.out_dtype = args.shard_dtype;
+  mean.numel = args.shard_numel;
+  mean.pre = args.pre;
+  mean.post = args.post;
+  mean.accumulate = args.accumulate;
+  queue_->ordered_mean(mean);
+}
+
+}  // namespace shoal

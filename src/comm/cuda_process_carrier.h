@@ -1,0 +1,14 @@
+// Between processes: NCCL when every rank has a GPU of its own; else, as NCCL takes no two ranks on one GPU, through
+// host memory and the ranks' own way to talk there.
+#pragma once
+
+#include <memory>
+
+#include "comm/cuda_carrier.h"
+
+namespace shoal {
+
+// `host` is a channel for this carrier alone. Every rank calls it.
+std::unique_ptr<Carrier> make_cuda_process_carrier(std::unique_ptr<Group> host, const ComputeStream& compute);
+
+}  // namespace shoal

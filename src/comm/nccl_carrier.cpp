@@ -1,0 +1,95 @@
+// See nccl_carrier.h.
+#include "comm/nccl_carrier.h"
+
+#include <utility>
+#include <vector>
+
+namespace shoal {
+
+namespace {
+
+NcclType type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return NcclType::f32;
+    case DType::bf16: return NcclType::bf16;
+    case DType::f16: return NcclType::f16;
+  }
+  return NcclType::f32;
+}
+
+}  // namespace
+
+NcclCarrier::NcclCarrier(std::unique_ptr<Group> host, const ComputeStream& compute)
+    : CudaCarrier(compute), host_(std::move(host)), nccl_(NcclLibrary::get()) {
+  NcclUniqueId id{};
+  if (rank() == 0) check(nccl_.get_unique_id(&id), "ncclGetUniqueId");
+  host_
+      ->broadcast({.subject = {"share NCCL's id", "all ranks"},
+                   .data = id.bytes.data(),
+                   .nbytes = id.bytes.size(),
+                   .root = 0,
+                   .keep = nullptr})
+      .wait();
+  check(nccl_.comm_init_rank(&comm_, size(), id, rank()), "ncclCommInitRank");
+}
+
+NcclCarrier::~NcclCarrier() {
+  // Abort, not destroy: destroying waits for the peers, and destructors communicate nothing.
+  if (comm_ != nullptr) nccl_.comm_abort(comm_);
+}
+
+void NcclCarrier::all_gather(const Ticket&, const AllGather& args) {
+  check(nccl_.all_gather(args.shard, args.whole, args.shard_nbytes, NcclType::int8, comm_, stream()), "ncclAllGather");
+}
+
+void NcclCarrier::reduce_scatter(const Ticket&, const ReduceScatter& args) {
+  const size_t element = nbytes_of(args.whole_dtype);
+  const size_t shard_nbytes = static_cast<size_t>(args.shard_numel) * element;
+  const size_t whole_nbytes = shard_nbytes * static_cast<size_t>(size());
+  const bool scaled = args.pre != 1.0f;
+  std::byte* sum = scratch(shard_nbytes + (scaled ? whole_nbytes : 0));
+  const void* sent = args.whole;
+  if (scaled) {
+    ReduceScatter scale;
+    scale.whole_dtype = scale.shard_dtype = args.whole_dtype;
+    scale.shard = sum + shard_nbytes;
+    scale.shard_numel = args.shard_numel * size();
+    scale.post = args.pre;
+    sum_slices({args.whole}, scale);
+    sent = sum + shard_nbytes;
+  }
+  check(nccl_.reduce_scatter(sent, sum, static_cast<size_t>(args.shard_numel), type_of(args.whole_dtype), NcclOp::sum,
+                             comm_, stream()),
+        "ncclReduceScatter");
+  ReduceScatter finish = args;
+  finish.pre = 1.0f;
+  sum_slices({sum}, finish);
+}
+
+void NcclCarrier::all_reduce(const Ticket&, const AllReduce& args) {
+  check(nccl_.all_reduce(args.data, args.data, static_cast<size_t>(args.numel), type_of(args.dtype), NcclOp::sum, comm_,
+                         stream()),
+        "ncclAllReduce");
+  if (args.post == 1.0f) return;
+  ReduceScatter scale;
+  scale.whole_dtype = scale.shard_dtype = args.dtype;
+  scale.shard = args.data;
+  scale.shard_numel = args.numel;
+  scale.post = args.post;
+  sum_slices({args.data}, scale);
+}
+
+void NcclCarrier::broadcast(const Ticket&, const Broadcast& args) {
+  check(nccl_.broadcast(args.data, args.data, args.nbytes, NcclType::int8, args.root, comm_, stream()),
+        "ncclBroadcast");
+}
+
+void NcclCarrier::barrier(const Ticket& ticket) { host_->barrier({"meet for", ticket.subject}).wait(); }
+
+std::unique_ptr<Carrier> NcclCarrier::channel(const std::string& name) {
+  return std::make_unique<NcclCarrier>(host_->channel(name), compute());
+}
+
+void NcclCarrier::abort(const std::string& reason) { host_->abort(reason); }
+
+}  // namespace shoal

@@ -1,0 +1,121 @@
+// See cuda.h.
+#include "device/cuda.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "shoal/error.h"
+
+namespace shoal::cuda {
+
+namespace {
+
+void check(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  throw Error("cuda", fmt::format("{} failed: {} ({}).", call, cudaGetErrorString(status), cudaGetErrorName(status)));
+}
+
+cudaStream_t stream_of(StreamHandle handle) { return static_cast<cudaStream_t>(handle); }
+cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
+
+}  // namespace
+
+int device_count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+std::string why_none() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return "";
+  cudaGetLastError();  // it was asked, not failed
+  return status == cudaSuccess ? "the driver knows no GPU" : cudaGetErrorString(status);
+}
+
+DeviceFacts facts_of(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  DeviceFacts facts;
+  facts.name = properties.name;
+  facts.major = properties.major;
+  facts.minor = properties.minor;
+  facts.processors = properties.multiProcessorCount;
+  int before = 0;
+  check(cudaGetDevice(&before), "cudaGetDevice");
+  check(cudaSetDevice(device), "cudaSetDevice");
+  check(cudaMemGetInfo(&facts.free_nbytes, &facts.total_nbytes), "cudaMemGetInfo");
+  check(cudaSetDevice(before), "cudaSetDevice");
+  return facts;
+}
+
+std::string identity_of(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  std::string text;
+  for (const char byte : properties.uuid.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+void use_device(int device) { check(cudaSetDevice(device), "cudaSetDevice"); }
+
+void* allocate(size_t nbytes) {
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, nbytes), "cudaMalloc");
+  return memory;
+}
+
+void release(void* memory) { cudaFree(memory); }
+
+void copy(void* to, const void* from, size_t nbytes, StreamHandle stream) {
+  if (nbytes == 0) return;
+  check(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDefault, stream_of(stream)), "cudaMemcpyAsync");
+}
+
+void zero(void* memory, size_t nbytes, StreamHandle stream) {
+  if (nbytes == 0) return;
+  check(cudaMemsetAsync(memory, 0, nbytes, stream_of(stream)), "cudaMemsetAsync");
+}
+
+void synchronize(StreamHandle stream) { check(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize"); }
+
+Stream::Stream(Priority priority) {
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::high ? greatest : least),
+        "cudaStreamCreateWithPriority");
+  handle_ = stream;
+}
+
+Stream::~Stream() { cudaStreamDestroy(stream_of(handle_)); }
+
+Event::Event() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  event_ = event;
+}
+
+Event::~Event() { cudaEventDestroy(event_of(event_)); }
+
+void Event::record(StreamHandle stream) {
+  check(cudaEventRecord(event_of(event_), stream_of(stream)), "cudaEventRecord");
+}
+
+void Event::hold_back(StreamHandle stream) const {
+  check(cudaStreamWaitEvent(stream_of(stream), event_of(event_), 0), "cudaStreamWaitEvent");
+}
+
+bool Event::reached() const {
+  const cudaError_t status = cudaEventQuery(event_of(event_));
+  if (status == cudaErrorNotReady) return false;
+  check(status, "cudaEventQuery");
+  return true;
+}
+
+void Event::synchronize() const { check(cudaEventSynchronize(event_of(event_)), "cudaEventSynchronize"); }
+
+PinnedMemory::PinnedMemory(size_t nbytes) { check(cudaMallocHost(&data_, nbytes), "cudaMallocHost"); }
+PinnedMemory::~PinnedMemory() { cudaFreeHost(data_); }
+
+}  // namespace shoal::cuda

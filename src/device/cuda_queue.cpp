@@ -1,0 +1,178 @@
+// See cuda_queue.h.
+#include "device/cuda_queue.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "base/check.h"
+#include "device/block_arena.h"
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/update.h"
+
+namespace shoal {
+
+namespace {
+
+// Numbers of the host that a kernel reads from GPU memory, written anew for each use: a ring, so that a write waits
+// only for the use `kTurns` earlier.
+class Uploads {
+ public:
+  explicit Uploads(size_t nbytes) : nbytes_((nbytes + 255) / 256 * 256), pinned_(kTurns * nbytes_) {
+    device_ = static_cast<std::byte*>(cuda::allocate(kTurns * nbytes_));
+  }
+  ~Uploads() { cuda::release(device_); }
+  Uploads(const Uploads&) = delete;
+  Uploads& operator=(const Uploads&) = delete;
+
+  size_t nbytes() const { return nbytes_; }
+
+  // Copies to the GPU on `stream`; valid for what the stream is given before finish() and for that only.
+  const void* begin(const void* values, size_t nbytes, cuda::StreamHandle stream) {
+    SHOAL_CHECK_LE(nbytes, nbytes_);
+    turn_ = (turn_ + 1) % kTurns;
+    if (used_[turn_]) done_[turn_].synchronize();
+    std::byte* staged = static_cast<std::byte*>(pinned_.data()) + turn_ * nbytes_;
+    std::memcpy(staged, values, nbytes);
+    cuda::copy(device_ + turn_ * nbytes_, staged, nbytes, stream);
+    return device_ + turn_ * nbytes_;
+  }
+  void finish(cuda::StreamHandle stream) {
+    done_[turn_].record(stream);
+    used_[turn_] = true;
+  }
+
+ private:
+  static constexpr size_t kTurns = 64;
+  size_t nbytes_;
+  cuda::PinnedMemory pinned_;
+  std::byte* device_ = nullptr;
+  std::array<cuda::Event, kTurns> done_;
+  std::array<bool, kTurns> used_{};
+  size_t turn_ = 0;
+};
+
+struct CudaUpdateList final : UpdateList {
+  explicit CudaUpdateList(kernels::cuda::SegmentTable made) : table(std::move(made)) {}
+  kernels::cuda::SegmentTable table;
+};
+
+void launch(const kernels::cuda::SegmentTable& table, const kernels::AdamStep* steps, const int* apply, void* stream) {
+  kernels::cuda::adam(table, steps, apply, stream);
+}
+void launch(const kernels::cuda::SegmentTable& table, const kernels::SgdStep* steps, const int* apply, void* stream) {
+  kernels::cuda::sgd(table, steps, apply, stream);
+}
+void launch(const kernels::cuda::SegmentTable& table, const kernels::AdagradStep* steps, const int* apply,
+            void* stream) {
+  kernels::cuda::adagrad(table, steps, apply, stream);
+}
+void launch(const kernels::cuda::SegmentTable& table, const kernels::LionStep* steps, const int* apply, void* stream) {
+  kernels::cuda::lion(table, steps, apply, stream);
+}
+
+class CudaQueue final : public Queue {
+ public:
+  CudaQueue(int device, cuda::StreamHandle stream) : device_(device), stream_(stream) {
+    cuda::use_device(device_);
+    always_ = static_cast<int*>(cuda::allocate(sizeof(int)));
+    const int one = 1;
+    upload(always_, &one, sizeof(one));
+  }
+  ~CudaQueue() override { cuda::release(always_); }
+  CudaQueue(const CudaQueue&) = delete;
+  CudaQueue& operator=(const CudaQueue&) = delete;
+
+  int device() const override { return device_; }
+  void* stream() const override { return stream_; }
+
+  std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
+    cuda::use_device(device_);
+    return Slab::create(nbytes, Slab::Backing::device, std::move(ledger), kind);
+  }
+
+  std::unique_ptr<Arena> make_arena(std::vector<size_t> tenant_nbytes, std::shared_ptr<Ledger> ledger) override {
+    return std::make_unique<BlockArena>(std::move(tenant_nbytes), [this, ledger = std::move(ledger)](size_t nbytes) {
+      return allocate(nbytes, ledger, MemoryKind::gather_arena);
+    });
+  }
+
+  void upload(void* to, const void* from_host, size_t nbytes) override {
+    cuda::copy(to, from_host, nbytes, stream_);
+    cuda::synchronize(stream_);
+  }
+  void download(void* to_host, const void* from, size_t nbytes) override {
+    cuda::copy(to_host, from, nbytes, stream_);
+    cuda::synchronize(stream_);
+  }
+
+  void zero(void* memory, size_t nbytes) override { cuda::zero(memory, nbytes, stream_); }
+  void copy(void* to, const void* from, size_t nbytes) override { cuda::copy(to, from, nbytes, stream_); }
+
+  void convert(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) override {
+    kernels::cuda::convert(in, in_dtype, out, out_dtype, numel, stream_);
+  }
+  void add(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) override {
+    kernels::cuda::add(in, in_dtype, out, out_dtype, numel, stream_);
+  }
+  void ordered_mean(const kernels::OrderedMean& args) override { kernels::cuda::ordered_mean(args, stream_); }
+  void sum_squares(const void* values, DType dtype, int64_t numel, double* sums) override {
+    kernels::cuda::sum_squares(values, dtype, numel, sums, stream_);
+  }
+
+  void sum_in_order(const std::vector<OrderedSum>& sums) override {
+    static_assert(std::is_trivially_copyable_v<kernels::cuda::SumRun>);
+    std::vector<kernels::cuda::SumRun> runs;
+    for (const OrderedSum& sum : sums) runs.push_back({sum.values, sum.count, sum.sum});
+    if (runs.empty()) return;
+    const void* on_device =
+        uploads(runs.size() * sizeof(runs[0])).begin(runs.data(), runs.size() * sizeof(runs[0]), stream_);
+    kernels::cuda::sum_in_order(static_cast<const kernels::cuda::SumRun*>(on_device), static_cast<int>(runs.size()),
+                                stream_);
+    uploads_->finish(stream_);
+  }
+
+  std::unique_ptr<UpdateList> make_update_list(std::vector<kernels::Segment> segments,
+                                               std::vector<int> groups) override {
+    cuda::use_device(device_);
+    return std::make_unique<CudaUpdateList>(kernels::cuda::SegmentTable(segments, groups));
+  }
+
+  void update(const UpdateList& list, const GroupSteps& steps) override {
+    const auto& table = static_cast<const CudaUpdateList&>(list).table;
+    std::visit(
+        [&](const auto& of_groups) {
+          using Step = typename std::decay_t<decltype(of_groups)>::value_type;
+          const size_t nbytes = of_groups.size() * sizeof(Step);
+          const void* on_device = uploads(nbytes).begin(of_groups.data(), nbytes, stream_);
+          launch(table, static_cast<const Step*>(on_device), always_, stream_);
+          uploads_->finish(stream_);
+        },
+        steps);
+  }
+
+ private:
+  Uploads& uploads(size_t nbytes) {
+    if (!uploads_ || uploads_->nbytes() < nbytes) {
+      cuda::synchronize(stream_);  // the smaller ring may still be read
+      uploads_ = std::make_unique<Uploads>(std::max<size_t>(nbytes, 4096));
+    }
+    return *uploads_;
+  }
+
+  int device_;
+  cuda::StreamHandle stream_;
+  int* always_ = nullptr;  // in GPU memory: 1
+  std::unique_ptr<Uploads> uploads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Queue> make_cuda_queue(int device, cuda::StreamHandle stream) {
+  return std::make_unique<CudaQueue>(device, stream);
+}
+
+}  // namespace shoal

@@ -1,0 +1,142 @@
+// See host_queue.h.
+#include "device/host_queue.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "device/page_arena.h"
+#include "kernels/convert.h"
+#include "plan/memory.h"
+
+namespace shoal {
+
+void in_one_span(int64_t numel, const std::function<void(int64_t, int64_t)>& work) {
+  if (numel > 0) work(0, numel);
+}
+
+namespace {
+
+struct HostUpdateList final : UpdateList {
+  std::vector<kernels::Segment> segments;
+  std::vector<int> groups;
+};
+
+template <class Pointer>
+Pointer* advance(Pointer* pointer, int64_t numel, size_t element) {
+  using Byte = std::conditional_t<std::is_const_v<Pointer>, const std::byte, std::byte>;
+  return pointer == nullptr ? nullptr : reinterpret_cast<Byte*>(pointer) + static_cast<size_t>(numel) * element;
+}
+
+size_t master_nbytes_of(const kernels::Segment& segment) {
+  switch (segment.master_kind) {
+    case kernels::Master::weight: return 0;
+    case kernels::Master::remainder: return sizeof(uint16_t);
+    case kernels::Master::full: return sizeof(float);
+  }
+  return 0;
+}
+
+kernels::Segment part_of(const kernels::Segment& whole, int64_t begin, int64_t end) {
+  kernels::Segment part = whole;
+  part.numel = end - begin;
+  part.weight = advance(whole.weight, begin, nbytes_of(whole.weight_dtype));
+  part.master = advance(whole.master, begin, master_nbytes_of(whole));
+  part.grad = advance(whole.grad, begin, nbytes_of(whole.grad_dtype));
+  if (whole.first != nullptr) part.first = whole.first + begin;
+  if (whole.second != nullptr) part.second = whole.second + begin;
+  return part;
+}
+
+void run(const kernels::Segment& segment, const kernels::AdamStep& step) { kernels::adam(segment, step); }
+void run(const kernels::Segment& segment, const kernels::SgdStep& step) { kernels::sgd(segment, step); }
+void run(const kernels::Segment& segment, const kernels::AdagradStep& step) { kernels::adagrad(segment, step); }
+void run(const kernels::Segment& segment, const kernels::LionStep& step) { kernels::lion(segment, step); }
+
+class HostQueue final : public Queue {
+ public:
+  explicit HostQueue(ParallelFor parallel_for) : parallel_for_(std::move(parallel_for)) {}
+
+  int device() const override { return -1; }
+  void* stream() const override { return nullptr; }
+
+  std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
+    return Slab::create(nbytes, Slab::Backing::anonymous, std::move(ledger), kind);
+  }
+
+  std::unique_ptr<Arena> make_arena(std::vector<size_t> tenant_nbytes, std::shared_ptr<Ledger> ledger) override {
+    return std::make_unique<PageArena>(std::move(tenant_nbytes), kArenaGranule, std::move(ledger));
+  }
+
+  void upload(void* to, const void* from_host, size_t nbytes) override { copy(to, from_host, nbytes); }
+  void download(void* to_host, const void* from, size_t nbytes) override { copy(to_host, from, nbytes); }
+
+  void zero(void* memory, size_t nbytes) override {
+    if (nbytes > 0) std::memset(memory, 0, nbytes);
+  }
+
+  void copy(void* to, const void* from, size_t nbytes) override {
+    if (nbytes > 0) std::memcpy(to, from, nbytes);
+  }
+
+  void convert(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) override {
+    parallel_for_(numel, [&](int64_t begin, int64_t end) {
+      kernels::convert(advance(in, begin, nbytes_of(in_dtype)), in_dtype, advance(out, begin, nbytes_of(out_dtype)),
+                       out_dtype, end - begin);
+    });
+  }
+
+  void add(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) override {
+    parallel_for_(numel, [&](int64_t begin, int64_t end) {
+      kernels::add(advance(in, begin, nbytes_of(in_dtype)), in_dtype, advance(out, begin, nbytes_of(out_dtype)),
+                   out_dtype, end - begin);
+    });
+  }
+
+  void ordered_mean(const kernels::OrderedMean& args) override { kernels::ordered_mean(args); }
+
+  void sum_squares(const void* values, DType dtype, int64_t numel, double* sums) override {
+    kernels::sum_squares(values, dtype, numel, sums);
+  }
+
+  void sum_in_order(const std::vector<OrderedSum>& sums) override {
+    for (const OrderedSum& each : sums) {
+      double sum = 0;
+      for (int64_t i = 0; i < each.count; ++i) sum += each.values[i];
+      *each.sum = sum;
+    }
+  }
+
+  std::unique_ptr<UpdateList> make_update_list(std::vector<kernels::Segment> segments,
+                                               std::vector<int> groups) override {
+    SHOAL_CHECK_EQ(segments.size(), groups.size());
+    auto list = std::make_unique<HostUpdateList>();
+    list->segments = std::move(segments);
+    list->groups = std::move(groups);
+    return list;
+  }
+
+  void update(const UpdateList& list, const GroupSteps& steps) override {
+    const auto& host = static_cast<const HostUpdateList&>(list);
+    std::visit(
+        [&](const auto& of_groups) {
+          for (size_t index = 0; index < host.segments.size(); ++index) {
+            const kernels::Segment& segment = host.segments[index];
+            const auto& step = of_groups.at(static_cast<size_t>(host.groups[index]));
+            parallel_for_(segment.numel, [&](int64_t begin, int64_t end) { run(part_of(segment, begin, end), step); });
+          }
+        },
+        steps);
+  }
+
+ private:
+  ParallelFor parallel_for_;
+};
+
+}  // namespace
+
+std::unique_ptr<Queue> make_host_queue(ParallelFor parallel_for) {
+  return std::make_unique<HostQueue>(std::move(parallel_for));
+}
+
+}  // namespace shoal

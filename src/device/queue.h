@@ -1,0 +1,69 @@
+// Where a rank's model lives, and how work on it is done: in host memory, at once, on threads (host_queue.h); or in a
+// GPU's memory, on a stream, in order and later (cuda_queue.h). The parts that keep weights, gradients and states call
+// this and do not know which of the two it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "device/arena.h"
+#include "device/slab.h"
+#include "kernels/reduce.h"
+#include "kernels/update.h"
+
+namespace shoal {
+
+// Runs of elements that are updated together, in a form that the queue made of them.
+class UpdateList {
+ public:
+  virtual ~UpdateList() = default;
+};
+
+// What an update needs to know, one entry a parameter group; which alternative says which optimizer.
+using GroupSteps = std::variant<std::vector<kernels::AdamStep>, std::vector<kernels::SgdStep>,
+                                std::vector<kernels::AdagradStep>, std::vector<kernels::LionStep>>;
+
+// One sum in order: sum = 0.0 + values[0] + values[1] + ...
+struct OrderedSum {
+  const double* values = nullptr;
+  int64_t count = 0;
+  double* sum = nullptr;
+};
+
+class Queue {
+ public:
+  virtual ~Queue() = default;
+
+  // -1: host memory. Otherwise pointers are memory of this GPU.
+  virtual int device() const = 0;
+  // The GPU's stream that the work goes to, a cudaStream_t; null in host memory.
+  virtual void* stream() const = 0;
+
+  virtual std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) = 0;
+  virtual std::unique_ptr<Arena> make_arena(std::vector<size_t> tenant_nbytes, std::shared_ptr<Ledger> ledger) = 0;
+
+  // Between host memory and this queue's. When they return, the host memory is read or written; what the queue was
+  // given before is done.
+  virtual void upload(void* to, const void* from_host, size_t nbytes) = 0;
+  virtual void download(void* to_host, const void* from, size_t nbytes) = 0;
+
+  virtual void zero(void* memory, size_t nbytes) = 0;
+  virtual void copy(void* to, const void* from, size_t nbytes) = 0;
+  // See kernels/convert.h.
+  virtual void convert(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) = 0;
+  virtual void add(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) = 0;
+  // See kernels/reduce.h.
+  virtual void ordered_mean(const kernels::OrderedMean& args) = 0;
+  virtual void sum_squares(const void* values, DType dtype, int64_t numel, double* sums) = 0;
+  virtual void sum_in_order(const std::vector<OrderedSum>& sums) = 0;
+
+  // Segments whose pointers stay as they are; `groups` names the parameter group of each.
+  virtual std::unique_ptr<UpdateList> make_update_list(std::vector<kernels::Segment> segments,
+                                                       std::vector<int> groups) = 0;
+  virtual void update(const UpdateList& list, const GroupSteps& steps) = 0;
+};
+
+}  // namespace shoal

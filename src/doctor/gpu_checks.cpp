@@ -1,0 +1,127 @@
+// See gpu_checks.h.
+#include "doctor/gpu_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/text.h"
+#include "base/torch_library.h"
+#include "comm/nccl_library.h"
+#include "device/cuda.h"
+#include "shoal/error.h"
+
+namespace shoal::doctor {
+
+namespace {
+
+constexpr size_t kCopyNbytes = size_t{256} << 20;
+
+// GPU memory for a measurement.
+class Scratch {
+ public:
+  explicit Scratch(size_t nbytes) : memory_(cuda::allocate(nbytes)) {}
+  ~Scratch() { cuda::release(memory_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  void* data() const { return memory_; }
+
+ private:
+  void* memory_;
+};
+
+// Bytes a second of the best of a few copies.
+double rate_of(void* to, const void* from) {
+  double best = 0;
+  for (int round = 0; round < 5; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    cuda::copy(to, from, kCopyNbytes, nullptr);
+    cuda::synchronize(nullptr);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    best = std::max(best, static_cast<double>(kCopyNbytes) / seconds);
+  }
+  return best;
+}
+
+GpuMeasures measure(int index) {
+  cuda::use_device(index);
+  const cuda::DeviceFacts facts = cuda::facts_of(index);
+  GpuMeasures gpu;
+  gpu.index = index;
+  gpu.name = facts.name;
+  gpu.major = facts.major;
+  gpu.minor = facts.minor;
+  gpu.total_nbytes = facts.total_nbytes;
+  gpu.free_nbytes = facts.free_nbytes;
+  if (gpu.free_nbytes < 3 * kCopyNbytes) return gpu;
+  const Scratch first(kCopyNbytes), second(kCopyNbytes);
+  const cuda::PinnedMemory host(kCopyNbytes);
+  gpu.on_device = 2 * rate_of(first.data(), second.data());
+  gpu.to_device = rate_of(first.data(), host.data());
+  gpu.from_device = rate_of(host.data(), first.data());
+  return gpu;
+}
+
+template <class Check>
+Finding try_out(const std::string& subject, const Check& check) {
+  try {
+    return {subject, Health::good, check(), ""};
+  } catch (const Error& error) {
+    return {subject, Health::missing, error.what(), "Training on GPUs will not start before this is mended."};
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> judge_gpu(const GpuMeasures& gpu) {
+  const std::string subject = fmt::format("GPU {}", gpu.index);
+  std::vector<Finding> findings;
+  Finding memory{subject, Health::good,
+                 fmt::format("{}, compute {}.{}, {} of {} free", gpu.name, gpu.major, gpu.minor,
+                             format_nbytes(gpu.free_nbytes), format_nbytes(gpu.total_nbytes)),
+                 ""};
+  if (gpu.free_nbytes < gpu.total_nbytes / 10 * 9) {
+    memory.health = Health::poor;
+    memory.remedy = "Something else holds the rest: nvidia-smi names it.";
+  }
+  findings.push_back(memory);
+  if (gpu.on_device == 0) return findings;
+  Finding wires{subject, Health::good,
+                fmt::format("copies {:.0f} GB/s on the GPU, {:.1f} to it, {:.1f} from it", gpu.on_device * 1e-9,
+                            gpu.to_device * 1e-9, gpu.from_device * 1e-9),
+                ""};
+  constexpr double kPcie4 = 20e9;  // what 16 lanes of PCIe 4 carry, less what is always lost
+  if (std::min(gpu.to_device, gpu.from_device) < kPcie4) {
+    wires.health = Health::poor;
+    wires.remedy =
+        "Slower than PCIe 4 with 16 lanes: offload will show. Look at the slot (nvidia-smi -q -d PCIE), and "
+        "that processes run on the GPU's own NUMA node.";
+  }
+  findings.push_back(wires);
+  return findings;
+}
+
+std::vector<Finding> check_gpus() {
+  const int count = cuda::device_count();
+  if (count == 0) {
+    return {{"GPU", Health::missing, "none: " + cuda::why_none(), "Training runs on the CPU (--device cpu)."}};
+  }
+  std::vector<Finding> findings;
+  findings.push_back(try_out("torch", [] {
+    load_torch_cuda();
+    return std::string("its CUDA library loads");
+  }));
+  findings.push_back(try_out("NCCL", [] {
+    int version = 0;
+    const NcclLibrary& nccl = NcclLibrary::get();
+    nccl.check(nccl.get_version(&version), "ncclGetVersion");
+    return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  }));
+  for (int index = 0; index < count; ++index) {
+    for (Finding& finding : judge_gpu(measure(index))) findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace shoal::doctor

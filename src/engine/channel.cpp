@@ -1,0 +1,28 @@
+// See channel.h.
+#include "engine/channel.h"
+
+#include "device/cuda_queue.h"
+#include "device/host_queue.h"
+
+namespace shoal {
+
+Channel::Channel(Group& world, const std::string& name, const Queue& queue) : notes_(world.channel(name)) {
+  if (queue.device() < 0) {
+    queue_ = make_host_queue();
+    return;
+  }
+  bytes_ = world.device_channel(name + " of GPUs", queue.device(), queue.stream());
+  queue_ = make_cuda_queue(queue.device(), bytes_->stream());
+}
+
+Traffic Channel::traffic() const {
+  Traffic sum = notes_->traffic();
+  if (!bytes_) return sum;
+  const Traffic more = bytes_->traffic();
+  return {sum.sent_nbytes + more.sent_nbytes, sum.received_nbytes + more.received_nbytes,
+          sum.collectives + more.collectives};
+}
+
+double Channel::waited_seconds() const { return notes_->waited_seconds() + (bytes_ ? bytes_->waited_seconds() : 0.0); }
+
+}  // namespace shoal

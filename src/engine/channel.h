@@ -1,0 +1,31 @@
+// One of the engine's channels: notes between ranks in host memory, and bytes of the model where the model lives.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device/queue.h"
+#include "shoal/group.h"
+
+namespace shoal {
+
+class Channel {
+ public:
+  // Every rank opens it. The queue is the one on which the rank computes.
+  Channel(Group& world, const std::string& name, const Queue& queue);
+
+  Group& notes() const { return *notes_; }
+  Group& bytes() const { return bytes_ ? *bytes_ : *notes_; }
+  // The queue on which its collectives leave their results.
+  Queue& queue() const { return *queue_; }
+
+  Traffic traffic() const;
+  double waited_seconds() const;
+
+ private:
+  std::unique_ptr<Group> notes_;
+  std::unique_ptr<Group> bytes_;  // null in host memory, where one channel does for both
+  std::unique_ptr<Queue> queue_;
+};
+
+}  // namespace shoal

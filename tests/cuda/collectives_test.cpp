@@ -1,0 +1,254 @@
+// Collectives of GPU memory: a world of one, threads on one GPU, through host memory, and NCCL with one rank; in every
+// dtype, against the same collectives of host memory, to the bit.
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "comm/channel_group.h"
+#include "comm/cuda_process_carrier.h"
+#include "comm/nccl_carrier.h"
+#include "cuda/torch_gpu.h"
+#include "device/cuda_queue.h"
+#include "kernels/convert.h"
+#include "unit/comm/rank_threads.h"
+
+namespace shoal::testing {
+namespace {
+
+constexpr int64_t kShardNumel = 4099;
+
+enum class Way { board, staged };
+
+std::unique_ptr<Group> open_channel(Group& world, Way way, void* compute_stream) {
+  if (way == Way::board) return world.device_channel("test", gpu().index(), compute_stream);
+  return std::make_unique<ChannelGroup>(
+      make_cuda_process_carrier(world.channel("test"), {gpu().index(), compute_stream}));
+}
+
+std::vector<std::byte> values_of(int rank, int64_t numel, DType dtype) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < numel; ++i) values.push_back(0.37f * static_cast<float>((i * 7 + rank * 13) % 101) - 11.0f);
+  std::vector<std::byte> bytes(static_cast<size_t>(numel) * nbytes_of(dtype));
+  kernels::convert(values.data(), DType::f32, bytes.data(), dtype, numel);
+  return bytes;
+}
+
+// Runs `test` on every rank with its host world, its GPU channel and the queue on which it computes.
+using Test = std::function<void(Group& host, Group& device, Queue& queue)>;
+void on_gpu_ranks(int world, Way way, const Test& test) {
+  gpu();
+  run_ranks(world, [&](Group& group) {
+    const std::unique_ptr<Queue> queue = make_cuda_queue(gpu().index(), nullptr);
+    const std::unique_ptr<Group> device = open_channel(group, way, queue->stream());
+    test(group, *device, *queue);
+    group.barrier({"end", "test"}).wait();
+  });
+}
+
+class GpuCollectives : public ::testing::TestWithParam<std::tuple<int, Way, DType>> {
+ protected:
+  void SetUp() override { SHOAL_NEEDS_GPU(); }
+  int world() const { return std::get<0>(GetParam()); }
+  Way way() const { return std::get<1>(GetParam()); }
+  DType dtype() const { return std::get<2>(GetParam()); }
+};
+
+std::shared_ptr<Slab> slab_of(Queue& queue, const std::vector<std::byte>& bytes) {
+  auto slab = queue.allocate(bytes.size(), std::make_shared<Ledger>(), MemoryKind::staging);
+  queue.upload(slab->data(), bytes.data(), bytes.size());
+  return slab;
+}
+
+std::vector<std::byte> read(Queue& queue, const Slab& slab) {
+  std::vector<std::byte> bytes(slab.nbytes());
+  queue.download(bytes.data(), slab.data(), bytes.size());
+  return bytes;
+}
+
+TEST_P(GpuCollectives, AllGatherBringsEveryShard) {
+  on_gpu_ranks(world(), way(), [&](Group& host, Group& device, Queue& queue) {
+    const std::vector<std::byte> own = values_of(host.rank(), kShardNumel, dtype());
+    const auto shard = slab_of(queue, own);
+    const auto whole = slab_of(queue, std::vector<std::byte>(own.size() * static_cast<size_t>(world())));
+    for (int turn = 0; turn < 3; ++turn) {
+      queue.zero(whole->data(), whole->nbytes());
+      device
+          .all_gather({.subject = {"gather", "test"},
+                       .shard = shard->data(),
+                       .whole = whole->data(),
+                       .shard_nbytes = own.size(),
+                       .keep = shard})
+          .wait();
+      const std::vector<std::byte> got = read(queue, *whole);
+      for (int rank = 0; rank < world(); ++rank) {
+        const std::vector<std::byte> expected = values_of(rank, kShardNumel, dtype());
+        ASSERT_EQ(std::memcmp(got.data() + static_cast<size_t>(rank) * own.size(), expected.data(), own.size()), 0);
+      }
+    }
+  });
+}
+
+TEST_P(GpuCollectives, ReduceScatterHasTheBitsOfTheHosts) {
+  for (const bool accumulate : {false, true}) {
+    on_gpu_ranks(world(), way(), [&](Group& host, Group& device, Queue& queue) {
+      const int64_t whole_numel = kShardNumel * world();
+      const std::vector<std::byte> own = values_of(host.rank(), whole_numel, dtype());
+      std::vector<float> on_host(static_cast<size_t>(kShardNumel), 0.5f);
+      ReduceScatter args;
+      args.subject = {"reduce", "test"};
+      args.whole_dtype = dtype();
+      args.shard_numel = kShardNumel;
+      args.pre = 0.5f;
+      args.post = 1.0f / 3.0f;
+      args.accumulate = accumulate;
+      args.piece_numel = 1000;
+      ReduceScatter for_host = args;
+      for_host.whole = own.data();
+      for_host.shard = on_host.data();
+      host.reduce_scatter(for_host).wait();
+
+      const auto whole = slab_of(queue, own);
+      std::vector<std::byte> before(static_cast<size_t>(kShardNumel) * sizeof(float));
+      const std::vector<float> halves(static_cast<size_t>(kShardNumel), 0.5f);
+      std::memcpy(before.data(), halves.data(), before.size());
+      const auto shard = slab_of(queue, before);
+      args.whole = whole->data();
+      args.shard = shard->data();
+      args.keep = whole;
+      bool after_ran = false;
+      args.after = [&] { after_ran = true; };
+      device.reduce_scatter(args).wait();
+      EXPECT_TRUE(after_ran);
+      const std::vector<std::byte> got = read(queue, *shard);
+      EXPECT_EQ(std::memcmp(got.data(), on_host.data(), got.size()), 0) << "accumulate " << accumulate;
+    });
+  }
+}
+
+TEST_P(GpuCollectives, AllReduceAndBroadcastHaveTheBitsOfTheHosts) {
+  on_gpu_ranks(world(), way(), [&](Group& host, Group& device, Queue& queue) {
+    std::vector<std::byte> on_host = values_of(host.rank(), kShardNumel, dtype());
+    const auto data = slab_of(queue, on_host);
+    AllReduce args;
+    args.subject = {"sum", "test"};
+    args.dtype = dtype();
+    args.numel = kShardNumel;
+    args.post = 0.25f;
+    args.data = on_host.data();
+    host.all_reduce(args).wait();
+    args.data = data->data();
+    device.all_reduce(args).wait();
+    EXPECT_EQ(read(queue, *data), on_host);
+
+    const auto told = slab_of(queue, values_of(host.rank(), kShardNumel, dtype()));
+    device
+        .broadcast({.subject = {"tell", "test"},
+                    .data = told->data(),
+                    .nbytes = told->nbytes(),
+                    .root = world() - 1,
+                    .keep = told})
+        .wait();
+    EXPECT_EQ(read(queue, *told), values_of(world() - 1, kShardNumel, dtype()));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, GpuCollectives,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Values(Way::board, Way::staged),
+                                            ::testing::Values(DType::f32, DType::bf16, DType::f16)),
+                         [](const auto& info) {
+                           const DType dtype = std::get<2>(info.param);
+                           return fmt::format("world{}_{}_{}", std::get<0>(info.param),
+                                              std::get<1>(info.param) == Way::board ? "board" : "staged",
+                                              dtype == DType::f32    ? "f32"
+                                              : dtype == DType::bf16 ? "bf16"
+                                                                     : "f16");
+                         });
+
+TEST(Nccl, AWorldOfOneGathersReducesAndBroadcastsInEveryDtype) {
+  SHOAL_NEEDS_GPU();
+  gpu();
+  const std::unique_ptr<Queue> queue = make_cuda_queue(gpu().index(), nullptr);
+  ChannelGroup channel(std::make_unique<NcclCarrier>(make_single_group(), ComputeStream{gpu().index(), nullptr}));
+  EXPECT_EQ(channel.transport_name(), "GPU, NCCL");
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const std::vector<std::byte> own = values_of(0, kShardNumel, dtype);
+    const auto sent = slab_of(*queue, own);
+    const auto gathered = slab_of(*queue, std::vector<std::byte>(own.size()));
+    channel
+        .all_gather({.subject = {"gather", "test"},
+                     .shard = sent->data(),
+                     .whole = gathered->data(),
+                     .shard_nbytes = own.size(),
+                     .keep = nullptr})
+        .wait();
+    EXPECT_EQ(read(*queue, *gathered), own);
+
+    for (const float pre : {1.0f, 0.5f}) {
+      std::vector<float> expected(static_cast<size_t>(kShardNumel), 0.0f);
+      ReduceScatter args;
+      args.subject = {"reduce", "test"};
+      args.whole_dtype = dtype;
+      args.shard_numel = kShardNumel;
+      args.pre = pre;
+      args.post = 0.25f;
+      args.whole = own.data();
+      args.shard = expected.data();
+      make_single_group()->reduce_scatter(args).wait();
+      const auto shard = slab_of(*queue, std::vector<std::byte>(expected.size() * sizeof(float)));
+      args.whole = sent->data();
+      args.shard = shard->data();
+      channel.reduce_scatter(args).wait();
+      EXPECT_EQ(std::memcmp(read(*queue, *shard).data(), expected.data(), shard->nbytes()), 0);
+    }
+    AllReduce sum;
+    sum.subject = {"sum", "test"};
+    sum.data = sent->data();
+    sum.dtype = dtype;
+    sum.numel = kShardNumel;
+    channel.all_reduce(sum).wait();
+    channel
+        .broadcast(
+            {.subject = {"tell", "test"}, .data = sent->data(), .nbytes = own.size(), .root = 0, .keep = nullptr})
+        .wait();
+    EXPECT_EQ(read(*queue, *sent), own);
+  }
+}
+
+TEST(GpuDisagreement, ARankThatDisagreesIsNamedOnEveryRank) {
+  SHOAL_NEEDS_GPU();
+  gpu();
+  const auto groups = make_thread_groups(2, std::chrono::seconds(20));
+  std::vector<std::string> messages(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto at = static_cast<size_t>(rank);
+      try {
+        const std::unique_ptr<Queue> queue = make_cuda_queue(gpu().index(), nullptr);
+        const auto channel = groups[at]->device_channel("test", gpu().index(), nullptr);
+        const auto data = queue->allocate(64, std::make_shared<Ledger>(), MemoryKind::staging);
+        const auto whole = queue->allocate(128, std::make_shared<Ledger>(), MemoryKind::staging);
+        channel
+            ->all_gather({.subject = {"gather", rank == 0 ? "block.0" : "block.1"},
+                          .shard = data->data(),
+                          .whole = whole->data(),
+                          .shard_nbytes = 64,
+                          .keep = nullptr})
+            .wait();
+      } catch (const Error& error) {
+        messages[at] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& message : messages) {
+    EXPECT_NE(message.find("block.0"), std::string::npos) << message;
+    EXPECT_NE(message.find("block.1"), std::string::npos) << message;
+  }
+}
+
+}  // namespace
+}  // namespace shoal::testing

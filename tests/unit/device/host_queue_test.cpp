@@ -1,0 +1,61 @@
+#include "device/host_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+namespace shoal {
+namespace {
+
+// Three spans, the last one shorter.
+void in_three_spans(int64_t numel, const std::function<void(int64_t, int64_t)>& work) {
+  const int64_t third = (numel + 2) / 3;
+  for (int64_t begin = 0; begin < numel; begin += third) work(begin, std::min(numel, begin + third));
+}
+
+TEST(HostQueue, AnUpdateInSpansHasTheBitsOfOneInOneSpan) {
+  constexpr int64_t kNumel = 1000;
+  const auto updated = [&](ParallelFor parallel_for) {
+    std::vector<float> weight(kNumel, 1.0f), grad(kNumel), first(kNumel, 0.0f), second(kNumel, 0.0f);
+    for (int64_t i = 0; i < kNumel; ++i) grad[static_cast<size_t>(i)] = 0.001f * static_cast<float>(i % 37);
+    const std::unique_ptr<Queue> queue = make_host_queue(std::move(parallel_for));
+    kernels::Segment segment;
+    segment.numel = kNumel;
+    segment.weight = weight.data();
+    segment.grad = grad.data();
+    segment.first = first.data();
+    segment.second = second.data();
+    const auto list = queue->make_update_list({segment}, {1});
+    kernels::AdamStep unused, step;
+    unused.lr = 100;
+    step.lr = 0.01f;
+    queue->update(*list, std::vector<kernels::AdamStep>{unused, step});
+    return weight;
+  };
+  EXPECT_EQ(updated(in_three_spans), updated(in_one_span));
+}
+
+TEST(HostQueue, SumsInTheOrderGiven) {
+  const std::vector<double> values = {1e300, 1.0, -1e300};
+  double sum = -1, none = -1;
+  make_host_queue()->sum_in_order({{values.data(), 3, &sum}, {values.data(), 0, &none}});
+  EXPECT_EQ(sum, 0.0);  // 1.0 is lost beside 1e300, in this order
+  EXPECT_EQ(none, 0.0);
+}
+
+TEST(HostQueue, CopiesBothWaysAndZeroes) {
+  const std::unique_ptr<Queue> queue = make_host_queue();
+  const auto slab = queue->allocate(8, std::make_shared<Ledger>(), MemoryKind::staging);
+  const double sent = 2.5;
+  double received = 0;
+  queue->upload(slab->data(), &sent, 8);
+  queue->download(&received, slab->data(), 8);
+  EXPECT_EQ(received, 2.5);
+  queue->zero(slab->data(), 8);
+  queue->download(&received, slab->data(), 8);
+  EXPECT_EQ(received, 0.0);
+}
+
+}  // namespace
+}  // namespace shoal

@@ -1,0 +1,41 @@
+#include "doctor/gpu_checks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/cuda.h"
+
+namespace shoal::doctor {
+namespace {
+
+using ::testing::HasSubstr;
+
+GpuMeasures healthy() { return {0, "H200", 9, 0, size_t{140} << 30, size_t{139} << 30, 4.3e12, 55e9, 54e9}; }
+
+TEST(GpuChecks, AFreeGpuOnFastWiresIsGood) {
+  for (const Finding& finding : judge_gpu(healthy())) EXPECT_EQ(finding.health, Health::good) << finding.text;
+}
+
+TEST(GpuChecks, AGpuThatOthersUseIsPoor) {
+  GpuMeasures gpu = healthy();
+  gpu.free_nbytes = size_t{20} << 30;
+  EXPECT_EQ(judge_gpu(gpu)[0].health, Health::poor);
+  EXPECT_THAT(judge_gpu(gpu)[0].remedy, HasSubstr("nvidia-smi"));
+}
+
+TEST(GpuChecks, SlowWiresArePoor) {
+  GpuMeasures gpu = healthy();
+  gpu.from_device = 6e9;
+  EXPECT_EQ(judge_gpu(gpu)[1].health, Health::poor);
+  EXPECT_THAT(judge_gpu(gpu)[1].remedy, HasSubstr("offload will show"));
+}
+
+TEST(GpuChecks, WithoutAGpuItSaysWhy) {
+  if (cuda::device_count() > 0) GTEST_SKIP() << "there is a GPU";
+  const std::vector<Finding> findings = check_gpus();
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_THAT(findings[0].text, HasSubstr(cuda::why_none()));
+}
+
+}  // namespace
+}  // namespace shoal::doctor

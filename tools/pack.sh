@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Packs programs of a build into a folder that can be copied to a machine with the same torch wheel and run there.
+#   tools/pack.sh [-b build/dev] -o FOLDER [PROGRAM...]     programs by name; left out: the command, GPU tests, GPU benchmarks
+#   FOLDER/run shoal train ...                              on the other machine; finds torch through python3
+# Libraries that are neither torch's nor the C library's own come along. CUDA's runtime is linked statically.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=build/dev
+folder=
+while getopts b:o: flag; do
+  case $flag in
+    b) build=$OPTARG ;;
+    o) folder=$OPTARG ;;
+    *) exit 2 ;;
+  esac
+done
+shift $((OPTIND - 1))
+[[ -n "$folder" ]] || { echo "[pack] give the folder to make: tools/pack.sh -o FOLDER" >&2; exit 2; }
+
+find_program() { find "$build" -type f -perm -u+x -name "$1" -not -path '*/CMakeFiles/*' | head -1; }
+
+programs=("$@")
+if [[ ${#programs[@]} -eq 0 ]]; then
+  mapfile -t programs < <(find "$build" -type f -perm -u+x \( -name shoal -o -name 'cuda_*_test' -o -name 'bench_cuda_*' \) \
+    -not -path '*/CMakeFiles/*' -printf '%f\n' | sort)
+fi
+
+rm -rf "$folder"
+mkdir -p "$folder/bin" "$folder/lib"
+for name in "${programs[@]}"; do
+  path=$(find_program "$name")
+  [[ -n "$path" ]] || { echo "[pack] $build has no program $name. Build it first." >&2; exit 1; }
+  cp "$path" "$folder/bin/"
+  strip "$folder/bin/$name"
+  ldd "$path" | awk '/=> \// {print $3}' |
+    grep -v -E '/(torch|nvidia)/|/lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|gomp)[-.]' | xargs -r -I{} cp -L {} "$folder/lib/"
+done
+
+cat >"$folder/run" <<'RUN'
+#!/usr/bin/env bash
+# Runs a packed program against the torch wheel of this machine's python3.
+#   run PROGRAM [arguments]
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+[[ $# -gt 0 && -x "$here/bin/$1" ]] || { echo "[run] one of: $(ls "$here/bin" | tr '\n' ' ')" >&2; exit 2; }
+site=$(python3 -c 'import importlib.util as u, os; print(os.path.dirname(os.path.dirname(u.find_spec("torch").origin)))')
+libraries="$site/torch/lib"
+for folder in "$site"/nvidia/*/lib; do libraries+=":$folder"; done
+export LD_LIBRARY_PATH="$here/lib:$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+program=$1
+shift
+exec "$here/bin/$program" "$@"
+RUN
+chmod +x "$folder/run"
+du -sh "$folder" | awk '{print "[pack] " $2 ": " $1}'
