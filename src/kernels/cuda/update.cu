@@ -1,0 +1,192 @@
+// See update.h; the contract is kernels/update_reference.cpp.
+#include "kernels/cuda/update.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/update_chunk.cuh"
+#include "kernels/cuda/update_formula.cuh"
+
+namespace shoal::kernels::cuda {
+namespace {
+
+template <class Step, class Storage, DType grad_dtype>
+__global__ void __launch_bounds__(kUpdateThreads)
+    update_kernel(const Chunk* chunks, const Step* steps, const int* apply) {
+  const Chunk chunk = chunks[blockIdx.x];
+  if (apply != nullptr && *apply == 0) return;
+  const Formula<Step> formula(steps[chunk.group]);
+  for_each_pack(chunk, [&](const auto& access) {
+    float p[kPack], g[kPack], first[kPack] = {}, second[kPack] = {};
+    load_floats<grad_dtype>(access, chunk.grad, g);
+    Storage::load(access, chunk.weight, chunk.master, p);
+    if (formula.reads_first()) access.load(chunk.first, first);
+    if constexpr (Formula<Step>::kSecond) access.load(chunk.second, second);
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) p[k] = formula(p[k], g[k], first[k], second[k]);
+    if (formula.writes_first()) access.store(chunk.first, first);
+    if constexpr (Formula<Step>::kSecond) access.store(chunk.second, second);
+    Storage::store(access, chunk.weight, chunk.master, p);
+  });
+}
+
+template <class Step, class Storage>
+void launch_by_grad(const SegmentTable::Batch& batch, const Chunk* chunks, const Step* steps, const int* apply,
+                    cudaStream_t stream) {
+  const auto grid = static_cast<unsigned>(batch.chunk_count);
+  chunks += batch.first_chunk;
+  switch (batch.grad_dtype) {
+    case DType::f32:
+      update_kernel<Step, Storage, DType::f32><<<grid, kUpdateThreads, 0, stream>>>(chunks, steps, apply);
+      return;
+    case DType::bf16:
+      update_kernel<Step, Storage, DType::bf16><<<grid, kUpdateThreads, 0, stream>>>(chunks, steps, apply);
+      return;
+    case DType::f16:
+      update_kernel<Step, Storage, DType::f16><<<grid, kUpdateThreads, 0, stream>>>(chunks, steps, apply);
+      return;
+  }
+}
+
+template <class Step>
+void launch_all(const SegmentTable& table, const Step* steps, const int* apply, Stream stream, const char* name) {
+  for (const SegmentTable::Batch& batch : table.batches()) {
+    const cudaStream_t on = stream_of(stream);
+    if (batch.master_kind == Master::weight) {
+      launch_by_grad<Step, OwnMaster>(batch, table.chunks(), steps, apply, on);
+    } else if (batch.master_kind == Master::remainder) {
+      launch_by_grad<Step, SplitMaster>(batch, table.chunks(), steps, apply, on);
+    } else if (batch.weight_dtype == DType::bf16) {
+      launch_by_grad<Step, FullMaster<DType::bf16>>(batch, table.chunks(), steps, apply, on);
+    } else {
+      launch_by_grad<Step, FullMaster<DType::f16>>(batch, table.chunks(), steps, apply, on);
+    }
+    check_launch(name);
+  }
+}
+
+void check(const Segment& s, int group) {
+  SHOAL_CHECK_GE(s.numel, 0);
+  SHOAL_CHECK_GE(group, 0);
+  if (s.numel == 0) return;
+  SHOAL_CHECK(s.weight != nullptr && s.grad != nullptr, "(a segment of {} elements)", s.numel);
+  SHOAL_CHECK((s.master != nullptr) == (s.master_kind != Master::weight), "(master kind {})",
+              static_cast<int>(s.master_kind));
+  SHOAL_CHECK((s.weight_dtype == DType::f32) == (s.master_kind == Master::weight), "(weight {}, master kind {})",
+              name_of(s.weight_dtype), static_cast<int>(s.master_kind));
+  SHOAL_CHECK(s.master_kind != Master::remainder || s.weight_dtype == DType::bf16, "(weight {})",
+              name_of(s.weight_dtype));
+}
+
+size_t master_nbytes(Master kind) { return kind == Master::full ? 4 : 2; }
+
+template <class T>
+T* advance(T* memory, int64_t numel, size_t element_nbytes) {
+  if (memory == nullptr) return nullptr;
+  const auto address = reinterpret_cast<uintptr_t>(memory) + static_cast<uintptr_t>(numel) * element_nbytes;
+  return reinterpret_cast<T*>(address);
+}
+
+// Every chunk but a segment's first begins at a vector, since chunks are whole tiles behind the first vector.
+void cut(const Segment& s, int group, int64_t chunk_numel, std::vector<Chunk>& chunks) {
+  AlignmentFinder finder;
+  finder.add(s.weight, nbytes_of(s.weight_dtype));
+  finder.add(s.master, master_nbytes(s.master_kind));
+  finder.add(s.grad, nbytes_of(s.grad_dtype));
+  finder.add(s.first, 4);
+  finder.add(s.second, 4);
+  const Alignment alignment = finder.found();
+  int head = static_cast<int>(std::min<int64_t>(alignment.head, s.numel));
+  for (int64_t begin = 0; begin < s.numel;) {
+    const int64_t numel = std::min(head + chunk_numel, s.numel - begin);
+    Chunk chunk;
+    chunk.weight = advance(s.weight, begin, nbytes_of(s.weight_dtype));
+    chunk.master = advance(s.master, begin, master_nbytes(s.master_kind));
+    chunk.grad = advance(s.grad, begin, nbytes_of(s.grad_dtype));
+    chunk.first = advance(s.first, begin, 4);
+    chunk.second = advance(s.second, begin, 4);
+    chunk.group = group;
+    chunk.numel = static_cast<uint16_t>(numel);
+    chunk.head = static_cast<uint8_t>(head);
+    chunk.has_vectors = alignment.vectors ? 1 : 0;
+    chunks.push_back(chunk);
+    begin += numel;
+    head = 0;
+  }
+}
+
+// Small shards are cut small, so that they fill the device; large ones large, so that a block's start counts little.
+int64_t chunk_numel_for(int64_t batch_numel) {
+  constexpr int64_t kWantedChunks = 4096;
+  const int64_t tiles = batch_numel / kWantedChunks / kUpdateTile;
+  return std::clamp<int64_t>(tiles, 1, kMostChunkTiles) * kUpdateTile;
+}
+
+using Kind = std::array<int, 3>;
+Kind kind_of(const Segment& s) {
+  return {static_cast<int>(s.master_kind), static_cast<int>(s.weight_dtype), static_cast<int>(s.grad_dtype)};
+}
+
+}  // namespace
+
+SegmentTable::SegmentTable(const std::vector<Segment>& segments, const std::vector<int>& groups) {
+  SHOAL_CHECK_EQ(segments.size(), groups.size());
+  std::vector<size_t> order;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    check(segments[i], groups[i]);
+    if (segments[i].numel == 0) continue;
+    order.push_back(i);
+    has_first_ = has_first_ && segments[i].first != nullptr;
+    has_second_ = has_second_ && segments[i].second != nullptr;
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return kind_of(segments[a]) < kind_of(segments[b]); });
+
+  std::vector<Chunk> chunks;
+  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    const Segment& like = segments[order[begin]];
+    int64_t batch_numel = 0;
+    for (; end < order.size() && kind_of(segments[order[end]]) == kind_of(like); ++end) {
+      batch_numel += segments[order[end]].numel;
+    }
+    Batch batch{like.weight_dtype, like.master_kind, like.grad_dtype, static_cast<int64_t>(chunks.size()), 0};
+    const int64_t chunk_numel = chunk_numel_for(batch_numel);
+    for (size_t i = begin; i < end; ++i) cut(segments[order[i]], groups[order[i]], chunk_numel, chunks);
+    batch.chunk_count = static_cast<int64_t>(chunks.size()) - batch.first_chunk;
+    batches_.push_back(batch);
+  }
+
+  if (chunks.empty()) return;
+  const size_t nbytes = chunks.size() * sizeof(Chunk);
+  check_cuda(cudaMalloc(reinterpret_cast<void**>(&chunks_), nbytes), "allocating the table of an update");
+  nbytes_ = static_cast<int64_t>(nbytes);
+  const cudaError_t copied = cudaMemcpy(chunks_, chunks.data(), nbytes, cudaMemcpyHostToDevice);
+  if (copied != cudaSuccess) cudaFree(chunks_);  // a constructor that throws has no destructor
+  check_cuda(copied, "copying the table of an update");
+}
+
+SegmentTable::~SegmentTable() {
+  if (chunks_ != nullptr) cudaFree(chunks_);
+}
+
+void adam(const SegmentTable& table, const AdamStep* steps, const int* apply, Stream stream) {
+  SHOAL_CHECK(table.has_first() && table.has_second(), "(adam)");
+  launch_all(table, steps, apply, stream, "adam");
+}
+
+void sgd(const SegmentTable& table, const SgdStep* steps, const int* apply, Stream stream) {
+  launch_all(table, steps, apply, stream, "sgd");
+}
+
+void adagrad(const SegmentTable& table, const AdagradStep* steps, const int* apply, Stream stream) {
+  SHOAL_CHECK(table.has_first(), "(adagrad)");
+  launch_all(table, steps, apply, stream, "adagrad");
+}
+
+void lion(const SegmentTable& table, const LionStep* steps, const int* apply, Stream stream) {
+  SHOAL_CHECK(table.has_first(), "(lion)");
+  launch_all(table, steps, apply, stream, "lion");
+}
+
+}  // namespace shoal::kernels::cuda
