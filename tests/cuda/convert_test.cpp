@@ -137,5 +137,12 @@ TEST(CudaConvertArguments, WidthThatChangesInPlaceIsABrokenPromise) {
   EXPECT_THROW(cuda::convert(memory, DType::f32, memory, DType::f32, -1, nullptr), BrokenPromise);
 }
 
+TEST(CudaConvertArguments, AnAddressBetweenElementsIsABrokenPromise) {
+  float memory[4] = {};
+  auto* between = reinterpret_cast<float*>(reinterpret_cast<char*>(memory) + 2);
+  EXPECT_THROW(cuda::convert(between, DType::f32, &memory[2], DType::bf16, 1, nullptr), BrokenPromise);
+  EXPECT_THROW(cuda::split(between, &memory[2], &memory[3], 1, nullptr), BrokenPromise);
+}
+
 }  // namespace
 }  // namespace shoal::kernels

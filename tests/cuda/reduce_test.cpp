@@ -209,5 +209,12 @@ TEST(CudaReduceArguments, WrongSourcesAreBrokenPromises) {
   EXPECT_THROW(cuda::ordered_mean(args, nullptr), BrokenPromise);
 }
 
+TEST(CudaReduceArguments, AnAddressBetweenElementsIsABrokenPromise) {
+  float values[2] = {};
+  double sum = 0;
+  const char* between = reinterpret_cast<const char*>(values) + 2;
+  EXPECT_THROW(cuda::sum_squares(between, DType::f32, 1, &sum, nullptr), BrokenPromise);
+}
+
 }  // namespace
 }  // namespace shoal::kernels

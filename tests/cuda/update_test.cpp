@@ -366,9 +366,11 @@ TEST_F(CudaUpdate, RunsOnTheStreamItIsGiven) {
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
   const cuda::SegmentTable table({memory.on_gpu()}, {0});
   int* apply = take_copy(std::vector<int>{0});
+  const LionStep* steps = take_copy(kLionSteps);
+  check(cudaDeviceSynchronize(), "the copies");  // the stream does not wait for the default one
   // The flag is set on the stream itself: an update on another one would most likely not see it.
   check(cudaMemsetAsync(apply, 1, sizeof(int), stream), "cudaMemsetAsync");
-  cuda::lion(table, take_copy(kLionSteps), apply, stream);
+  cuda::lion(table, steps, apply, stream);
   check(cudaStreamSynchronize(stream), "the update");
   check(cudaStreamDestroy(stream), "cudaStreamDestroy");
   reference_.update.lion(memory.on_cpu(), kLionSteps[0]);
@@ -399,6 +401,9 @@ TEST(CudaUpdateArguments, SegmentThatContradictsItselfIsABrokenPromise) {
   s.master_kind = Master::remainder;
   s.weight_dtype = DType::f16;  // only bf16 has a remainder
   s.master = &state;
+  refused(s);
+  s = good;
+  s.first = reinterpret_cast<float*>(reinterpret_cast<char*>(&state) + 2);  // between two elements
   refused(s);
 }
 
