@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
-SOURCES = {".h", ".cpp", ".inc", ".cu"}
+SOURCES = {".h", ".cpp", ".inc", ".cu", ".cuh"}
 TORCH = re.compile(r"^(ATen|c10|torch|caffe2)/")
 PUBLIC_TORCH = {"ATen/core/Generator.h", "ATen/core/Tensor.h"}
 C10D = "torch/csrc/distributed/"

@@ -4,7 +4,8 @@
 
 src/<folder>/<x>.cpp is tested by tests/unit/<folder>/<x>_test.cpp. The versions of a kernel family, one file an
 instruction set (<x>_reference, _neon, _x86, _avx2, _avx512, and the stand-ins no_neon_<x>, no_x86_<x>), are tested
-together by <x>_test.cpp. A source without a unit test is named in tests/unmirrored.txt with the reason: `src/a/b.cpp  why`.
+together by <x>_test.cpp. What needs a GPU, src/<folder>/cuda/<x>.cu, is tested by tests/cuda/<x>_test.cpp, and a .cpp
+there by that or by its unit test; the stand-ins in src/<folder>/no_cuda/ need no test. A source without a unit test is named in tests/unmirrored.txt with the reason: `src/a/b.cpp  why`.
 Prints each breach and exits with 1 when there is one.
 """
 
@@ -26,18 +27,26 @@ def read_excuses(path):
     return excuses
 
 
+def sources(root):
+    found = [path for suffix in (".cpp", ".cu") for path in (root / "src").rglob(f"*{suffix}")]
+    return sorted(path for path in found if path.parent.name != "no_cuda")
+
+
 def tests_for(root, source):
-    """The unit tests that may stand for a source: its own, or its family's."""
+    """The tests that may stand for a source: its own, its family's, or the one that needs a GPU. The last is wanted."""
+    on_gpu = [root / "tests/cuda" / f"{source.stem}_test.cpp"] if source.parent.name == "cuda" else []
+    if source.suffix == ".cu":
+        return on_gpu
     folder = root / "tests/unit" / source.parent.relative_to(root / "src")
     stems = dict.fromkeys([source.stem, VERSION.sub("", source.stem)])
-    return [folder / f"{stem}_test.cpp" for stem in stems]
+    return [folder / f"{stem}_test.cpp" for stem in stems] + on_gpu
 
 
 def check(root):
     breaches = []
     excuses = read_excuses(root / "tests/unmirrored.txt")
     mirrored = set()
-    for source in sorted((root / "src").rglob("*.cpp")):
+    for source in sources(root):
         name = source.relative_to(root).as_posix()
         candidates = tests_for(root, source)
         mirrored.update(candidates)

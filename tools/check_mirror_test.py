@@ -15,10 +15,18 @@ GOOD = {
     "src/kernels/adam_reference.cpp": "",
     "src/kernels/adam_avx2.cpp": "",
     "src/kernels/no_x86_adam.cpp": "",
+    "src/kernels/cuda/adam.cu": "",
+    "src/kernels/no_cuda/adam.cpp": "",
+    "src/device/cuda/memory.cpp": "",
+    "src/device/cuda/events.cpp": "",
     "src/comm/gloo.cpp": "",
     "tests/unit/base/text_test.cpp": "",
     "tests/unit/base/inline_test.cpp": "",
     "tests/unit/kernels/adam_test.cpp": "",
+    "tests/unit/device/cuda/events_test.cpp": "",
+    "tests/cuda/adam_test.cpp": "",
+    "tests/cuda/memory_test.cpp": "",
+    "tests/cuda/engine_test.cpp": "",
     "tests/unmirrored.txt": "# why not\nsrc/comm/gloo.cpp  needs processes: tests/process/gloo_test.cpp\n",
 }
 
@@ -52,6 +60,16 @@ class CheckMirror(unittest.TestCase):
     def test_finds_a_kernel_family_without_a_test(self):
         found = breaches_of({"tests/unit/kernels/adam_test.cpp": None})
         self.assertEqual(len(found), 4, found)
+
+    def test_finds_a_gpu_source_without_a_test_on_the_gpu(self):
+        self.expect_one({"tests/cuda/adam_test.cpp": None}, "src/kernels/cuda/adam.cu: no tests/cuda/adam_test.cpp")
+        self.expect_one({"src/kernels/cuda/norm.cu": "", "tests/unit/kernels/cuda/norm_test.cpp": "",
+                         "src/kernels/cuda/norm.h": ""}, "src/kernels/cuda/norm.cu: no tests/cuda/norm_test.cpp")
+        self.expect_one({"tests/cuda/memory_test.cpp": None},
+                        "src/device/cuda/memory.cpp: no tests/cuda/memory_test.cpp")
+
+    def test_a_gpu_test_does_not_stand_for_other_sources(self):
+        self.expect_one({"src/base/engine.cpp": ""}, "src/base/engine.cpp: no tests/unit/base/engine_test.cpp")
 
     def test_finds_a_test_without_a_source(self):
         self.expect_one({"tests/unit/base/gone_test.cpp": ""}, "there is no source")

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "base/check.h"
@@ -22,6 +24,11 @@ inline void check_cuda(cudaError_t error, const char* what) {
 
 // After a launch.
 inline void check_launch(const char* kernel) { check_cuda(cudaGetLastError(), kernel); }
+
+// A CPU reads an element at any address; a GPU fails, and every call after it.
+inline void check_element_alignment(const void* memory, size_t element_nbytes) {
+  SHOAL_CHECK_EQ(reinterpret_cast<uintptr_t>(memory) % element_nbytes, 0u);
+}
 
 }  // namespace
 }  // namespace shoal::kernels::cuda

@@ -211,6 +211,7 @@ void ordered_mean(const OrderedMean& args, Stream stream) {
 void sum_squares(const void* values, DType dtype, int64_t numel, double* sums, Stream stream) {
   SHOAL_CHECK_GE(numel, 0);
   if (numel == 0) return;
+  check_element_alignment(values, nbytes_of(dtype));
   switch (dtype) {
     case DType::f32: launch_squares<DType::f32>(values, numel, sums, stream_of(stream)); break;
     case DType::bf16: launch_squares<DType::bf16>(values, numel, sums, stream_of(stream)); break;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 
 namespace shoal::kernels::cuda {
 namespace {
@@ -21,6 +22,7 @@ class AlignmentFinder {
  public:
   void add(const void* memory, size_t element_nbytes) {
     if (memory == nullptr) return;
+    check_element_alignment(memory, element_nbytes);
     const auto element = reinterpret_cast<uintptr_t>(memory) / element_nbytes;
     const int head = static_cast<int>((kVector - element % kVector) % kVector);
     if (found_.vectors && !is_first_ && head != found_.head) found_ = {false, 0};

@@ -161,7 +161,10 @@ SegmentTable::SegmentTable(const std::vector<Segment>& segments, const std::vect
   const size_t nbytes = chunks.size() * sizeof(Chunk);
   check_cuda(cudaMalloc(reinterpret_cast<void**>(&chunks_), nbytes), "allocating the table of an update");
   nbytes_ = static_cast<int64_t>(nbytes);
-  const cudaError_t copied = cudaMemcpy(chunks_, chunks.data(), nbytes, cudaMemcpyHostToDevice);
+  cudaError_t copied = cudaMemcpy(chunks_, chunks.data(), nbytes, cudaMemcpyHostToDevice);
+  // The copy returns when the chunks have left the vector. We wait until they have arrived: an update may run on a
+  // stream that does not wait for the default one.
+  if (copied == cudaSuccess) copied = cudaStreamSynchronize(nullptr);
   if (copied != cudaSuccess) cudaFree(chunks_);  // a constructor that throws has no destructor
   check_cuda(copied, "copying the table of an update");
 }
