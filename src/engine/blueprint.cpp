@@ -33,8 +33,8 @@ void check_param(const Parameter& param, size_t group_count) {
   if (!param.tensor.defined()) throw Error(place, "is not a tensor. Pass the model's own parameter.");
   if (!param.tensor.is_leaf())
     throw Error(place, "is not a leaf: it was computed from others. Pass the model's own parameter.");
-  if (!param.tensor.device().is_cpu()) {
-    throw Error(place, fmt::format("is on {}. This build trains on the CPU; move the model there.",
+  if (!param.tensor.device().is_cpu() && !param.tensor.device().is_cuda()) {
+    throw Error(place, fmt::format("is on {}. Build the model on the CPU or on a CUDA GPU.",
                                    param.tensor.device().str()));
   }
   if (param.group < 0 || static_cast<size_t>(param.group) >= group_count) {

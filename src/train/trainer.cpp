@@ -290,9 +290,9 @@ int threads_for(const TrainOptions& options, int local_ranks) {
 }
 
 int train(const TrainOptions& options, PreparedRun run) {
+  const at::Device device = open_device(options.device);
   const int threads = threads_for(options, local_ranks(run.world));
   at::set_num_threads(threads);
-  const at::Device device = open_device(options.device);
   if (options.deterministic) make_deterministic(device);
   const std::unique_ptr<Group> world =
       run.world == 1 ? make_single_group() : make_process_group(process_group_options(run.config));

@@ -13,6 +13,7 @@
 #include "cuda/torch_gpu.h"
 #include "device/cuda_queue.h"
 #include "kernels/convert.h"
+#include "shoal/error.h"
 #include "unit/comm/rank_threads.h"
 
 namespace shoal::testing {

@@ -37,7 +37,6 @@ TEST(GpuMemory, WhatThePlanSaysIsWhatTheGpuLoses) {
   at::empty({1}, gpu());  // torch's own start-up is not ours
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     for (const int stage : {0, 3}) {
-      LargeModel model;
       RunOptions options;
       options.stage = stage;
       options.precision = precision;
@@ -49,6 +48,7 @@ TEST(GpuMemory, WhatThePlanSaysIsWhatTheGpuLoses) {
       }
       const size_t free_before = cuda::facts_of(gpu().index()).free_nbytes;
       {
+        LargeModel model;
         Engine engine(model.units(), config, *world, on_gpu());
         const size_t free_now = cuda::facts_of(gpu().index()).free_nbytes;
         const MemoryReport report = engine.memory();

@@ -25,6 +25,9 @@ inline bool small_grid() {
   return size != nullptr && std::string_view(size) == "small";
 }
 
+// Before anything asks torch for CUDA: it looks for the library once.
+inline const bool kOpenedFirst = cuda::device_count() > 0 && gpu().is_cuda();
+
 }  // namespace shoal::testing
 
 #define SHOAL_NEEDS_GPU() \
