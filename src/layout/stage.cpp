@@ -23,7 +23,7 @@ StageRow row_of(const FlatLayout& flat, int stage) { return stage_row(flat.persi
 GradientRule gradient_rule(const FlatLayout& flat, const GradientOptions& options) {
   const bool accumulates = options.accumulation_steps > 1;
   GradientRule rule;
-  rule.kept_whole = !row_of(flat, options.stage).shard_gradients;
+  rule.kept_whole = !row_of(flat, options.stage).shard_gradients || is_alone(flat);
   rule.every_micro_step = !rule.kept_whole || options.reproducible || !accumulates;
   if (accumulates) {
     rule.kept = options.accumulation_dtype.value_or(DType::f32);

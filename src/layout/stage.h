@@ -20,6 +20,9 @@ StageRow stage_row(int stage);
 // The row that holds for one flat: a persistent flat keeps its weights whole, so at stage 3 it lives by stage 2's row.
 StageRow row_of(const FlatLayout& flat, int stage);
 
+// Whether the shard is the flat itself: in a world of one there is nothing to gather, and no other rank's gradient.
+inline bool is_alone(const FlatLayout& flat) { return flat.shard_numel == flat.numel; }
+
 // What decides how gradients are kept and reduced.
 struct GradientOptions {
   int stage = 0;

@@ -54,7 +54,8 @@ int64_t gathered_numel(const UnitLayout& unit, int stage) {
 size_t gathered_nbytes(const UnitLayout& unit, int stage) {
   size_t nbytes = 0;
   for (const FlatLayout& flat : unit.flats) {
-    if (row_of(flat, stage).shard_weights) nbytes += static_cast<size_t>(flat.numel) * nbytes_of(flat.dtype);
+    if (!row_of(flat, stage).shard_weights || is_alone(flat)) continue;
+    nbytes += static_cast<size_t>(flat.numel) * nbytes_of(flat.dtype);
   }
   return (nbytes + kArenaGranule - 1) / kArenaGranule * kArenaGranule;
 }

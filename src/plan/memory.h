@@ -27,7 +27,8 @@ int64_t state_numel(const FlatLayout& flat, int stage);
 // Of one unit on one rank.
 size_t slot_nbytes(const UnitLayout& unit, const GradientOptions& options);  // what it puts into a reduce slot
 int64_t gathered_numel(const UnitLayout& unit, int stage);                   // what it gathers
-size_t gathered_nbytes(const UnitLayout& unit, int stage);                   // the same in bytes, in whole granules
+// The bytes of it that need memory of their own, in whole granules: none in a world of one.
+size_t gathered_nbytes(const UnitLayout& unit, int stage);
 
 // The arena hands out memory in granules: a multiple of every page size in use.
 inline constexpr size_t kArenaGranule = 64 * 1024;

@@ -18,7 +18,8 @@ Weights::Weights(const ModelLayout& layout, int stage, Group& channel, Queue& qu
       flat.sharded = row_of(flat_layout, stage_).shard_weights;
       flat.offset = offset;
       offset += static_cast<size_t>(weight_numel(flat_layout, stage_)) * nbytes_of(flat_layout.dtype);
-      if (flat.sharded) {
+      flat.alone = is_alone(flat_layout);
+      if (flat.sharded && !flat.alone) {
         flat.arena_offset = arena_offset;
         arena_offset += static_cast<size_t>(flat_layout.numel) * nbytes_of(flat_layout.dtype);
       }
@@ -55,14 +56,15 @@ std::byte* Weights::whole(int unit, int flat) const {
 void Weights::gather(int unit_index) {
   Unit& unit = units_[static_cast<size_t>(unit_index)];
   const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
-  SHOAL_CHECK(unit.gathered == nullptr, "unit {} is gathered already", layout.name);
-  unit.gathered = arena_->take(unit_index);
+  SHOAL_CHECK(!unit.gathered, "unit {} is gathered already", layout.name);
+  unit.gathered = true;
+  unit.memory = arena_->take(unit_index);
   for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
-    if (!unit.flats[flat].sharded) continue;
+    if (!unit.flats[flat].sharded || unit.flats[flat].alone) continue;
     unit.gathers.push_back(channel_.all_gather(
         {.subject = {"gather", layout.name},
          .shard = shard(unit_index, static_cast<int>(flat)),
-         .whole = unit.gathered + unit.flats[flat].arena_offset,
+         .whole = unit.memory + unit.flats[flat].arena_offset,
          .shard_nbytes = static_cast<size_t>(layout.flats[flat].shard_numel) * nbytes_of(layout.flats[flat].dtype),
          .keep = slab_}));
   }
@@ -70,19 +72,20 @@ void Weights::gather(int unit_index) {
 
 void Weights::finish_gather(int unit_index) {
   Unit& unit = units_[static_cast<size_t>(unit_index)];
-  if (unit.gathered == nullptr || unit.attached) return;
+  if (!unit.gathered || unit.attached) return;
   for (const Handle& gather : unit.gathers) gather.wait();
   unit.gathers.clear();
   for (int flat = 0; flat < static_cast<int>(unit.flats.size()); ++flat) {
     const Flat& place = unit.flats[static_cast<size_t>(flat)];
-    if (place.sharded) attach_flat(unit_index, flat, unit.gathered + place.arena_offset, nullptr);
+    if (!place.sharded) continue;
+    attach_flat(unit_index, flat, place.alone ? shard(unit_index, flat) : unit.memory + place.arena_offset, nullptr);
   }
   unit.attached = true;
 }
 
 void Weights::release(int unit_index) {
   Unit& unit = units_[static_cast<size_t>(unit_index)];
-  if (unit.gathered == nullptr) return;
+  if (!unit.gathered) return;
   for (const Handle& gather : unit.gathers) gather.wait();
   unit.gathers.clear();
   if (unit.attached) {
@@ -93,7 +96,7 @@ void Weights::release(int unit_index) {
     }
   }
   unit.attached = false;
-  unit.gathered = nullptr;
+  unit.gathered = false;
   arena_->give(unit_index);
 }
 

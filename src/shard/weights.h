@@ -54,12 +54,14 @@ class Weights {
     size_t offset = 0;        // of this rank's bytes in the slab
     size_t arena_offset = 0;  // within the unit's arena range
     bool sharded = false;
+    bool alone = false;  // its shard is the flat: gathering it takes neither bytes nor memory
   };
   struct Unit {
     std::vector<Flat> flats;
     std::vector<ParamSlot> params;
     std::vector<Handle> gathers;
-    std::byte* gathered = nullptr;  // arena range, while gathered or being gathered
+    bool gathered = false;        // or being gathered
+    std::byte* memory = nullptr;  // arena range, meanwhile
     bool attached = false;
   };
 
