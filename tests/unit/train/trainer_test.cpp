@@ -74,6 +74,26 @@ TEST(Trainer, TakesNoStepTwice) {
   EXPECT_THAT(message_of([&] { train(options, prepare_run(options, 1)); }), HasSubstr("[--seed]"));
 }
 
+TEST(Trainer, SaysWhatBecomesOfMomentsUnderAnotherOptimizer) {
+  const TempFolder folder;
+  TrainOptions options = small(folder);
+  options.stop_at = 1;
+  EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
+  options.resume = "auto";
+  options.lr = 0.01;
+  const auto said = [&](int64_t stop_at, const std::string& optimizer) {
+    options.stop_at = stop_at;
+    options.overrides = {R"(optimizer={"type": ")" + optimizer + R"("})"};
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_THAT(said(2, "AdamW"), ::testing::Not(HasSubstr("it was made with")));
+  EXPECT_THAT(said(3, "Lion"), HasSubstr("made with AdamW, this run updates with Lion: second_moment are dropped"));
+  EXPECT_THAT(message_of([&] { said(4, "AdamW"); }), HasSubstr("it has no second_moment of"));
+  EXPECT_THAT(said(4, "SGD"), HasSubstr("made with Lion, this run updates with SGD: first_moment are dropped"));
+}
+
 TEST(Trainer, WithoutAFolderItWritesNothing) {
   const TempFolder folder;
   TrainOptions options = small(folder);
