@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/text.h"
+
 namespace shoal {
 
 std::string to_text(const std::vector<UnitSpec>& units) {
