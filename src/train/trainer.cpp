@@ -153,9 +153,10 @@ class Trainer {
     const std::string own = checkpoint::optimizer_in(run_.config.to_json());
     const bool changed = !loaded.saved_optimizer.empty() && loaded.saved_optimizer != own;
     if (!changed && unused.empty()) return;
-    progress_.say(fmt::format(
-        "it was made with {}, this run updates with {}: {}", loaded.saved_optimizer, own,
-        unused.empty() ? "the moments are taken over as they are" : join(unused, " and ") + " are dropped"));
+    progress_.say(
+        fmt::format("it was made with {}, this run updates with {}: {}",
+                    loaded.saved_optimizer.empty() ? "another optimizer" : loaded.saved_optimizer, own,
+                    unused.empty() ? "the moments are taken over as they are" : "dropped " + join(unused, ", ")));
   }
 
   void open_files() {

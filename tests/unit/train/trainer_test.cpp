@@ -89,9 +89,9 @@ TEST(Trainer, SaysWhatBecomesOfMomentsUnderAnotherOptimizer) {
     return ::testing::internal::GetCapturedStdout();
   };
   EXPECT_THAT(said(2, "AdamW"), ::testing::Not(HasSubstr("it was made with")));
-  EXPECT_THAT(said(3, "Lion"), HasSubstr("made with AdamW, this run updates with Lion: second_moment are dropped"));
+  EXPECT_THAT(said(3, "Lion"), HasSubstr("made with AdamW, this run updates with Lion: dropped second_moment"));
   EXPECT_THAT(message_of([&] { said(4, "AdamW"); }), HasSubstr("it has no second_moment of"));
-  EXPECT_THAT(said(4, "SGD"), HasSubstr("made with Lion, this run updates with SGD: first_moment are dropped"));
+  EXPECT_THAT(said(4, "SGD"), HasSubstr("made with Lion, this run updates with SGD: dropped first_moment"));
 }
 
 TEST(Trainer, WithoutAFolderItWritesNothing) {
