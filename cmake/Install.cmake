@@ -12,6 +12,6 @@ install(FILES ${CMAKE_BINARY_DIR}/ShoalConfig.cmake ${CMAKE_BINARY_DIR}/ShoalCon
   DESTINATION ${package_dir})
 
 # The command finds libtorch where it was built, and tools/tokenize.py beside itself.
-set_target_properties(shoal_cli PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+set_target_properties(shoal_cli PROPERTIES INSTALL_RPATH ${TORCH_DIR}/lib)
 install(TARGETS shoal_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES tools/tokenize.py DESTINATION ${CMAKE_INSTALL_DATADIR}/shoal)
