@@ -1,7 +1,7 @@
 # Finds the torch wheel of a Python environment and makes imported targets of its libraries:
 #   torchwheel::core     headers, c10 and torch_cpu: what the library links
 #   torchwheel::runtime  core, plus torch_cuda kept loaded where the wheel has it: what a program links
-# find_package(Torch) is not used: with a CUDA wheel it insists on a CUDA toolkit.
+# find_package(Torch) is not used: with a CUDA wheel it insists on a CUDA toolkit. An installed Shoal brings this file along.
 set(SHOAL_PYTHON "" CACHE FILEPATH "The python whose torch wheel is used")
 if(NOT SHOAL_PYTHON)
   if(EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python3)
@@ -31,14 +31,12 @@ foreach(name c10 torch_cpu c10_cuda torch_cuda)
   endif()
 endforeach()
 
-add_library(torchwheel_core INTERFACE)
-add_library(torchwheel::core ALIAS torchwheel_core)
-target_include_directories(torchwheel_core SYSTEM INTERFACE
+add_library(torchwheel::core INTERFACE IMPORTED)
+target_include_directories(torchwheel::core SYSTEM INTERFACE
   ${TORCH_DIR}/include ${TORCH_DIR}/include/torch/csrc/api/include)
-target_compile_definitions(torchwheel_core INTERFACE USE_DISTRIBUTED)
-target_link_libraries(torchwheel_core INTERFACE torchwheel::torch_cpu torchwheel::c10)
-target_link_options(torchwheel_core INTERFACE LINKER:--allow-shlib-undefined)
+target_compile_definitions(torchwheel::core INTERFACE USE_DISTRIBUTED)
+target_link_libraries(torchwheel::core INTERFACE torchwheel::torch_cpu torchwheel::c10)
+target_link_options(torchwheel::core INTERFACE LINKER:--allow-shlib-undefined)
 
-add_library(torchwheel_runtime INTERFACE)
-add_library(torchwheel::runtime ALIAS torchwheel_runtime)
-target_link_libraries(torchwheel_runtime INTERFACE torchwheel_core)
+add_library(torchwheel::runtime INTERFACE IMPORTED)
+target_link_libraries(torchwheel::runtime INTERFACE torchwheel::core)

@@ -42,10 +42,10 @@ def text_files(paths):
         elif path.is_file():
             files.append(str(path))
         else:
-            raise Failed(f"tokenize {path}", "does not exist. Give a text file, or a folder of them.")
+            raise Failed(f"tokenize {path}", "does not exist. Give a text file, or a folder of them.", 2)
     files = [file for file in files if os.path.getsize(file) > 0]
     if not files:
-        raise Failed("tokenize", "there is no text in what was given. Give a file with text in it.")
+        raise Failed("tokenize", "there is no text in what was given. Give a file with text in it.", 2)
     return files
 
 
@@ -54,9 +54,9 @@ def read_text(file):
         with open(file, encoding="utf-8", newline="") as stream:
             return stream.read()
     except UnicodeDecodeError as error:
-        raise Failed(f"tokenize {file}", f"byte {error.start} is not UTF-8. Convert the file, or leave it out.") from None
+        raise Failed(f"tokenize {file}", f"byte {error.start} is not UTF-8. Convert the file, or leave it out.", 2) from None
     except OSError as error:
-        raise Failed(f"tokenize {file}", f"cannot be read: {error.strerror}. Correct the path.") from None
+        raise Failed(f"tokenize {file}", f"cannot be read: {error.strerror}. Correct the path.", 2) from None
 
 
 def pieces(text):

@@ -20,7 +20,9 @@ void add_generate(CLI::App& app, int& exit_code) {
   verb->add_option("--temperature", options->temperature, "0: always the likeliest; larger: more daring")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  verb->add_option("--seed", options->seed, "Of the draws")->capture_default_str();
+  verb->add_option("--seed", options->seed, "Of the draws")
+      ->check(CLI::Range(int64_t{0}, INT64_MAX))
+      ->capture_default_str();
   verb->footer("Example:\n  shoal generate --checkpoint run --prompt \"The rank\" --tokens 200");
   verb->callback([options, &exit_code] {
     const auto emit = [](std::string_view text) {

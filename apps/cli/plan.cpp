@@ -2,7 +2,6 @@
 // in plan/stage_plans.h, the text in plan/plan_text.h.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "models/open_model.h"
 #include "plan/plan_text.h"
 #include "plan/quantity.h"
+#include "train/prepare.h"
 #include "train/run_config.h"
 
 namespace shoal::cli {
@@ -71,12 +71,7 @@ PlanReport plan_model(const PlanOptions& options) {
   PlanReport report;
   report.config = read_config(options, info.hidden);
   const int64_t batch = options.batch > 0 ? options.batch : report.config.batch.micro_batch_size;
-  constexpr int64_t kDefaultSequence = 1024;  // as `shoal train` takes it
-  const int64_t sequence = options.sequence > 0 ? options.sequence : std::min(info.max_positions, kDefaultSequence);
-  if (sequence > info.max_positions) {
-    throw UsageError("--sequence", fmt::format("{} is more than {} can take: {}. Give a smaller one.", sequence,
-                                               info.name, info.max_positions));
-  }
+  const int64_t sequence = train::sequence_for(options.sequence, info);
   DType dtype = DType::f32;
   if (report.config.precision == Precision::bf16) dtype = DType::bf16;
   if (report.config.precision == Precision::fp16) dtype = DType::f16;
@@ -128,7 +123,9 @@ void add_plan(CLI::App& app, int&) {
   verb->add_option("--host-memory", options->host_memory, "Memory of a host, as 512GiB");
   verb->add_option("--batch", options->batch, "Samples a micro-step, for activations; by default the config's")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
-  verb->add_option("--sequence", options->sequence, "Tokens a sample; by default what the model can take, at most 1024")
+  verb->add_option("--sequence", options->sequence,
+                   fmt::format("Tokens a sample; by default what the model can take, at most {}",
+                               train::kLongestDefaultSequence))
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   verb->add_option("--recompute", options->recompute, "full: only each block's input is kept for backward")
       ->check(CLI::IsMember({"none", "full"}))

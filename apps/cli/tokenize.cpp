@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,9 +29,16 @@ std::string find_python() {
   return "python3";
 }
 
+// Beside an installed command, or in the sources of one that was only built.
+std::string find_script() {
+  namespace fs = std::filesystem;
+  const fs::path installed = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "share/shoal/tokenize.py";
+  return fs::exists(installed) ? installed.string() : SHOAL_SOURCE_DIR "/tools/tokenize.py";
+}
+
 // This process becomes the Python program: signals and the exit code need no passing on.
 [[noreturn]] void become_tokenizer(const TokenizeOptions& options) {
-  const std::string script = SHOAL_SOURCE_DIR "/tools/tokenize.py";
+  const std::string script = find_script();
   if (access(script.c_str(), R_OK) != 0) {
     throw Error("tokenize", fmt::format("{} is not there. It belongs to Shoal's sources; put them back.", script));
   }

@@ -22,6 +22,9 @@ namespace {
 
 constexpr int64_t kMost = 1'000'000'000'000;  // steps
 
+// Said to the ranks that we start, so that tokens are looked at once.
+constexpr const char* kDataChecked = "--data-checked";
+
 struct Flags {
   train::TrainOptions options;
   int ranks = 0;
@@ -49,6 +52,7 @@ std::vector<std::string> own_command() {
 int start_ranks(const Flags& flags) {
   launch::LaunchOptions launching;
   launching.command = own_command();
+  launching.command.emplace_back(kDataChecked);
   launching.ranks = flags.ranks;
   launching.threads = train::threads_for(flags.options, flags.ranks);
   launching.rank0_keeps_stdout = ::isatty(STDOUT_FILENO) == 1;  // for its progress bar
@@ -67,6 +71,10 @@ int run_train(Flags flags) {
   }
   // What every rank would complain about is said once, before ranks are started.
   train::PreparedRun run = as_usage([&] { return train::prepare_run(flags.options, world); });
+  if (!launched) {
+    as_usage([&] { train::check_tokens(*run.source, run.vocabulary); });
+    flags.options.data_checked = true;
+  }
   return world > 1 && !launched ? start_ranks(flags) : train::train(flags.options, std::move(run));
 }
 
@@ -80,6 +88,7 @@ void add_train(CLI::App& app, int& exit_code) {
       ->required();
   verb->add_option("--data", options.data, "text:PATH, tokens:FILE or synthetic[:tokens=N,surprise=P,seed=S]")
       ->required();
+  verb->add_flag(kDataChecked, options.data_checked)->group("");  // not for users, and not in --help
   verb->add_option("--steps", options.steps, "optimizer steps of the whole run")->required();
   verb->add_option("--config", options.config_path, "DeepSpeed's JSON; left out: stage 3, fp32");
   verb->add_option("--set", options.overrides, "a key of the config: zero_optimization.stage=2; may be repeated")
@@ -87,9 +96,12 @@ void add_train(CLI::App& app, int& exit_code) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb->add_option("--ranks", flags->ranks, "ranks to start on this host")->check(CLI::Range(1, 1 << 16));
   verb->add_option("--lr", options.lr, "learning rate");
-  verb->add_option("--sequence", options.sequence, "tokens of a sample; left out: the model's, at most 1024")
+  verb->add_option("--sequence", options.sequence,
+                   fmt::format("tokens of a sample; left out: the model's, at most {}", train::kLongestDefaultSequence))
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
-  verb->add_option("--seed", options.seed, "of weights, order of samples and dropout")->capture_default_str();
+  verb->add_option("--seed", options.seed, "of weights, order of samples and dropout")
+      ->check(CLI::Range(int64_t{0}, INT64_MAX))
+      ->capture_default_str();
   verb->add_option("--threads", options.threads, "of each rank; left out: an equal part of the cores")
       ->check(CLI::Range(1, 1 << 12));
   verb->add_option("--recompute", flags->recompute, "full: keep only each block's input for backward")

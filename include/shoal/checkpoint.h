@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shoal/engine.h"
+#include "shoal/error.h"
 #include "shoal/group.h"
 
 namespace shoal {
@@ -22,11 +24,15 @@ struct SaveOptions {
   std::map<std::string, std::string> extra;  // the caller's own: data position, model config; equal on every rank
 };
 
-// The place of errors that mean that a save failed and the run itself is sound.
-inline constexpr const char* kSavePlace = "checkpoint save";
+// A save failed on some rank, and every rank says so: the run itself is sound and may go on.
+class SaveError : public Error {
+ public:
+  explicit SaveError(std::string_view message) : Error("checkpoint save", message) {}
+};
 
 // Every rank calls it, between steps. Until it is complete nothing of it is seen under its name; what was saved before
-// is not touched. Throws on every rank if any rank could not write (no space, no permission); the half is removed.
+// is not touched. Throws SaveError on every rank if any rank could not write (no space, no permission); the half is
+// removed.
 // Returns the checkpoint's path.
 std::string save_checkpoint(const Engine& engine, Group& world, const SaveOptions& options);
 
@@ -34,11 +40,14 @@ struct LoadedCheckpoint {
   std::string path;
   int64_t step = 0;
   int saved_world = 1;
+  std::string saved_optimizer;           // "AdamW"; "": not known
+  std::vector<StateKind> unused_states;  // that were saved and that this engine's optimizer does not keep
   std::map<std::string, std::string> extra;
 };
 
 // `path`: one checkpoint, or a folder of them or of a run (then its latest complete one). Every rank calls it. The
-// engine must have the same parameters by name and shape; moments are needed only if the optimizer keeps them.
+// engine must have the same parameters by name and shape. Moments that its optimizer keeps must be there; others are
+// left out, and named in the result.
 LoadedCheckpoint load_checkpoint(Engine& engine, Group& world, const std::string& path);
 
 // The latest complete checkpoint in a folder, or "" when there is none.

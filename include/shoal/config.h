@@ -14,6 +14,8 @@
 namespace shoal {
 
 enum class Precision : uint8_t { fp32, bf16, fp16 };
+// "fp32", "bf16", "fp16".
+std::string_view name_of(Precision precision);
 
 struct BatchConfig {
   int64_t train_batch_size = 1;

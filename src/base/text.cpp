@@ -27,6 +27,12 @@ std::string format_count(int64_t count) {
   return count < 0 ? "-" + digits : digits;
 }
 
+std::string format_shape(const std::vector<int64_t>& shape) {
+  std::vector<std::string> lengths;
+  for (const int64_t length : shape) lengths.push_back(std::to_string(length));
+  return "[" + join(lengths, ", ") + "]";
+}
+
 static size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});

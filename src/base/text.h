@@ -14,6 +14,9 @@ std::string format_nbytes(uint64_t nbytes);
 // 1234567 -> "1,234,567".
 std::string format_count(int64_t count);
 
+// {2, 3} -> "[2, 3]".
+std::string format_shape(const std::vector<int64_t>& shape);
+
 // The candidate with the smallest edit distance to word, or "" when none is near enough to be a likely typo.
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
 

@@ -41,8 +41,7 @@ std::string message_of(const std::exception& error) {
   return ours != nullptr ? text.substr(std::min(text.size(), ours->place().size() + 3)) : text;
 }
 
-void act_together(Group& world, const Subject& subject, const std::string& place, const std::function<void()>& part,
-                  const std::function<void()>& undo) {
+std::string failure_of(Group& world, const Subject& subject, const std::function<void()>& part) {
   std::string failure;
   try {
     part();
@@ -52,14 +51,18 @@ void act_together(Group& world, const Subject& subject, const std::string& place
   }
   const std::vector<std::string> failures = gather_texts(world, subject, failure);
   const auto first = std::find_if(failures.begin(), failures.end(), [](const auto& text) { return !text.empty(); });
-  if (first == failures.end()) return;
+  if (first == failures.end()) return "";
   std::string message = fmt::format("rank {}: {}", first - failures.begin(), *first);
   for (auto other = first + 1; other != failures.end(); ++other) {
     // The same words from every rank are said once.
     if (!other->empty() && *other != *first) message += fmt::format(" (also rank {})", other - failures.begin());
   }
-  if (undo) undo();
-  throw Error(place, message);
+  return message;
+}
+
+void act_together(Group& world, const Subject& subject, const std::string& place, const std::function<void()>& part) {
+  const std::string failure = failure_of(world, subject, part);
+  if (!failure.empty()) throw Error(place, failure);
 }
 
 }  // namespace shoal::checkpoint

@@ -17,10 +17,12 @@ std::vector<std::string> gather_texts(Group& world, const Subject& subject, cons
 // What rank 0 gave.
 std::string broadcast_text(Group& world, const Subject& subject, const std::string& of_rank_0);
 
-// Does a rank's own part, which must not communicate. Then, if any rank's part threw, throws on every rank an Error
-// with this place that says which rank failed and why; `undo` runs before, once no rank works any more.
-void act_together(Group& world, const Subject& subject, const std::string& place, const std::function<void()>& part,
-                  const std::function<void()>& undo = {});
+// Does a rank's own part, which must not communicate. Returns "" or, if any rank's part threw, on every rank the same
+// words: which rank failed and why. No rank works any more then.
+std::string failure_of(Group& world, const Subject& subject, const std::function<void()>& part);
+
+// The same, and throws an Error with this place if any rank's part did.
+void act_together(Group& world, const Subject& subject, const std::string& place, const std::function<void()>& part);
 
 // The message of an error without its place.
 std::string message_of(const std::exception& error);

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/rank_file.h"
@@ -26,12 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const Subject kSubject{"load", "checkpoint"};
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::vector<std::string> extents;
-  for (const int64_t extent : shape) extents.push_back(std::to_string(extent));
-  return "[" + join(extents, ", ") + "]";
-}
 
 std::string few(const std::vector<std::string>& names) {
   constexpr size_t kMost = 8;
@@ -56,7 +52,7 @@ std::vector<int> match(const Manifest& manifest, const std::vector<ParamInfo>& p
       missing.push_back(param.name);
     } else if (const auto& shape = manifest.params[static_cast<size_t>(found->second)].shape; shape != param.shape) {
       misshapen.push_back(
-          fmt::format("{} ({} there, {} here)", param.name, shape_text(shape), shape_text(param.shape)));
+          fmt::format("{} ({} there, {} here)", param.name, format_shape(shape), format_shape(param.shape)));
     }
   }
   for (const SavedParam& param : manifest.params) {
@@ -99,6 +95,19 @@ Wanted wanted_of(const Manifest& manifest, const StateSink& sink, const std::vec
                             name_of(kind), few(names)));
   }
   return wanted;
+}
+
+// Kinds that were saved and have no place in the sink, as its trained weights tell.
+std::vector<StateKind> unused_states(const Manifest& manifest, const StateSink& sink) {
+  std::set<StateKind> kept;
+  for (const StateRun& run : sink.runs) {
+    if (run.numel > 0 && sink.params[static_cast<size_t>(run.param)].trainable) kept.insert(run.kind);
+  }
+  std::vector<StateKind> unused;
+  for (const StateKind kind : manifest.states) {
+    if (!kept.empty() && !kept.contains(kind)) unused.push_back(kind);
+  }
+  return unused;
 }
 
 // Where training starts, moments are zero.
@@ -155,6 +164,14 @@ std::vector<uint8_t> random_state_of(const Manifest& manifest, const std::string
 
 }  // namespace
 
+std::string optimizer_in(const std::string& config) {
+  if (config.empty()) return "";
+  const json::Value root = json::parse(config, "checkpoint config");
+  const json::Value* optimizer = root.is_object() ? root.find("optimizer") : nullptr;
+  const json::Value* type = optimizer != nullptr && optimizer->is_object() ? optimizer->find("type") : nullptr;
+  return type != nullptr && type->is_text() ? type->as_text() : "";
+}
+
 Restored load_state(const StateSink& sink, Group& world, const std::string& path) {
   std::string place = "checkpoint load " + path;
   std::string resolved;
@@ -178,7 +195,12 @@ Restored load_state(const StateSink& sink, Group& world, const std::string& path
     restored.progress = manifest.progress;
     restored.progress.random_state = random_state_of(manifest, resolved, world);
   });
-  restored.loaded = {resolved, manifest.step, manifest.world, manifest.extra};
+  restored.loaded = {.path = resolved,
+                     .step = manifest.step,
+                     .saved_world = manifest.world,
+                     .saved_optimizer = optimizer_in(manifest.config),
+                     .unused_states = unused_states(manifest, sink),
+                     .extra = manifest.extra};
   restored.weights_only = manifest.weights_only;
   return restored;
 }

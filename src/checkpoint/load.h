@@ -18,4 +18,7 @@ struct Restored {
 // See load_checkpoint. Every rank calls it with a sink of its own. Where it throws, the sink may be filled in part.
 Restored load_state(const StateSink& sink, Group& world, const std::string& path);
 
+// The type of the optimizer in an effective config, "AdamW"; "" when there is none.
+std::string optimizer_in(const std::string& config);
+
 }  // namespace shoal::checkpoint

@@ -77,12 +77,12 @@ SafetensorsEntry read_entry(const std::string& path, const std::string& name, co
   uint64_t wanted = element_nbytes;
   for (const int64_t length : entry.tensor.shape) {
     if (__builtin_mul_overflow(wanted, static_cast<uint64_t>(length), &wanted)) {
-      refuse_entry(path, name, fmt::format("has the impossible shape {}", text_of_shape(entry.tensor.shape)));
+      refuse_entry(path, name, fmt::format("has the impossible shape {}", format_shape(entry.tensor.shape)));
     }
   }
   if (wanted != entry.end - entry.begin) {
     refuse_entry(path, name,
-                 fmt::format("says {} of {}, which is {} bytes, and gives {}", text_of_shape(entry.tensor.shape),
+                 fmt::format("says {} of {}, which is {} bytes, and gives {}", format_shape(entry.tensor.shape),
                              dtype->as_text(), wanted, entry.end - entry.begin));
   }
   return entry;
@@ -110,12 +110,6 @@ int64_t numel_of(const std::vector<int64_t>& shape) {
   int64_t numel = 1;
   for (const int64_t length : shape) numel *= length;
   return numel;
-}
-
-std::string text_of_shape(const std::vector<int64_t>& shape) {
-  std::vector<std::string> lengths;
-  for (const int64_t length : shape) lengths.push_back(std::to_string(length));
-  return "[" + join(lengths, ", ") + "]";
 }
 
 std::vector<SafetensorsEntry> parse_safetensors_header(const std::string& path, const char* bytes, uint64_t nbytes) {

@@ -22,8 +22,6 @@ uint64_t safetensors_element_nbytes(std::string_view dtype);
 std::string_view safetensors_dtype(DType dtype);
 
 int64_t numel_of(const std::vector<int64_t>& shape);
-// "[2, 3]".
-std::string text_of_shape(const std::vector<int64_t>& shape);
 
 struct SafetensorsEntry {
   SafeTensor tensor;

@@ -75,10 +75,13 @@ void check_files_arrived(const Manifest& manifest, const std::string& folder) {
 std::string save_state(const StateSource& source, Group& world, const SaveOptions& options) {
   const bool leads = world.rank() == 0;
   std::unique_ptr<PendingCheckpoint> pending;
-  const auto give_up = [&] {
+  const auto write_together = [&](const std::function<void()>& part) {
+    const std::string failure = failure_of(world, kSubject, part);
+    if (failure.empty()) return;
     if (pending) pending->abandon();
+    throw SaveError(failure);
   };
-  act_together(world, kSubject, kSavePlace, [&] {
+  write_together([&] {
     if (options.folder.empty()) throw Error("checkpoint", "no folder was given. Set SaveOptions::folder.");
     if (options.step < 0) throw Error("checkpoint", fmt::format("{} is no step. Use 0 or more.", options.step));
     if (leads) pending = std::make_unique<PendingCheckpoint>(options.folder, options.step);
@@ -87,40 +90,33 @@ std::string save_state(const StateSource& source, Group& world, const SaveOption
   const std::string temporary = broadcast_text(world, kSubject, leads ? pending->temporary_path() : "");
 
   std::string part;
-  act_together(
-      world, kSubject, kSavePlace,
-      [&] {
-        if (leading_step != std::to_string(options.step)) {
-          throw Error("checkpoint", fmt::format("it saves step {}, rank 0 saves step {}. Save the same on every rank.",
-                                                options.step, leading_step));
-        }
-        std::error_code error;
-        if (!std::filesystem::is_directory(temporary, error)) {
-          throw Error("checkpoint",
-                      fmt::format("{}, which rank 0 made, is not seen here. Save to a disk that all hosts "
-                                  "share.",
-                                  temporary));
-        }
-        const std::filesystem::path file = std::filesystem::path(temporary) / rank_file_name(world.rank());
-        part = write_rank_part(write_rank_file(file.string(), source));
-      },
-      give_up);
+  write_together([&] {
+    if (leading_step != std::to_string(options.step)) {
+      throw Error("checkpoint", fmt::format("it saves step {}, rank 0 saves step {}. Save the same on every rank.",
+                                            options.step, leading_step));
+    }
+    std::error_code error;
+    if (!std::filesystem::is_directory(temporary, error)) {
+      throw Error("checkpoint", fmt::format("{}, which rank 0 made, is not seen here. Save to a disk that all hosts "
+                                            "share.",
+                                            temporary));
+    }
+    const std::filesystem::path file = std::filesystem::path(temporary) / rank_file_name(world.rank());
+    part = write_rank_part(write_rank_file(file.string(), source));
+  });
   const std::vector<std::string> parts = gather_texts(world, kSubject, part);
 
   std::string path;
-  act_together(
-      world, kSubject, kSavePlace,
-      [&] {
-        if (!leads) return;
-        const Manifest manifest = manifest_of(source, options, parts);
-        check_files_arrived(manifest, temporary);
-        const std::string text = write_manifest(manifest);
-        parse_manifest(text, kSavePlace);  // it can be read back, and covers everything
-        path = pending->publish(text);
-        const std::string kept = remove_old(options.folder, options.step, options.keep_last);
-        if (!kept.empty()) fmt::print(stderr, "[checkpoint] cannot remove old checkpoints: {}\n", kept);
-      },
-      give_up);
+  write_together([&] {
+    if (!leads) return;
+    const Manifest manifest = manifest_of(source, options, parts);
+    check_files_arrived(manifest, temporary);
+    const std::string text = write_manifest(manifest);
+    parse_manifest(text, "checkpoint");  // it can be read back, and covers everything
+    path = pending->publish(text);
+    const std::string kept = remove_old(options.folder, options.step, options.keep_last);
+    if (!kept.empty()) fmt::print(stderr, "[checkpoint] cannot remove old checkpoints: {}\n", kept);
+  });
   return broadcast_text(world, kSubject, path);
 }
 

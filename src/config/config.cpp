@@ -43,6 +43,15 @@ Config fill_config(const Settings& settings) {
 
 }  // namespace
 
+std::string_view name_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return "fp32";
+    case Precision::bf16: return "bf16";
+    case Precision::fp16: return "fp16";
+  }
+  return "?";
+}
+
 Config Config::from_text(std::string_view text, const ConfigContext& context, std::string_view origin,
                          const std::vector<std::string>& overrides) {
   if (context.world_size < 1) {

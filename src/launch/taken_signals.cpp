@@ -17,20 +17,20 @@ namespace shoal::launch {
 
 namespace {
 
-// A handler sees nothing but what is static. -1: no TakenSignals is alive.
-std::atomic<int> handler_fd{-1};
+// A handler sees nothing but what is static: where it notes a signal. -1: no TakenSignals is alive.
+std::atomic<int> noted_fd{-1};
 
 void write_number(int signal) {
   const int kept = errno;
   const auto number = static_cast<char>(signal);
-  [[maybe_unused]] const ssize_t written = write(handler_fd.load(), &number, 1);
+  [[maybe_unused]] const ssize_t written = write(noted_fd.load(), &number, 1);
   errno = kept;
 }
 
 }  // namespace
 
 TakenSignals::TakenSignals() {
-  SHOAL_CHECK_EQ(handler_fd.load(), -1);
+  SHOAL_CHECK_EQ(noted_fd.load(), -1);
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
     throw Error("launch",
@@ -38,7 +38,7 @@ TakenSignals::TakenSignals() {
   }
   read_fd_ = ends[0];
   write_fd_ = ends[1];
-  handler_fd = write_fd_;
+  noted_fd = write_fd_;
   struct sigaction ours {};
   ours.sa_handler = write_number;
   ours.sa_flags = SA_RESTART;
@@ -55,7 +55,7 @@ TakenSignals::TakenSignals() {
 
 TakenSignals::~TakenSignals() {
   for (const auto& [signal, before] : before_) sigaction(signal, &before, nullptr);
-  handler_fd = -1;
+  noted_fd = -1;
   close(read_fd_);
   close(write_fd_);
 }

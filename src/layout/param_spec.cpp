@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/text.h"
+
 namespace shoal {
 
 std::string to_text(const std::vector<UnitSpec>& units) {
@@ -11,7 +13,7 @@ std::string to_text(const std::vector<UnitSpec>& units) {
   for (const UnitSpec& unit : units) {
     text += fmt::format("unit {} borrows [{}]\n", unit.name, fmt::join(unit.borrows, ","));
     for (const ParamSpec& param : unit.params) {
-      text += fmt::format("  {} [{}] {} {} group {}\n", param.name, fmt::join(param.shape, ","), name_of(param.dtype),
+      text += fmt::format("  {} {} {} {} group {}\n", param.name, format_shape(param.shape), name_of(param.dtype),
                           param.trainable ? "trainable" : "frozen", param.group);
     }
   }

@@ -60,6 +60,16 @@ std::vector<Builtin> make_builtins() {
       .hidden = 192, .layers = 6, .heads = 6, .kv_heads = 6, .ffn = 512, .vocab = 256, .max_positions = 1024};
   const LlamaShape small = {
       .hidden = 512, .layers = 8, .heads = 8, .kv_heads = 8, .ffn = 1376, .vocab = 8192, .max_positions = 2048};
+  // There is one Llama of 8 billion parameters, Llama 3, and it has this vocabulary. llama-1b and llama-3b are shapes
+  // for measurements, with that of Llama 2 as 7b and 13b have it.
+  const LlamaShape llama3 = {.hidden = 4096,
+                             .layers = 32,
+                             .heads = 32,
+                             .kv_heads = 8,
+                             .ffn = 14336,
+                             .vocab = 128256,
+                             .max_positions = 8192,
+                             .theta = 500000.0};
   return {
       {"llama-tiny", llama_config(tiny), true},
       {"llama-33m", llama_config(small)},
@@ -67,7 +77,7 @@ std::vector<Builtin> make_builtins() {
       {"llama-1b", llama_config({.hidden = 2048, .layers = 16, .heads = 32, .kv_heads = 8, .ffn = 8192})},
       {"llama-3b", llama_config({.hidden = 3072, .layers = 28, .heads = 24, .kv_heads = 8, .ffn = 8192})},
       {"llama-7b", llama_config({.hidden = 4096, .layers = 32, .heads = 32, .kv_heads = 32, .ffn = 11008})},
-      {"llama-8b", llama_config({.hidden = 4096, .layers = 32, .heads = 32, .kv_heads = 8, .ffn = 14336})},
+      {"llama-8b", llama_config(llama3)},
       {"llama-13b", llama_config({.hidden = 5120, .layers = 40, .heads = 40, .kv_heads = 40, .ffn = 13824})},
   };
 }

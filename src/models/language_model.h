@@ -14,8 +14,7 @@ namespace shoal::models {
 
 // What others must know of a model without knowing its family.
 struct ModelInfo {
-  std::string name;    // as the user gave it
-  std::string family;  // "llama", "gpt2"
+  std::string name;  // as the user gave it
   int64_t vocab = 0;
   int64_t hidden = 0;
   int64_t layers = 0;

@@ -118,6 +118,14 @@ std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const
   return open_config({name_or_path, config, find_weights(folder.string(), options.seed), options.recompute, false});
 }
 
+std::unique_ptr<LanguageModel> open_model_of_config(const std::string& config_json, const std::string& name,
+                                                    const OpenOptions& options) {
+  const std::string origin = fmt::format("config.json of {}", name);
+  WeightsOrigin weights;
+  weights.seed = options.seed;
+  return open_config({name, HfConfig(json::parse(config_json, origin), origin), weights, options.recompute, false});
+}
+
 std::vector<std::string> builtin_models() {
   std::vector<std::string> names;
   for (const Builtin& builtin : builtins()) names.push_back(builtin.name);

@@ -22,6 +22,11 @@ struct OpenOptions {
 // file. Touches no tensor data yet.
 std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const OpenOptions& options = {});
 
+// The model of a config.json that stands nowhere but here, as checkpoints carry it: its weights start from the seed.
+// `name` is for messages.
+std::unique_ptr<LanguageModel> open_model_of_config(const std::string& config_json, const std::string& name,
+                                                    const OpenOptions& options = {});
+
 // "llama-tiny", "llama-33m", "gpt2", ...
 std::vector<std::string> builtin_models();
 

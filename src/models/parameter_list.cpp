@@ -48,8 +48,8 @@ at::Tensor ParameterList::add(const std::string& name, const std::vector<int64_t
   } else {
     const SafeTensor& found = tensor_named(*origin_.file, in_file);
     if (found.shape != shape) {
-      misfits_.push_back(fmt::format("{} is {}, and config.json asks for {}", in_file, text_of_shape(found.shape),
-                                     text_of_shape(shape)));
+      misfits_.push_back(fmt::format("{} is {}, and config.json asks for {}", in_file, format_shape(found.shape),
+                                     format_shape(shape)));
     } else if (!is_floating(found.dtype)) {
       misfits_.push_back(fmt::format("{} is {}, not {}", in_file, found.dtype, fmt::join(kFloatingDtypes, ", ")));
     }

@@ -11,15 +11,6 @@ namespace shoal {
 
 namespace {
 
-const char* precision_name(Precision precision) {
-  switch (precision) {
-    case Precision::fp32: return "fp32";
-    case Precision::bf16: return "bf16";
-    case Precision::fp16: return "fp16";
-  }
-  return "";
-}
-
 std::string fits_word(const PlanReport& report, const StagePlan& plan) {
   if (!report.budget.given()) return "";
   return fits(plan, report.budget) ? "yes" : "no";
@@ -29,8 +20,7 @@ std::string heading(const PlanReport& report) {
   const PlanSubject& subject = report.subject;
   std::string text = fmt::format("{}: {} parameters", subject.name, format_count(subject.numel()));
   if (!subject.count_only) text += fmt::format(" in {} units", subject.units.size());
-  text += fmt::format(", {}, {} rank{}", precision_name(report.config.precision), report.world,
-                      report.world == 1 ? "" : "s");
+  text += fmt::format(", {}, {} rank{}", name_of(report.config.precision), report.world, report.world == 1 ? "" : "s");
   if (!report.workload.empty()) text += ", " + report.workload;
   return text + "\n";
 }
@@ -62,7 +52,7 @@ std::string classic_table(const PlanReport& report) {
   const bool budget = report.budget.given() && report.subject.count_only;
   std::string text =
       fmt::format("\nmodel states a rank: mixed precision Adam by the book, and as Shoal holds them in {}\n\n",
-                  precision_name(report.config.precision));
+                  name_of(report.config.precision));
   text += fmt::format("{:<6}{:>16}{:>16}{}\n", "stage", "2 + 2 + 12", "Shoal", budget ? "  fits" : "");
   for (const StagePlan& plan : plans) {
     text += fmt::format("{:<6}{:>16}{:>16}", stage_cell(report, plan.stage),
@@ -115,7 +105,7 @@ std::string plan_json(const PlanReport& report) {
   const json::Object root = {{"subject", report.subject.name, {}},
                              {"parameters", report.subject.numel(), {}},
                              {"world", report.world, {}},
-                             {"precision", precision_name(report.config.precision), {}},
+                             {"precision", std::string(name_of(report.config.precision)), {}},
                              {"stage", report.config.zero.stage, {}},
                              {"count_only", report.subject.count_only, {}},
                              {"stages", std::move(stages), {}},

@@ -2,7 +2,7 @@
 // the engine carries them out. The ranks issue gathers in one agreed order, whether or not they use every unit.
 //
 // [Note: one order for all ranks]
-// A pass of the model (forward, backward, evaluate) has an order of units, recorded the first time. Later passes issue
+// A phase of a pass (forward, backward, evaluate) has an order of units, recorded the first time. Later passes issue
 // gathers as a prefix of it: a unit that this rank skips is gathered and released all the same, so a rank that takes
 // another branch does not leave its peers waiting. A unit that is entered though the rest of the order does not hold
 // it is gathered on demand, which works only where all ranks do so at the same place; otherwise the group finds that

@@ -12,15 +12,6 @@ namespace shoal::train {
 
 namespace {
 
-const char* name_of(Precision precision) {
-  switch (precision) {
-    case Precision::fp32: return "fp32";
-    case Precision::bf16: return "bf16";
-    case Precision::fp16: return "fp16";
-  }
-  return "?";
-}
-
 struct Column {
   MemoryPlan plan;
   size_t master = 0;  // of plan.states

@@ -3,11 +3,8 @@
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include "checkpoint/resolve.h"
@@ -24,14 +21,11 @@ namespace shoal::train {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 // No optimizer states: SGD without momentum keeps none.
 constexpr const char* kConfig = R"({
   "train_batch_size": 1, "zero_optimization": {"stage": 0}, "optimizer": {"type": "SGD", "params": {"lr": 0}}
 })";
 
-// A model's shape is read from a folder, so the checkpoint's config is put into one for that moment.
 std::unique_ptr<models::LanguageModel> open_saved_model(const std::string& checkpoint_path) {
   const checkpoint::Manifest manifest = checkpoint::read_manifest(checkpoint_path);
   const auto config = manifest.extra.find("model_config");
@@ -39,20 +33,7 @@ std::unique_ptr<models::LanguageModel> open_saved_model(const std::string& check
     throw Error("--checkpoint",
                 fmt::format("{} does not say which model it is of. Give --model too.", checkpoint_path));
   }
-  std::string folder = (fs::temp_directory_path() / "shoal-model-XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr) {
-    throw Error("--checkpoint", "no temporary folder can be made. Set TMPDIR to a folder that may be written.");
-  }
-  std::ofstream(fs::path(folder) / "config.json") << config->second;
-  std::unique_ptr<models::LanguageModel> model;
-  try {
-    model = models::open_model(folder);
-  } catch (...) {
-    fs::remove_all(folder);
-    throw;
-  }
-  fs::remove_all(folder);
-  return model;
+  return models::open_model_of_config(config->second, checkpoint_path);
 }
 
 }  // namespace

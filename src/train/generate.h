@@ -10,9 +10,9 @@
 namespace shoal::train {
 
 struct GenerateOptions {
-  std::string model;       // a name or folder; "": the checkpoint's own
-  std::string checkpoint;  // a checkpoint, a folder of them, or a run; "": the model's own weights
-  std::string prompt;
+  std::string model = {};       // a name or folder; "": the checkpoint's own
+  std::string checkpoint = {};  // a checkpoint, a folder of them, or a run; "": the model's own weights
+  std::string prompt = {};
   int64_t tokens = 200;
   double temperature = 0.8;  // 0: always the likeliest
   uint64_t seed = 1;

@@ -91,16 +91,18 @@ std::unique_ptr<TokenSource> open_data(const std::string& spec, const Vocabulary
                                               "own tokenizer.",
                                               source->vocab(), vocabulary.model, vocabulary.vocab));
     }
-    check_tokens(*source, vocabulary);
     return source;
   }
   throw Error("data " + spec, "is none of text:PATH, tokens:PATH and synthetic. Write one of them.");
 }
 
-void check_tokens(const TokenSource& source, const Vocabulary& vocabulary) {
+void check_tokens(const TokenSource& source, const Vocabulary& vocabulary, const ReaderPart& part) {
+  if (source.is_checked()) return;
+  const int64_t share = source.numel() / part.of + 1;
+  const int64_t last = std::min(source.numel(), share * (part.index + 1));
   std::vector<int64_t> some(size_t{1} << 18);
-  for (int64_t begin = 0; begin < source.numel(); begin += static_cast<int64_t>(some.size())) {
-    const int64_t numel = std::min<int64_t>(static_cast<int64_t>(some.size()), source.numel() - begin);
+  for (int64_t begin = share * part.index; begin < last; begin += static_cast<int64_t>(some.size())) {
+    const int64_t numel = std::min<int64_t>(static_cast<int64_t>(some.size()), last - begin);
     source.read(begin, numel, some.data());
     const auto outside = std::find_if(some.begin(), some.begin() + numel,
                                       [&](int64_t token) { return token < 0 || token >= vocabulary.vocab; });

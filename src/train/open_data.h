@@ -18,10 +18,17 @@ struct Vocabulary {
 };
 
 // Throws shoal::Error when the data cannot be read or does not belong to the vocabulary. synthetic takes the model's
-// vocabulary; its keys are tokens, surprise and seed. A token file is looked at whole (check_tokens).
+// vocabulary; its keys are tokens, surprise and seed. Tokens of a file are not looked at: check_tokens does.
 std::unique_ptr<TokenSource> open_data(const std::string& spec, const Vocabulary& vocabulary);
 
-// Looks at every token. Throws shoal::Error that names the first one outside the vocabulary.
-void check_tokens(const TokenSource& source, const Vocabulary& vocabulary);
+// Which of several readers this one is; each looks at its own part, all together at every token.
+struct ReaderPart {
+  int index = 0;
+  int of = 1;
+};
+
+// Looks at the tokens of a source that is not known to be sound. Throws shoal::Error that names the first one outside
+// the vocabulary.
+void check_tokens(const TokenSource& source, const Vocabulary& vocabulary, const ReaderPart& part = {});
 
 }  // namespace shoal::train

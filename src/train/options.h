@@ -16,12 +16,13 @@ enum class OnSaveError : uint8_t {
 struct TrainOptions {
   std::string model;
   std::string data;
+  bool data_checked = false;           // who started this rank has looked at every token
   std::string config_path;             // "": stage 3 with every default
   std::vector<std::string> overrides;  // "path=value", over the config
   std::optional<double> lr;
   int64_t steps = 0;     // of the whole run, those before a resume counted
   int64_t stop_at = 0;   // end early after this step, with a checkpoint; 0: after the last. Schedules still see `steps`
-  int64_t sequence = 0;  // tokens a sample trains on; 0: what the model can take, at most 1024
+  int64_t sequence = 0;  // tokens a sample trains on; 0: see sequence_for
   uint64_t seed = 1;
   double validation = 0.05;     // share of the samples kept for validation
   int64_t eval_every = 0;       // steps; 0: never

@@ -14,7 +14,6 @@
 #include "models/open_model.h"
 #include "shoal/checkpoint.h"
 #include "shoal/error.h"
-#include "train/open_data.h"
 #include "train/run_config.h"
 #include "train/text_source.h"
 
@@ -23,17 +22,6 @@ namespace shoal::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int64_t kDefaultSequence = 1024;
-
-int64_t sequence_of(const TrainOptions& options, const models::ModelInfo& info) {
-  if (options.sequence == 0) return std::min(kDefaultSequence, info.max_positions);
-  if (options.sequence > info.max_positions) {
-    throw Error("--sequence", fmt::format("{} tokens are more than {} can take, {}. Give fewer.", options.sequence,
-                                          info.name, info.max_positions));
-  }
-  return options.sequence;
-}
 
 void check_flags(const TrainOptions& options) {
   if (options.steps < 1) throw Error("--steps", fmt::format("{} steps are no run. Give 1 or more.", options.steps));
@@ -60,6 +48,15 @@ void make_run_folder(const std::string& out) {
 
 }  // namespace
 
+int64_t sequence_for(int64_t asked, const models::ModelInfo& info) {
+  if (asked == 0) return std::min(kLongestDefaultSequence, info.max_positions);
+  if (asked > info.max_positions) {
+    throw Error("--sequence", fmt::format("{} tokens are more than {} can take, {}. Give fewer.", asked, info.name,
+                                          info.max_positions));
+  }
+  return asked;
+}
+
 std::string checkpoints_of(const std::string& run_folder) { return (fs::path(run_folder) / "checkpoints").string(); }
 
 PreparedRun prepare_run(const TrainOptions& options, int world) {
@@ -73,8 +70,9 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   RunConfig made = make_run_config(options, world, info.hidden);
   run.config = std::move(made.config);
   run.choices = std::move(made.choices);
-  run.cut = {.sequence = sequence_of(options, info), .validation = options.validation, .seed = options.seed};
-  run.source = open_data(options.data, {info.name, info.vocab, info.byte_tokens || info.vocab == kByteVocab});
+  run.cut = {.sequence = sequence_for(options.sequence, info), .validation = options.validation, .seed = options.seed};
+  run.vocabulary = {info.name, info.vocab, info.byte_tokens || info.vocab == kByteVocab};
+  run.source = open_data(options.data, run.vocabulary);
   const Batches batches(*run.source, run.cut, {.batch = run.config.batch, .rank = 0, .world = world});
   if (options.eval_every > 0 && batches.evaluation_steps() == 0) {
     throw Error("--eval-every",

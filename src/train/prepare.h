@@ -9,6 +9,7 @@
 #include "models/language_model.h"
 #include "shoal/config.h"
 #include "train/batches.h"
+#include "train/open_data.h"
 #include "train/options.h"
 #include "train/position.h"
 #include "train/token_source.h"
@@ -20,6 +21,7 @@ struct PreparedRun {
   std::unique_ptr<models::LanguageModel> model;
   Config config;
   std::vector<std::string> choices;  // decided here and not by the user; to be printed
+  Vocabulary vocabulary;
   std::unique_ptr<TokenSource> source;
   CutOptions cut;
   Position start;               // of a run that begins
@@ -27,12 +29,17 @@ struct PreparedRun {
 };
 
 // Throws shoal::Error that says what to change. Looks at the run's folder, so every rank calls it before any of them
-// writes there: before they meet.
+// writes there: before they meet. Tokens are not looked at yet: see check_tokens.
 PreparedRun prepare_run(const TrainOptions& options, int world);
 
 // The checkpoint to go on from, or "" for a run that begins. Throws shoal::Error when the user named one that is not
 // there, or `out` holds a run already and nothing was said about going on.
 std::string find_start(const TrainOptions& options);
+
+// Tokens of a sample: what was asked for, or with 0 what the model can take, up to a limit. Throws shoal::Error when
+// the model cannot take as many.
+inline constexpr int64_t kLongestDefaultSequence = 1024;
+int64_t sequence_for(int64_t asked, const models::ModelInfo& info);
 
 std::string checkpoints_of(const std::string& run_folder);
 

@@ -8,8 +8,8 @@ namespace shoal::train {
 namespace {
 
 // A handler sees nothing but what is static.
-std::atomic<int> g_first{0};
-std::atomic<int> g_count{0};
+std::atomic<int> noted_signal{0};
+std::atomic<int> noted_count{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 // A terminal sends Ctrl-C to every process in the foreground and a launcher may pass its own on, so a second one does
@@ -18,8 +18,8 @@ constexpr int kPatience = 3;
 
 void note(int signal) {
   int none = 0;
-  g_first.compare_exchange_strong(none, signal);
-  if (++g_count < kPatience) return;
+  noted_signal.compare_exchange_strong(none, signal);
+  if (++noted_count < kPatience) return;
   ::signal(signal, SIG_DFL);
   ::raise(signal);
 }
@@ -27,8 +27,8 @@ void note(int signal) {
 }  // namespace
 
 StopSignal::StopSignal() {
-  g_first = 0;
-  g_count = 0;
+  noted_signal = 0;
+  noted_count = 0;
   struct sigaction action {};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART;
@@ -42,6 +42,6 @@ StopSignal::~StopSignal() {
   sigaction(SIGTERM, &before_terminate_, nullptr);
 }
 
-int StopSignal::received() const { return g_first; }
+int StopSignal::received() const { return noted_signal; }
 
 }  // namespace shoal::train

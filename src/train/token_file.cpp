@@ -2,17 +2,12 @@
 #include "train/token_file.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <vector>
 
 #include "base/check.h"
 #include "base/json.h"
@@ -126,12 +121,11 @@ Shape shape_of(const std::string& path, const MappedFile& mapping) {
 class TokenFile final : public TokenSource {
  public:
   explicit TokenFile(const std::string& path)
-      : path_(path), mapping_(path, place_of(path)), shape_(shape_of(path, mapping_)) {
-    if (shape_.vocab == 0) shape_.vocab = largest() + 1;
-  }
+      : path_(path), mapping_(path, place_of(path)), shape_(shape_of(path, mapping_)) {}
 
   int64_t numel() const override { return shape_.numel; }
   int64_t vocab() const override { return shape_.vocab; }
+  bool is_checked() const override { return false; }
   void read(int64_t begin, int64_t numel, int64_t* tokens) const override {
     SHOAL_CHECK(begin >= 0 && numel >= 0 && begin + numel <= shape_.numel);
     const char* from = mapping_.data() + shape_.begin + static_cast<size_t>(begin) * shape_.width;
@@ -153,85 +147,14 @@ class TokenFile final : public TokenSource {
       tokens[i] = token;
     }
   }
-  int64_t largest() const {
-    std::vector<int64_t> some(1 << 16);
-    int64_t largest = -1;
-    for (int64_t begin = 0; begin < shape_.numel; begin += static_cast<int64_t>(some.size())) {
-      const int64_t numel = std::min<int64_t>(static_cast<int64_t>(some.size()), shape_.numel - begin);
-      read(begin, numel, some.data());
-      largest = std::max(largest, *std::max_element(some.begin(), some.begin() + numel));
-    }
-    return largest;
-  }
 
   std::string path_;
   MappedFile mapping_;
   Shape shape_;
 };
 
-size_t width_for(int64_t vocab) { return vocab <= (int64_t{1} << 16) ? 2 : 4; }
-
 }  // namespace
 
 std::unique_ptr<TokenSource> open_token_file(const std::string& path) { return std::make_unique<TokenFile>(path); }
-
-TokenFileWriter::TokenFileWriter(const std::string& path, int64_t vocab)
-    : path_(path), temporary_path_(fmt::format("{}.part-{}", path, ::getpid())), vocab_(vocab) {
-  if (vocab < 1 || static_cast<uint64_t>(vocab) > kLargestVocab) {
-    throw Error(place_of(path), fmt::format("a vocabulary of {} does not fit 32 bits. Give a smaller one.", vocab));
-  }
-  file_ = std::fopen(temporary_path_.c_str(), "wb");
-  if (file_ == nullptr) {
-    throw Error(place_of(path), fmt::format("{} cannot be made: {}.", temporary_path_, std::strerror(errno)));
-  }
-  const Header blank{};
-  write(&blank, sizeof(blank));
-}
-
-TokenFileWriter::~TokenFileWriter() {
-  if (file_ == nullptr) return;
-  std::fclose(file_);
-  std::remove(temporary_path_.c_str());
-}
-
-void TokenFileWriter::write(const void* bytes, size_t nbytes) {
-  if (std::fwrite(bytes, 1, nbytes, file_) != nbytes) {
-    throw Error(place_of(path_), fmt::format("cannot be written: {}.", std::strerror(errno)));
-  }
-}
-
-void TokenFileWriter::append(std::span<const int64_t> tokens) {
-  const auto narrow = [&](auto sample) {
-    std::vector<decltype(sample)> narrowed;
-    narrowed.reserve(tokens.size());
-    for (const int64_t token : tokens) {
-      if (token < 0 || token >= vocab_) {
-        throw Error(place_of(path_), fmt::format("token {} is outside the vocabulary of {}.", token, vocab_));
-      }
-      narrowed.push_back(static_cast<decltype(sample)>(token));
-    }
-    write(narrowed.data(), narrowed.size() * sizeof(sample));
-  };
-  if (width_for(vocab_) == 2) {
-    narrow(uint16_t{});
-  } else {
-    narrow(uint32_t{});
-  }
-  numel_ += static_cast<int64_t>(tokens.size());
-}
-
-void TokenFileWriter::finish() {
-  SHOAL_CHECK(file_ != nullptr);
-  const Header header{kMagic, kVersion, static_cast<uint32_t>(width_for(vocab_)), static_cast<uint64_t>(vocab_),
-                      static_cast<uint64_t>(numel_)};
-  std::rewind(file_);
-  write(&header, sizeof(header));
-  const bool flushed = std::fflush(file_) == 0 && ::fsync(::fileno(file_)) == 0;
-  const int reason = errno;
-  if (!flushed) throw Error(place_of(path_), fmt::format("cannot be written: {}.", std::strerror(reason)));
-  std::fclose(file_);
-  file_ = nullptr;
-  std::filesystem::rename(temporary_path_, path_);
-}
 
 }  // namespace shoal::train

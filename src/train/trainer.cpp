@@ -16,6 +16,8 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "checkpoint/exchange.h"
+#include "checkpoint/load.h"
 #include "engine/blueprint.h"
 #include "launch/rank_environment.h"
 #include "plan/from_config.h"
@@ -65,6 +67,13 @@ void write_text(const fs::path& path, const std::string& text) {
   file << text << "\n";
   file.close();
   if (!file) throw Error("--out " + path.string(), "cannot be written. Give a folder with space that may be written.");
+}
+
+// Each rank looks at a part of the tokens.
+void check_tokens_together(const PreparedRun& run, Group& world) {
+  checkpoint::act_together(world, {"check", "tokens"}, "--data " + run.source->describe(), [&] {
+    check_tokens(*run.source, run.vocabulary, {world.rank(), world.size()});
+  });
 }
 
 // One rank's run, from the first step it takes to the last.
@@ -132,12 +141,25 @@ class Trainer {
     progress_.say(fmt::format("resumed    {} at step {}, {} samples in, saved by {} {}", loaded.path, step_,
                               format_count(position_.samples), loaded.saved_world,
                               loaded.saved_world == 1 ? "rank" : "ranks"));
+    say_optimizer_change(loaded);
     const auto saved_threads = loaded.extra.find("threads");
     if (loaded.saved_world == world_.size() && saved_threads != loaded.extra.end() &&
         saved_threads->second != std::to_string(threads_)) {
       progress_.say(fmt::format("it was made with {} threads a rank, not {}: the last bits of sums may differ",
                                 saved_threads->second, threads_));
     }
+  }
+
+  void say_optimizer_change(const LoadedCheckpoint& loaded) {
+    std::vector<std::string> unused;
+    for (const StateKind kind : loaded.unused_states) unused.emplace_back(name_of(kind));
+    const std::string own = checkpoint::optimizer_in(run_.config.to_json());
+    const bool changed = !loaded.saved_optimizer.empty() && loaded.saved_optimizer != own;
+    if (!changed && unused.empty()) return;
+    progress_.say(
+        fmt::format("it was made with {}, this run updates with {}: {}",
+                    loaded.saved_optimizer.empty() ? "another optimizer" : loaded.saved_optimizer, own,
+                    unused.empty() ? "the moments are taken over as they are" : "dropped " + join(unused, ", ")));
   }
 
   void open_files() {
@@ -245,9 +267,8 @@ class Trainer {
       progress_.say(fmt::format("saved      {} in {:.0f} ms", path, milliseconds_since(begin)));
       last_saved_ = step_;
       last_save_failed_ = false;
-    } catch (const Error& error) {
-      // Anything else, a dead rank say, ends the run.
-      if (options_.on_save_error == OnSaveError::stop || error.place() != kSavePlace) throw;
+    } catch (const SaveError& error) {  // anything else, a dead rank say, ends the run
+      if (options_.on_save_error == OnSaveError::stop) throw;
       progress_.say(fmt::format("{} The run goes on (--on-save-error continue).", error.what()));
       last_save_failed_ = true;
       last_saved_ = step_;  // tried; not again for the same step
@@ -298,6 +319,7 @@ int train(const TrainOptions& options, PreparedRun run) {
       run.world == 1 ? make_single_group() : make_process_group(process_group_options(run.config));
   try {
     check_agreement(facts_of(options, run), *world);
+    if (!options.data_checked) check_tokens_together(run, *world);
     return Trainer(options, run, *world, device, threads).run();
   } catch (const std::exception& error) {
     world->abort(error.what());  // so that the other ranks say why

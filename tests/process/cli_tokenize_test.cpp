@@ -74,14 +74,15 @@ TEST_F(Tokenize, MistakesAreNamedAndLeaveNoFile) {
       EXPECT_EQ(entry.path().filename().string().find("out.bin"), std::string::npos) << entry.path();
     }
   };
+  expect({"nope"}, 2, "--tokenizer is required");
   expect({"--tokenizer", "none.json", "good.txt", "-o", "out.bin"}, 2, "[--tokenizer none.json] is not a file.");
   expect({"--tokenizer", "good.txt", "good.txt", "-o", "out.bin"}, 2, "[--tokenizer good.txt] is not a tokenizer.json");
   expect({"--tokenizer", "tokenizer.json", "good.txt", "-o", "out.bin", "--eos", "<stop>"}, 2,
          "[--eos <stop>] is not a token of this tokenizer.");
-  expect({"--tokenizer", "tokenizer.json", "none.txt", "-o", "out.bin"}, 1, "[tokenize none.txt] does not exist.");
-  expect({"--tokenizer", "tokenizer.json", "good.txt", "latin.txt", "-o", "out.bin"}, 1,
+  expect({"--tokenizer", "tokenizer.json", "none.txt", "-o", "out.bin"}, 2, "[tokenize none.txt] does not exist.");
+  expect({"--tokenizer", "tokenizer.json", "good.txt", "latin.txt", "-o", "out.bin"}, 2,
          "[tokenize latin.txt] byte 2 is not UTF-8.");
-  expect({"--tokenizer", "tokenizer.json", "texts/deeper", "-o", "out.bin"}, 1, "there is no text");
+  expect({"--tokenizer", "tokenizer.json", "texts/deeper", "-o", "out.bin"}, 2, "there is no text");
 }
 
 TEST_F(Tokenize, APythonThatIsNotThereIsAnError) {

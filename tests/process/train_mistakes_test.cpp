@@ -48,9 +48,19 @@ TEST(TrainMistakes, AreSaidBeforeTrainingStarts) {
   expect_refused(folder, with(llama, text, {"--sequence", "16", "--resume", folder / "empty"}), "[--resume]");
   folder.write("old/metrics.jsonl", "");
   expect_refused(folder, with(llama, text, {"--sequence", "16", "--out", folder / "old"}), "--resume auto");
-  folder.write("raw.bin", std::string("\1\0\xff\0\0\1", 6));
+  std::string tokens(4000, '\0');
+  tokens[5] = 1;  // token 2 is 256
+  folder.write("raw.bin", tokens);
   folder.write("raw.bin.json", R"({"dtype": "uint16", "vocab": 256})");
-  expect_refused(folder, with(llama, "tokens:" + folder / "raw.bin"), "token 256 at position 2");
+  const Words raw = with(llama, "tokens:" + folder / "raw.bin", {"--sequence", "16"});
+  expect_refused(folder, raw, "token 256 at position 2");
+  // Under another launcher the ranks share the look, and all say what one of them found.
+  Words launched = {SHOAL_BINARY, "launch", "-n", "2", "--", SHOAL_BINARY, "train", "--steps", "2", "--threads", "1"};
+  launched.insert(launched.end(), raw.begin(), raw.end());
+  const Result result = Command(launched).wait();
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("raw.bin] rank 0: token 256 at position 2"));
+  expect_refused(folder, with(llama, text, {"--sequence", "16", "--seed", "-1"}), "--seed: Value -1 not in range");
 }
 
 TEST(TrainMistakes, AnotherNumberOfRanksThanTheLaunchersIsRefused) {

@@ -151,7 +151,6 @@ std::unique_ptr<LanguageModel> open_gpt2(const OpenRequest& request) {
   std::vector<Unit> units = list.finish();
   ModelInfo info;
   info.name = request.name;
-  info.family = "gpt2";
   info.vocab = config.vocab;
   info.hidden = config.hidden;
   info.layers = config.layers;

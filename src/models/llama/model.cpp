@@ -165,7 +165,6 @@ std::unique_ptr<LanguageModel> open_llama(const OpenRequest& request) {
   std::vector<Unit> units = list.finish();
   ModelInfo info;
   info.name = request.name;
-  info.family = "llama";
   info.vocab = config.vocab;
   info.hidden = config.hidden;
   info.layers = config.layers;

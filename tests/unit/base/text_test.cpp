@@ -24,6 +24,11 @@ TEST(Text, NearestWordFindsTyposOnly) {
   EXPECT_EQ(nearest_word("completely_different", words), "");
 }
 
+TEST(Text, ShapesHaveBrackets) {
+  EXPECT_EQ(format_shape({}), "[]");
+  EXPECT_EQ(format_shape({2, 3}), "[2, 3]");
+}
+
 TEST(Text, HashIsStable) {
   EXPECT_EQ(hash_text("shoal"), hash_text("shoal"));
   EXPECT_NE(hash_text("a"), hash_text("b"));

@@ -33,7 +33,7 @@ TEST(Save, EveryRankGetsThePathOfAWholeCheckpoint) {
     on_ranks(world, [&](Group& group) {
       FakeState state(group.rank(), world);
       state.fill();
-      SaveOptions options{temp / "a/b", 7};
+      SaveOptions options{.folder = temp / "a/b", .step = 7, .keep_last = 0, .extra = {}};
       options.extra = {{"key", "value"}};
       EXPECT_EQ(save_state(state.source(), group, options), temp / "a/b/step-00000007");
     });
@@ -68,6 +68,7 @@ TEST(Save, WhenOneRankFailsAllThrowAndTheEarlierStay) {
                 save_state(source, group, {temp.path(), 2, 1, {}});
               }),
               "[checkpoint save] rank 2: the disk is full");
+    EXPECT_THROW(save_state(source, group, {temp.path(), 2, 1, {}}), SaveError) << "the run may go on";
     EXPECT_EQ(message_of([&] {
                 save_state(state.source(), group, {temp.path(), -1, 1, {}});
               }),

@@ -204,6 +204,12 @@ TEST(Config, ReadsAHuggingFaceConfigWithAutos) {
   EXPECT_EQ(config.notices.size(), 4u);
 }
 
+TEST(Config, PrecisionsHaveNames) {
+  EXPECT_EQ(name_of(Precision::fp32), "fp32");
+  EXPECT_EQ(name_of(Precision::bf16), "bf16");
+  EXPECT_EQ(name_of(Precision::fp16), "fp16");
+}
+
 TEST(Config, AutosFallBackWhenNobodyKnowsBetter) {
   const Config config = parse_members(R"(
     "gradient_clipping": "auto", "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"},

@@ -18,6 +18,13 @@ TEST(Builtins, AreFoundByName) {
   EXPECT_EQ(find_builtin("llama-9b"), nullptr);
 }
 
+TEST(Builtins, HaveTheVocabularyOfTheirOriginal) {
+  const auto vocab = [](const char* name) { return find_builtin(name)->config.find("vocab_size")->as_integer(); };
+  EXPECT_EQ(vocab("llama-7b"), 32000);
+  EXPECT_EQ(vocab("llama-8b"), 128256);
+  EXPECT_EQ(vocab("gpt2"), 50257);
+}
+
 TEST(Builtins, OnlyAVocabularyOfBytesTakesBytes) {
   for (const Builtin& builtin : builtins()) {
     EXPECT_EQ(builtin.byte_tokens, builtin.config.find("vocab_size")->as_integer() == 256) << builtin.name;

@@ -48,7 +48,7 @@ void fill_zeros(const std::string&, int64_t, int64_t numel, float* out) { std::f
 
 TEST(OpenModel, BuiltInModelsHaveTheirPublishedNumberOfParameters) {
   const std::map<std::string, int64_t> wanted = {
-      {"gpt2", 124'439'808}, {"llama-7b", 6'738'415'616}, {"llama-13b", 13'015'864'320}};
+      {"gpt2", 124'439'808}, {"llama-7b", 6'738'415'616}, {"llama-8b", 8'030'261'248}, {"llama-13b", 13'015'864'320}};
   for (const auto& [name, numel] : wanted) EXPECT_EQ(open_model(name)->info().numel, numel) << name;
   EXPECT_NEAR(static_cast<double>(open_model("llama-33m")->info().numel), 33.7e6, 0.5e6);
   const auto tiny = open_model("llama-tiny");
@@ -64,6 +64,14 @@ TEST(OpenModel, EveryBuiltInNameOpens) {
     EXPECT_EQ(model->info().name, name);
     EXPECT_EQ(static_cast<int64_t>(model->units().size()), model->info().layers + 2);
   }
+}
+
+TEST(OpenModel, AConfigAloneIsEnough) {
+  const auto model = open_model_of_config(tiny_llama_json(), "step-00000004");
+  EXPECT_EQ(model->info().name, "step-00000004");
+  EXPECT_EQ(model->config_json(), open_json(tiny_llama_json())->config_json());
+  EXPECT_THAT(message_of([] { open_model_of_config(R"({"model_type": "bert"})", "step-00000004"); }),
+              HasSubstr("[config.json of step-00000004 model_type] \"bert\""));
 }
 
 TEST(OpenModel, AModelLargerThanMemoryTakesNone) {

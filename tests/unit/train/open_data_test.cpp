@@ -4,7 +4,7 @@
 
 #include "message_of.h"
 #include "temp_folder.h"
-#include "train/token_file.h"
+#include "unit/train/write_tokens.h"
 
 namespace shoal::train {
 namespace {
@@ -21,9 +21,7 @@ TEST(OpenData, OpensEachKind) {
   EXPECT_EQ(open_data("text:" + folder.write("a", "abc"), kBytes)->numel(), 3);
   EXPECT_EQ(open_data("synthetic", kWords)->vocab(), 50257);
   EXPECT_EQ(open_data("synthetic:tokens=50,surprise=0.5,seed=3", kBytes)->numel(), 50);
-  TokenFileWriter writer(folder / "t.bin", 300);
-  writer.append(std::vector<int64_t>{1, 2, 299});
-  writer.finish();
+  testing::write_tokens(folder / "t.bin", 300, {1, 2, 299});
   EXPECT_EQ(open_data("tokens:" + folder / "t.bin", kWords)->numel(), 3);
 }
 
@@ -37,8 +35,16 @@ TEST(OpenData, TokensBeyondTheVocabularyAreNamed) {
   const TempFolder folder;
   folder.write("raw.bin", std::string("\1\0\2\0\0\1", 6));
   folder.write("raw.bin.json", R"({"dtype": "uint16", "vocab": 256})");
-  EXPECT_THAT(message_of([&] { open_data("tokens:" + folder / "raw.bin", kBytes); }),
-              HasSubstr("token 256 at position 2 is beyond"));
+  const auto source = open_data("tokens:" + folder / "raw.bin", kBytes);
+  EXPECT_THAT(message_of([&] { check_tokens(*source, kBytes); }), HasSubstr("token 256 at position 2 is beyond"));
+  EXPECT_EQ(message_of([&] { check_tokens(*source, kWords); }), "");
+  for (const int readers : {1, 2, 3, 4, 5}) {
+    int found = 0;
+    for (int index = 0; index < readers; ++index) {
+      if (!message_of([&] { check_tokens(*source, kBytes, {index, readers}); }).empty()) ++found;
+    }
+    EXPECT_EQ(found, 1) << "every token is looked at by one of " << readers;
+  }
   folder.write("raw.bin.json", R"({"dtype": "uint16", "vocab": 257})");
   EXPECT_THAT(message_of([&] { open_data("tokens:" + folder / "raw.bin", kBytes); }), HasSubstr("vocabulary of 257"));
   EXPECT_EQ(open_data("tokens:" + folder / "raw.bin", kWords)->numel(), 3);

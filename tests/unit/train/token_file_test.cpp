@@ -6,6 +6,7 @@
 
 #include "message_of.h"
 #include "temp_folder.h"
+#include "unit/train/write_tokens.h"
 
 namespace shoal::train {
 namespace {
@@ -13,12 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::message_of;
 using testing::TempFolder;
-
-void write_tokens(const std::string& path, int64_t vocab, const std::vector<int64_t>& tokens) {
-  TokenFileWriter writer(path, vocab);
-  writer.append(tokens);
-  writer.finish();
-}
+using testing::write_tokens;
 
 std::vector<int64_t> read_all(const TokenSource& source) {
   std::vector<int64_t> tokens(static_cast<size_t>(source.numel()));
@@ -30,14 +26,14 @@ TEST(TokenFile, ReadsWhatWasWritten) {
   const TempFolder folder;
   for (const int64_t vocab : {int64_t{1}, int64_t{65536}, int64_t{65537}, int64_t{1} << 32}) {
     const std::vector<int64_t> tokens = {0, vocab - 1, vocab / 2, vocab / 3, 0};
-    write_tokens(folder / "t.bin", vocab, tokens);
+    write_tokens(folder / "t.bin", static_cast<uint64_t>(vocab), tokens);
     const auto source = open_token_file(folder / "t.bin");
     EXPECT_EQ(source->vocab(), vocab);
+    EXPECT_FALSE(source->is_checked());
     EXPECT_EQ(read_all(*source), tokens);
     std::vector<int64_t> part(2);
     source->read(1, 2, part.data());
     EXPECT_EQ(part, (std::vector<int64_t>{tokens[1], tokens[2]}));
-    EXPECT_EQ(folder.read("t.bin").size(), 32 + tokens.size() * (vocab <= 65536 ? 2 : 4));
   }
 }
 
@@ -47,16 +43,18 @@ TEST(TokenFile, MayBeEmpty) {
   EXPECT_EQ(open_token_file(folder / "t.bin")->numel(), 0);
 }
 
-TEST(TokenFile, HasTheBytesThatTheFormatSays) {
+TEST(TokenFile, ReadsTheBytesThatTheFormatSays) {
   const TempFolder folder;
-  write_tokens(folder / "t.bin", 300, {1, 258});
-  EXPECT_EQ(folder.read("t.bin"), std::string("SHOALTOK"
-                                              "\1\0\0\0"
-                                              "\2\0\0\0"
-                                              "\x2c\1\0\0\0\0\0\0"
-                                              "\2\0\0\0\0\0\0\0"
-                                              "\1\0\2\1",
-                                              36));
+  folder.write("t.bin", std::string("SHOALTOK"
+                                    "\1\0\0\0"
+                                    "\2\0\0\0"
+                                    "\x2c\1\0\0\0\0\0\0"
+                                    "\2\0\0\0\0\0\0\0"
+                                    "\1\0\2\1",
+                                    36));
+  const auto source = open_token_file(folder / "t.bin");
+  EXPECT_EQ(source->vocab(), 300);
+  EXPECT_EQ(read_all(*source), (std::vector<int64_t>{1, 258}));
 }
 
 TEST(TokenFile, AHeaderThatDoesNotFitIsAnError) {
@@ -89,7 +87,7 @@ TEST(TokenFile, WithoutAHeaderTheSidecarDecides) {
   EXPECT_THAT(message_of(open), HasSubstr("raw.bin.json"));
   folder.write("raw.bin.json", R"({"dtype": "uint16"})");
   EXPECT_EQ(read_all(*open()), (std::vector<int64_t>{1, 258, 0, 5}));
-  EXPECT_EQ(open()->vocab(), 259) << "the largest token plus one";
+  EXPECT_EQ(open()->vocab(), 0) << "not said";
   folder.write("raw.bin.json", R"({"dtype": "uint32", "vocab": 9})");
   EXPECT_EQ(open()->numel(), 2);
   EXPECT_EQ(open()->vocab(), 9);
@@ -111,25 +109,6 @@ TEST(TokenFile, ASidecarThatContradictsTheHeaderIsAnError) {
   EXPECT_EQ(open_token_file(folder / "t.bin")->numel(), 2);
   folder.write("t.bin.json", R"({"dtype": "uint32"})");
   EXPECT_THAT(message_of([&] { open_token_file(folder / "t.bin"); }), HasSubstr("contradicts"));
-}
-
-TEST(TokenFileWriter, RefusesTokensOutsideTheVocabulary) {
-  const TempFolder folder;
-  TokenFileWriter writer(folder / "t.bin", 300);
-  EXPECT_THAT(message_of([&] { writer.append(std::vector<int64_t>{300}); }), HasSubstr("token 300"));
-  EXPECT_THAT(message_of([&] { writer.append(std::vector<int64_t>{-1}); }), HasSubstr("token -1"));
-  EXPECT_THAT(message_of([&] { TokenFileWriter(folder / "u.bin", 0); }), HasSubstr("vocabulary of 0"));
-}
-
-TEST(TokenFileWriter, LeavesNothingBehindWithoutFinish) {
-  const TempFolder folder;
-  { TokenFileWriter(folder / "t.bin", 300).append(std::vector<int64_t>{1}); }
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-}
-
-TEST(TokenFileWriter, SaysWhereItCannotWrite) {
-  const TempFolder folder;
-  EXPECT_THAT(message_of([&] { TokenFileWriter(folder / "none/t.bin", 300); }), HasSubstr("cannot be made"));
 }
 
 }  // namespace

@@ -74,6 +74,26 @@ TEST(Trainer, TakesNoStepTwice) {
   EXPECT_THAT(message_of([&] { train(options, prepare_run(options, 1)); }), HasSubstr("[--seed]"));
 }
 
+TEST(Trainer, SaysWhatBecomesOfMomentsUnderAnotherOptimizer) {
+  const TempFolder folder;
+  TrainOptions options = small(folder);
+  options.stop_at = 1;
+  EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
+  options.resume = "auto";
+  options.lr = 0.01;
+  const auto said = [&](int64_t stop_at, const std::string& optimizer) {
+    options.stop_at = stop_at;
+    options.overrides = {R"(optimizer={"type": ")" + optimizer + R"("})"};
+    ::testing::internal::CaptureStdout();
+    const std::string refused = message_of([&] { train(options, prepare_run(options, 1)); });
+    return ::testing::internal::GetCapturedStdout() + refused;
+  };
+  EXPECT_THAT(said(2, "AdamW"), ::testing::Not(HasSubstr("it was made with")));
+  EXPECT_THAT(said(3, "Lion"), HasSubstr("made with AdamW, this run updates with Lion: dropped second_moment"));
+  EXPECT_THAT(said(4, "AdamW"), HasSubstr("it has no second_moment of"));
+  EXPECT_THAT(said(4, "SGD"), HasSubstr("made with Lion, this run updates with SGD: dropped first_moment"));
+}
+
 TEST(Trainer, WithoutAFolderItWritesNothing) {
   const TempFolder folder;
   TrainOptions options = small(folder);

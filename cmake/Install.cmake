@@ -1,0 +1,17 @@
+# `cmake --install BUILD --prefix DIR`: the library with its headers, the command, and a package that
+# find_package(Shoal) finds. The README says how it is used.
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Shoal)
+
+install(TARGETS shoal shoal_pure shoal_flags EXPORT ShoalTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/shoal DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT ShoalTargets NAMESPACE Shoal:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/ShoalConfig.cmake.in ${CMAKE_BINARY_DIR}/ShoalConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/ShoalConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/ShoalConfig.cmake ${CMAKE_BINARY_DIR}/ShoalConfigVersion.cmake cmake/TorchWheel.cmake
+  DESTINATION ${package_dir})
+
+# The command finds libtorch where it was built, and tools/tokenize.py beside itself.
+set_target_properties(shoal_cli PROPERTIES INSTALL_RPATH ${TORCH_DIR}/lib)
+install(TARGETS shoal_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES tools/tokenize.py DESTINATION ${CMAKE_INSTALL_DATADIR}/shoal)

@@ -1,0 +1,48 @@
+"""Installs the build, builds the example against what was installed, and runs it and the installed command.
+
+    install_test.py BUILD [unittest arguments]
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = None
+
+
+class Install(unittest.TestCase):
+    def run_well(self, *words):
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        result = subprocess.run([str(word) for word in words], capture_output=True, text=True, env=environment, timeout=600)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout
+
+    def test_the_example_builds_against_the_package_and_trains(self):
+        with tempfile.TemporaryDirectory() as folder:
+            prefix, build = Path(folder) / "prefix", Path(folder) / "build"
+            self.run_well("cmake", "--install", BUILD, "--prefix", prefix)
+            self.assertFalse([path for path in (prefix / "include").rglob("*.h") if path.parent.name != "shoal"])
+            self.run_well("cmake", "-G", "Ninja", "-S", ROOT / "tests/install", "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}",
+                          f"-DEXAMPLE={ROOT / 'examples/train_mlp.cpp'}")
+            commands = (build / "build.ninja").read_text()
+            self.assertNotIn(f"{ROOT}/src", commands)
+            self.assertNotIn(f"{ROOT}/include", commands)
+            self.run_well("cmake", "--build", build)
+            losses = [float(line.split()[4]) for line in self.run_well(build / "train_mlp").splitlines() if " | loss " in line]
+            self.assertLess(losses[-1], losses[0] / 2)
+
+            shoal = prefix / "bin/shoal"
+            self.assertIn("112 GB", self.run_well(shoal, "plan", "--params", "7e9", "--world", "8"))
+            # With echo for a Python: the program that it would run is the installed one.
+            words = self.run_well("env", "SHOAL_PYTHON=echo", shoal, "tokenize", "--tokenizer", "a", "-o", "b", "c").split()
+            self.assertEqual(words[0], str(prefix / "share/shoal/tokenize.py"))
+            self.assertTrue(Path(words[0]).is_file())
+
+
+if __name__ == "__main__":
+    BUILD = sys.argv.pop(1)
+    unittest.main()
