@@ -2,11 +2,13 @@
 #include "models/decoder.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/linear.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "models/ops/linear_cross_entropy.h"
 #include "shoal/error.h"
 
 namespace shoal::models {
@@ -30,7 +32,7 @@ at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens) const {
   // outside of the blocks.
   pass.randomness = {at::GradMode::is_enabled(), engine.generator()};
   at::Tensor x = engine.run(0, tokens, [&](const at::Tensor& t) { return embed(pass, t); });
-  add_positions(pass, tokens.size(1), x.scalar_type());
+  add_positions(pass, x);
   for (size_t layer = 0; layer + 2 < units_.size(); ++layer) {
     // A recomputed block runs again in backward, when this function has returned: it holds the pass itself.
     const auto run = [this, pass, layer, &engine](const at::Tensor& input) {
@@ -48,12 +50,15 @@ at::Tensor Decoder::loss(Engine& engine, const at::Tensor& tokens, const at::Ten
                             fmt::join(targets.sizes(), ", "), fmt::join(tokens.sizes(), ", ")));
   }
   const at::Tensor x = run_blocks(engine, tokens);
-  return engine.run(head_unit(), x, [&](const at::Tensor& t) { return cross_entropy(head(t), targets); });
+  return engine.run(head_unit(), x, [&](const at::Tensor& t) {
+    return ops::linear_cross_entropy(last_norm(t), head_weight(), targets);
+  });
 }
 
 at::Tensor Decoder::logits(Engine& engine, const at::Tensor& tokens) const {
   const at::Tensor x = run_blocks(engine, tokens);
-  return engine.run(head_unit(), x, [&](const at::Tensor& t) { return head(t).to(at::kFloat); });
+  return engine.run(head_unit(), x,
+                    [&](const at::Tensor& t) { return at::linear(last_norm(t), head_weight()).to(at::kFloat); });
 }
 
 size_t Decoder::activation_nbytes(int64_t batch, int64_t time, DType dtype) const {

@@ -8,13 +8,14 @@
 #include "models/language_model.h"
 #include "models/layers.h"
 #include "models/open_model.h"
+#include "models/ops/rotary.h"
 
 namespace shoal::models {
 
 // What the parts of one forward share.
 struct Pass {
   Randomness randomness;
-  at::Tensor cos, sin;  // [time, dim / 2] of rotary positions, in the dtype of x; undefined where a family has none
+  ops::RotaryTable rotary;  // undefined where a family has no rotary positions
 };
 
 class Decoder : public LanguageModel {
@@ -31,10 +32,11 @@ class Decoder : public LanguageModel {
   // tokens [batch, time] -> x [batch, time, hidden].
   virtual at::Tensor embed(const Pass& pass, const at::Tensor& tokens) const = 0;
   virtual at::Tensor block(const Pass& pass, size_t layer, const at::Tensor& x) const = 0;
-  // x -> logits [batch, time, vocab], in the dtype of x.
-  virtual at::Tensor head(const at::Tensor& x) const = 0;
-  // Fills in what depends on the length of the sequence.
-  virtual void add_positions(Pass&, int64_t /*time*/, at::ScalarType /*dtype*/) const {}
+  // What the head reads, in the dtype of x.
+  virtual at::Tensor last_norm(const at::Tensor& x) const = 0;
+  virtual const at::Tensor& head_weight() const = 0;  // [vocab, hidden]
+  // Fills in what depends on the length of the sequence; x as embed() gave it.
+  virtual void add_positions(Pass&, const at::Tensor& /*x*/) const {}
   // Bytes that one block keeps for backward.
   virtual size_t block_nbytes(int64_t batch, int64_t time, DType dtype) const = 0;
 

@@ -1,7 +1,6 @@
 // See layers.h.
 #include "models/layers.h"
 
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -51,9 +50,5 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 }
 
 at::Tensor split_heads(const at::Tensor& x, int64_t dim) { return x.unflatten(-1, {-1, dim}).transpose(1, 2); }
-
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
-  return at::cross_entropy_loss(logits.to(at::kFloat).flatten(0, 1), targets.flatten());
-}
 
 }  // namespace shoal::models

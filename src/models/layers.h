@@ -1,4 +1,4 @@
-// Parts that families share: attention, dropout, the loss. Random numbers come from the rank's generator, never from
+// Parts that families share: attention, dropout. Random numbers come from the rank's generator, never from
 // the process's default, so that a run repeats by seed and rank and recompute repeats its masks.
 #pragma once
 
@@ -24,8 +24,5 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 
 // [batch, time, heads * dim] -> [batch, heads, time, dim].
 at::Tensor split_heads(const at::Tensor& x, int64_t dim);
-
-// Mean over all tokens, in fp32: logits [batch, time, vocab], targets [batch, time].
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
 
 }  // namespace shoal::models

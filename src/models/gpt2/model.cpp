@@ -2,8 +2,6 @@
 #include "models/gpt2/model.h"
 
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <fmt/format.h>
 
@@ -11,6 +9,8 @@
 
 #include "models/decoder.h"
 #include "models/gpt2/config.h"
+#include "models/ops/activation.h"
+#include "models/ops/norm.h"
 
 namespace shoal::models {
 
@@ -109,13 +109,15 @@ class Gpt2 final : public Decoder {
     const std::vector<at::Tensor> qkv = apply(norm(input, b.attention_norm), b.qkv).chunk(3, -1);
     const at::Tensor attended = causal_attention(split_heads(qkv[0], dim), split_heads(qkv[1], dim),
                                                  split_heads(qkv[2], dim), config_.attention_dropout, pass.randomness);
-    const at::Tensor x =
-        input.add(dropout(apply(attended, b.attention_out), config_.residual_dropout, pass.randomness));
-    const at::Tensor hidden = at::gelu(apply(norm(x, b.ffn_norm), b.ffn_in), config_.exact_gelu ? "none" : "tanh");
+    const auto [x, h] =
+        ops::add_layer_norm(input, dropout(apply(attended, b.attention_out), config_.residual_dropout, pass.randomness),
+                            b.ffn_norm.weight, b.ffn_norm.bias, config_.norm_eps);
+    const at::Tensor hidden = ops::gelu(apply(h, b.ffn_in), config_.exact_gelu);
     return x.add(dropout(apply(hidden, b.ffn_out), config_.residual_dropout, pass.randomness));
   }
 
-  at::Tensor head(const at::Tensor& x) const override { return at::linear(norm(x, weights_.norm), weights_.head); }
+  at::Tensor last_norm(const at::Tensor& x) const override { return norm(x, weights_.norm); }
+  const at::Tensor& head_weight() const override { return weights_.head; }
 
   size_t block_nbytes(int64_t batch, int64_t time, DType dtype) const override {
     // In widths of a token: x twice, two norms' outputs; q, k, v, attention's output; the inner layer before and after
@@ -134,7 +136,7 @@ class Gpt2 final : public Decoder {
 
  private:
   at::Tensor norm(const at::Tensor& x, const Affine& scale) const {
-    return at::layer_norm(x, {config_.hidden}, scale.weight, scale.bias, config_.norm_eps);
+    return ops::layer_norm(x, scale.weight, scale.bias, config_.norm_eps);
   }
 
   Gpt2Config config_;

@@ -3,14 +3,14 @@
 
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/rms_norm.h>
-#include <ATen/ops/silu.h>
 #include <fmt/format.h>
 
 #include "base/check.h"
 #include "models/decoder.h"
 #include "models/llama/config.h"
 #include "models/llama/rope.h"
+#include "models/ops/activation.h"
+#include "models/ops/norm.h"
 
 namespace shoal::models {
 
@@ -93,7 +93,7 @@ class Llama final : public Decoder {
         config_(std::move(config)),
         weights_(std::move(weights)),
         config_json_(std::move(config_json)),
-        frequencies_(rope_frequencies(config_.rope, config_.head_dim)) {}
+        rotary_(rope_frequencies(config_.rope, config_.head_dim)) {}
 
   std::string config_json() const override { return config_json_; }
 
@@ -105,28 +105,25 @@ class Llama final : public Decoder {
 
   at::Tensor block(const Pass& pass, size_t layer, const at::Tensor& input) const override {
     const Block& b = weights_.blocks[layer];
-    at::Tensor h = norm(input, b.attention_norm);
-    at::Tensor q = split_heads(at::linear(h, b.q, b.q_bias), config_.head_dim);
-    at::Tensor k = split_heads(at::linear(h, b.k, b.k_bias), config_.head_dim);
+    const at::Tensor h = norm(input, b.attention_norm);
+    at::Tensor q = at::linear(h, b.q, b.q_bias).unflatten(-1, {-1, config_.head_dim});
+    at::Tensor k = at::linear(h, b.k, b.k_bias).unflatten(-1, {-1, config_.head_dim});
     const at::Tensor v = split_heads(at::linear(h, b.v, b.v_bias), config_.head_dim);
     if (config_.qk_norms) {
       q = norm(q, b.q_norm);
       k = norm(k, b.k_norm);
     }
-    const at::Tensor attended = causal_attention(rotate(q, pass.cos, pass.sin), rotate(k, pass.cos, pass.sin), v,
-                                                 config_.attention_dropout, pass.randomness);
-    const at::Tensor x = input.add(at::linear(attended, b.o));
-    h = norm(x, b.ffn_norm);
-    return x.add(at::linear(at::silu(at::linear(h, b.gate)).mul(at::linear(h, b.up)), b.down));
+    const auto [turned_q, turned_k] = ops::rotate(q, k, pass.rotary);
+    const at::Tensor attended = causal_attention(turned_q, turned_k, v, config_.attention_dropout, pass.randomness);
+    const auto [x, h2] = ops::add_rms_norm(input, at::linear(attended, b.o), b.ffn_norm, config_.norm_eps);
+    const at::Tensor gate = at::linear(h2, b.gate);
+    return x.add(at::linear(ops::swiglu(gate, at::linear(h2, b.up)), b.down));
   }
 
-  at::Tensor head(const at::Tensor& x) const override { return at::linear(norm(x, weights_.norm), weights_.head); }
+  at::Tensor last_norm(const at::Tensor& x) const override { return norm(x, weights_.norm); }
+  const at::Tensor& head_weight() const override { return weights_.head; }
 
-  void add_positions(Pass& pass, int64_t time, at::ScalarType dtype) const override {
-    const RopeTable table = make_rope_table(frequencies_, time, dtype);
-    pass.cos = table.cos;
-    pass.sin = table.sin;
-  }
+  void add_positions(Pass& pass, const at::Tensor& x) const override { pass.rotary = rotary_.table(x.size(1), x); }
 
   size_t block_nbytes(int64_t batch, int64_t time, DType dtype) const override {
     // In widths of a token: x twice, two norms with their normalised input in fp32 and their output; q, k after
@@ -141,13 +138,13 @@ class Llama final : public Decoder {
 
  private:
   at::Tensor norm(const at::Tensor& x, const at::Tensor& weight) const {
-    return at::rms_norm(x, weight.sizes(), weight, config_.norm_eps);
+    return ops::rms_norm(x, weight, config_.norm_eps);
   }
 
   LlamaConfig config_;
   Weights weights_;
   std::string config_json_;
-  std::vector<float> frequencies_;
+  RopeTables rotary_;
 };
 
 std::string architecture_of(const std::string& model_type) {

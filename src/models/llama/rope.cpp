@@ -2,7 +2,6 @@
 #include "models/llama/rope.h"
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
 
 #include <cmath>
@@ -34,17 +33,21 @@ std::vector<float> rope_frequencies(const RopeConfig& config, int64_t dim) {
   return frequencies;
 }
 
-RopeTable make_rope_table(const std::vector<float>& frequencies, int64_t time, at::ScalarType dtype) {
+ops::RotaryTable make_rope_table(const std::vector<float>& frequencies, int64_t time, at::ScalarType dtype) {
   const at::Tensor positions = at::arange(time, at::TensorOptions(at::kFloat));
   const at::Tensor angles = positions.unsqueeze(1).mul(at::tensor(frequencies).unsqueeze(0));
   return {angles.cos().to(dtype), angles.sin().to(dtype)};
 }
 
-at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
-  const int64_t half = x.size(-1) / 2;
-  const at::Tensor first = x.narrow(-1, 0, half);
-  const at::Tensor second = x.narrow(-1, half, half);
-  return at::cat({first.mul(cos).sub(second.mul(sin)), second.mul(cos).add(first.mul(sin))}, -1);
+ops::RotaryTable RopeTables::table(int64_t time, const at::Tensor& x) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const at::ScalarType dtype = ops::rotary_table_dtype(x);
+  const at::Tensor& kept = kept_.cos;
+  if (!kept.defined() || kept.size(0) < time || kept.scalar_type() != dtype || kept.device() != x.device()) {
+    const ops::RotaryTable made = make_rope_table(frequencies_, time, dtype);
+    kept_ = {made.cos.to(x.device()), made.sin.to(x.device())};
+  }
+  return {kept_.cos.narrow(0, 0, time), kept_.sin.narrow(0, 0, time)};
 }
 
 }  // namespace shoal::models

@@ -5,8 +5,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <vector>
+
+#include "models/ops/rotary.h"
 
 namespace shoal::models {
 
@@ -26,12 +29,20 @@ struct RopeConfig {
 // Radians a position, for each of dim / 2 pairs; in fp32 as transformers computes them.
 std::vector<float> rope_frequencies(const RopeConfig& config, int64_t dim);
 
-struct RopeTable {
-  at::Tensor cos, sin;  // [time, dim / 2]
-};
-RopeTable make_rope_table(const std::vector<float>& frequencies, int64_t time, at::ScalarType dtype);
+ops::RotaryTable make_rope_table(const std::vector<float>& frequencies, int64_t time, at::ScalarType dtype);
 
-// x [batch, head, time, dim], turned by the positions' angles.
-at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin);
+// The table of a model, made once and kept on the device that asks for it; made anew when a sequence is longer.
+class RopeTables {
+ public:
+  explicit RopeTables(std::vector<float> frequencies) : frequencies_(std::move(frequencies)) {}
+
+  // For q and k of the dtype and on the device of x.
+  ops::RotaryTable table(int64_t time, const at::Tensor& x) const;
+
+ private:
+  std::vector<float> frequencies_;
+  mutable std::mutex mutex_;
+  mutable ops::RotaryTable kept_;
+};
 
 }  // namespace shoal::models

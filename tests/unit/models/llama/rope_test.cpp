@@ -37,32 +37,30 @@ TEST(RopeFrequencies, Llama3KeepsFastTurnsAndSlowsSlowOnes) {
   EXPECT_LT(after.back(), before.back());
 }
 
-TEST(Rotate, KeepsLengthsAndMakesProductsDependOnDistanceOnly) {
-  const int64_t time = 6, dim = 8;
-  const RopeTable table = make_rope_table(rope_frequencies({}, dim), time, at::kFloat);
-  const at::Tensor x = at::arange(dim, at::kFloat).sin().expand({1, 1, time, dim});
-  const at::Tensor y = at::arange(dim, at::kFloat).cos().expand({1, 1, time, dim});
-  const at::Tensor a = rotate(x, table.cos, table.sin)[0][0];
-  const at::Tensor b = rotate(y, table.cos, table.sin)[0][0];
-  const auto dot = [&](int64_t i, int64_t j) { return a[i].dot(b[j]).item<double>(); };
-  EXPECT_NEAR(a[5].norm().item<double>(), x[0][0][5].norm().item<double>(), 1e-5);
-  EXPECT_NEAR(dot(1, 3), dot(3, 5), 1e-5);
-  EXPECT_GT(std::abs(dot(1, 3) - dot(1, 4)), 1e-3);
-  EXPECT_TRUE(a[0].equal(x[0][0][0]));  // position 0 does not turn
-}
-
-TEST(Rotate, TurnsDimensionIWithIPlusHalf) {
-  const RopeTable table = make_rope_table({1.0f, 0.0f}, 2, at::kFloat);
-  const at::Tensor x = at::tensor({1.0f, 2.0f, 0.0f, 3.0f}).expand({1, 1, 2, 4});
-  const at::Tensor turned = rotate(x, table.cos, table.sin)[0][0][1];
-  EXPECT_NEAR(turned[0].item<double>(), std::cos(1.0), 1e-6);
-  EXPECT_NEAR(turned[2].item<double>(), std::sin(1.0), 1e-6);
-  EXPECT_EQ(turned[1].item<float>(), 2.0f);
-  EXPECT_EQ(turned[3].item<float>(), 3.0f);
-}
-
 TEST(RopeTable, IsInTheAskedDtype) {
   EXPECT_EQ(make_rope_table({1.0f}, 3, at::kBFloat16).sin.scalar_type(), at::kBFloat16);
+}
+
+TEST(RopeTables, GiveWhatTheLengthAloneWouldGive) {
+  const std::vector<float> frequencies = rope_frequencies({}, 8);
+  const RopeTables tables(frequencies);
+  for (const int64_t time : {5, 9, 3, 9, 1}) {
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+      const ops::RotaryTable given = tables.table(time, at::empty({1}, dtype));
+      const ops::RotaryTable wanted = make_rope_table(frequencies, time, dtype);
+      EXPECT_EQ(given.cos.scalar_type(), dtype);
+      EXPECT_TRUE(given.cos.equal(wanted.cos)) << time;
+      EXPECT_TRUE(given.sin.equal(wanted.sin)) << time;
+    }
+  }
+}
+
+TEST(RopeTables, AreMadeOnceForALength) {
+  const RopeTables tables(rope_frequencies({}, 8));
+  const at::Tensor x = at::empty({1});
+  const void* first = tables.table(9, x).cos.const_data_ptr();
+  EXPECT_EQ(tables.table(4, x).cos.const_data_ptr(), first);
+  EXPECT_EQ(tables.table(9, x).cos.const_data_ptr(), first);
 }
 
 }  // namespace shoal::models

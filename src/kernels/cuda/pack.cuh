@@ -1,0 +1,94 @@
+// What the models' kernels share: an element as fp32 and back, 16 bytes of elements at once, the choice of a dtype at
+// run time, and the look at a launch. Everything here is of the including file alone.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+
+#include "shoal/dtype.h"
+#include "shoal/error.h"
+
+namespace shoal::kernels::cuda {
+namespace {
+
+__device__ __forceinline__ float to_float(float value) { return value; }
+__device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
+__device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+// Rounded to nearest even.
+template <typename T>
+__device__ __forceinline__ T from_float(float value);
+template <>
+__device__ __forceinline__ float from_float<float>(float value) {
+  return value;
+}
+template <>
+__device__ __forceinline__ __half from_float<__half>(float value) {
+  return __float2half_rn(value);
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+
+// Elements that are loaded and stored by one instruction.
+template <typename T, int kWidth>
+struct alignas(sizeof(T) * kWidth) Pack {
+  T values[kWidth];
+};
+template <typename T>
+constexpr int kWidest = 16 / sizeof(T);
+
+template <typename T, int kWidth>
+__device__ __forceinline__ Pack<T, kWidth> load_pack(const void* memory, int64_t element) {
+  return *reinterpret_cast<const Pack<T, kWidth>*>(static_cast<const T*>(memory) + element);
+}
+template <typename T, int kWidth>
+__device__ __forceinline__ void store_pack(void* memory, int64_t element, const Pack<T, kWidth>& pack) {
+  *reinterpret_cast<Pack<T, kWidth>*>(static_cast<T*>(memory) + element) = pack;
+}
+
+// Whether all of these may be accessed 16 bytes at a time; null is nothing to access.
+template <typename... Pointers>
+bool all_aligned(Pointers... pointers) {
+  return (... && (reinterpret_cast<uintptr_t>(pointers) % 16 == 0));
+}
+
+template <typename T>
+struct Tag {
+  using Type = T;
+};
+// use(Tag<T>) with the C++ type of a dtype.
+template <typename Use>
+void with_type(DType dtype, const Use& use) {
+  if (dtype == DType::f32) return use(Tag<float>());
+  if (dtype == DType::bf16) return use(Tag<__nv_bfloat16>());
+  use(Tag<__half>());
+}
+template <int kNumber>
+struct Number {
+  static constexpr int value = kNumber;
+};
+
+inline cudaStream_t native(void* stream) { return static_cast<cudaStream_t>(stream); }
+
+inline void check_call(const char* what, cudaError_t result) {
+  if (result == cudaSuccess) return;
+  throw Error("cuda", std::string(what) + ": " + cudaGetErrorString(result) +
+                          ". If this was not the first error of the run, look at the first one.");
+}
+// After each launch.
+inline void check_launch(const char* kernel) { check_call(kernel, cudaGetLastError()); }
+
+inline unsigned blocks_for(int64_t threads, int per_block) {
+  const int64_t blocks = (threads + per_block - 1) / per_block;
+  if (blocks > INT32_MAX) throw Error("cuda", "a tensor is too large for one launch. Use a smaller batch.");
+  return static_cast<unsigned>(blocks);
+}
+
+}  // namespace
+}  // namespace shoal::kernels::cuda

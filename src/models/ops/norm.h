@@ -1,0 +1,22 @@
+// RMSNorm and LayerNorm over the last dimension, and both with the residual addition before them. On a GPU each is one
+// pass forward and one backward (and the sum of the weights' gradient), which keeps its input and one or two numbers a
+// row.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace shoal::models::ops {
+
+struct AddedNorm {
+  at::Tensor sum;   // x + residual
+  at::Tensor norm;  // of the sum
+};
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+AddedNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, double eps);
+
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
+AddedNorm add_layer_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
+                         const at::Tensor& bias, double eps);
+
+}  // namespace shoal::models::ops

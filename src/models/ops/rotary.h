@@ -1,0 +1,24 @@
+// Rotary positions on q and k as they come out of their projections. On a GPU both are turned by one kernel, in place
+// of their layout: attention then reads them without a copy.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace shoal::models::ops {
+
+struct RotaryTable {
+  // [time, dim / 2]. On the CPU in the dtype of q and k, on a GPU in fp32.
+  at::Tensor cos, sin;
+};
+
+struct Rotated {
+  at::Tensor q, k;  // [batch, heads, time, dim], [batch, kv_heads, time, dim]
+};
+
+// q [batch, time, heads, dim], k [batch, time, kv_heads, dim]. Dimension i turns with i + dim / 2.
+Rotated rotate(const at::Tensor& q, const at::Tensor& k, const RotaryTable& table);
+
+// The dtype that a table for tensors like x must have.
+at::ScalarType rotary_table_dtype(const at::Tensor& x);
+
+}  // namespace shoal::models::ops

@@ -1,0 +1,30 @@
+#include "models/ops/activation.h"
+
+#include "unit/models/ops/same.h"
+
+namespace shoal::models::ops {
+
+using testing::expect_same;
+using testing::normal_tensor;
+using testing::Tensors;
+
+TEST(Swiglu, OnTheCpuIsTheLibrarysSiluTimesUp) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    expect_same(
+        {normal_tensor({3, 7}, 1, dtype), normal_tensor({3, 7}, 2, dtype)},
+        [](const Tensors& t) -> Tensors { return {swiglu(t[0], t[1])}; },
+        [](const Tensors& t) -> Tensors { return {at::silu(t[0]).mul(t[1])}; });
+  }
+}
+
+TEST(GeluOp, OnTheCpuIsTheLibrarysInBothForms) {
+  for (const bool exact : {false, true}) {
+    expect_same(
+        {normal_tensor({3, 7}, 1)}, [&](const Tensors& t) -> Tensors { return {gelu(t[0], exact)}; },
+        [&](const Tensors& t) -> Tensors { return {at::gelu(t[0], exact ? "none" : "tanh")}; });
+  }
+  const at::Tensor x = normal_tensor({100}, 1);
+  EXPECT_FALSE(gelu(x, true).equal(gelu(x, false)));
+}
+
+}  // namespace shoal::models::ops

@@ -1,0 +1,53 @@
+#include "models/ops/norm.h"
+
+#include "unit/models/ops/same.h"
+
+namespace shoal::models::ops {
+
+using testing::expect_same;
+using testing::normal_tensor;
+using testing::Tensors;
+
+TEST(RmsNorm, OnTheCpuIsTheLibrarys) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    expect_same(
+        {normal_tensor({2, 3, 8}, 1, dtype), normal_tensor({8}, 2, dtype)},
+        [](const Tensors& t) -> Tensors { return {rms_norm(t[0], t[1], 1e-5)}; },
+        [](const Tensors& t) -> Tensors { return {at::rms_norm(t[0], {8}, t[1], 1e-5)}; });
+  }
+}
+
+TEST(AddRmsNorm, GivesTheSumToo) {
+  expect_same(
+      {normal_tensor({2, 3, 8}, 1), normal_tensor({2, 3, 8}, 2), normal_tensor({8}, 3)},
+      [](const Tensors& t) -> Tensors {
+        const AddedNorm both = add_rms_norm(t[0], t[1], t[2], 1e-5);
+        return {both.sum, both.norm};
+      },
+      [](const Tensors& t) -> Tensors {
+        const at::Tensor sum = t[0].add(t[1]);
+        return {sum, at::rms_norm(sum, {8}, t[2], 1e-5)};
+      });
+}
+
+TEST(LayerNorm, OnTheCpuIsTheLibrarys) {
+  expect_same(
+      {normal_tensor({2, 3, 8}, 1), normal_tensor({8}, 2), normal_tensor({8}, 3)},
+      [](const Tensors& t) -> Tensors { return {layer_norm(t[0], t[1], t[2], 1e-5)}; },
+      [](const Tensors& t) -> Tensors { return {at::layer_norm(t[0], {8}, t[1], t[2], 1e-5)}; });
+}
+
+TEST(AddLayerNorm, GivesTheSumToo) {
+  expect_same(
+      {normal_tensor({2, 3, 8}, 1), normal_tensor({2, 3, 8}, 2), normal_tensor({8}, 3), normal_tensor({8}, 4)},
+      [](const Tensors& t) -> Tensors {
+        const AddedNorm both = add_layer_norm(t[0], t[1], t[2], t[3], 1e-5);
+        return {both.sum, both.norm};
+      },
+      [](const Tensors& t) -> Tensors {
+        const at::Tensor sum = t[0].add(t[1]);
+        return {sum, at::layer_norm(sum, {8}, t[2], t[3], 1e-5)};
+      });
+}
+
+}  // namespace shoal::models::ops
