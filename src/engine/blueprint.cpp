@@ -34,8 +34,8 @@ void check_param(const Parameter& param, size_t group_count) {
   if (!param.tensor.is_leaf())
     throw Error(place, "is not a leaf: it was computed from others. Pass the model's own parameter.");
   if (!param.tensor.device().is_cpu() && !param.tensor.device().is_cuda()) {
-    throw Error(place, fmt::format("is on {}. Build the model on the CPU or on a CUDA GPU.",
-                                   param.tensor.device().str()));
+    throw Error(place,
+                fmt::format("is on {}. Build the model on the CPU or on a CUDA GPU.", param.tensor.device().str()));
   }
   if (param.group < 0 || static_cast<size_t>(param.group) >= group_count) {
     throw Error(place, fmt::format("names parameter group {}, but there are {}. Add it to EngineOptions::groups.",

@@ -7,9 +7,12 @@
 namespace shoal {
 namespace {
 
+// Of two ranks.
 FlatLayout bf16_flat(bool persistent = false) {
   FlatLayout flat;
   flat.dtype = DType::bf16;
+  flat.numel = 256;
+  flat.shard_numel = 128;
   flat.persistent = persistent;
   return flat;
 }
@@ -58,6 +61,17 @@ TEST(Stage, ReproducibleMakesEveryStageReduceEachMicroStepFromTheSameDtype) {
     EXPECT_TRUE(rule.through_slot);
     EXPECT_EQ(rule.wire, DType::bf16);
     EXPECT_EQ(rule.kept, DType::f32);
+  }
+}
+
+TEST(Stage, InAWorldOfOneGradientsAreTakenWhereTheyAreKeptAtEveryStage) {
+  FlatLayout flat = bf16_flat();
+  flat.shard_numel = flat.numel;
+  for (int stage = 0; stage <= 3; ++stage) {
+    const GradientRule rule = gradient_rule(flat, {.stage = stage});
+    EXPECT_TRUE(rule.kept_whole);
+    EXPECT_FALSE(rule.through_slot);
+    EXPECT_EQ(gradient_rule(flat, {.stage = stage, .accumulation_steps = 4}).every_micro_step, false);
   }
 }
 

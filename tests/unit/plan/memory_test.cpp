@@ -57,11 +57,17 @@ TEST(MemoryPlan, ReduceSlotsHoldTheLargestUnitAndOnlyWhereGradientsPassThem) {
 }
 
 TEST(MemoryPlan, ArenaIsTheLargestLiveSet) {
-  const ModelLayout layout = three_units(1, DType::f32);
+  const ModelLayout layout = three_units(2, DType::f32);
   EXPECT_EQ(largest_live_nbytes(layout, 2, {}), 0u);
   EXPECT_EQ(largest_live_nbytes(layout, 3, {}), kArenaGranule);
   EXPECT_EQ(largest_live_nbytes(layout, 3, {.prefetch_numel = 2048}), 2 * kArenaGranule);
   EXPECT_EQ(largest_live_nbytes(layout, 3, {.prefetch_numel = 100'000}), 3 * kArenaGranule);
+}
+
+TEST(MemoryPlan, AWorldOfOneGathersNothingAndPassesNothingOn) {
+  EXPECT_EQ(largest_live_nbytes(three_units(1, DType::f32), 3, {}), 0u);
+  EXPECT_EQ(plan(3, 1, DType::bf16).reduce_slots, 0u);
+  EXPECT_EQ(plan(3, 1, DType::bf16).total(), plan(0, 1, DType::bf16).total());
 }
 
 TEST(MemoryPlan, BucketsLargerThanTheModelCostNoMoreThanTheModel) {

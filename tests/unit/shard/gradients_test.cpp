@@ -83,7 +83,7 @@ TEST(Gradients, EveryStageGivesEachRankItsShardOfTheMean) {
         }
         ASSERT_EQ(gradients.trainable_flats(), 1u);
         EXPECT_NEAR(gradients.sum_shard_squares()[0], squares, 1e-9 * squares);
-        EXPECT_EQ(gradients.whole(0, 0) != nullptr, stage <= 1);
+        EXPECT_EQ(gradients.whole(0, 0) != nullptr, stage <= 1 || world == 1);
       });
     }
   }
@@ -191,7 +191,8 @@ TEST(Gradients, WhatOverflowsInTheWireDtypeIsSavedByDividingFirst) {
 TEST(Gradients, SlotsGrowOnlyWhileMoreUnitsCollectThanThereAre) {
   const std::unique_ptr<Group> group = make_single_group();
   ModelParts parts({unit_spec(0, {5}), unit_spec(1, {300}), unit_spec(2, {1})}, 2, *group);
-  Gradients gradients = parts.gradients();
+  // In a world of one only gradients that change their dtype on the way pass through slots.
+  Gradients gradients = parts.gradients({.accumulation_dtype = DType::bf16});
   const auto slots_nbytes = [&] { return parts.ledger->line(MemoryKind::reduce_slots).nbytes; };
   const size_t slot_nbytes = 384 * sizeof(float);  // the largest unit
   EXPECT_EQ(slots_nbytes(), 2 * slot_nbytes);
@@ -214,7 +215,11 @@ TEST(Gradients, SlotsGrowOnlyWhileMoreUnitsCollectThanThereAre) {
   for (const int unit : {0, 1, 2}) gradients.reduce(unit);
   gradients.wait();
   EXPECT_EQ(slots_nbytes(), 3 * slot_nbytes);
-  for (const int unit : {0, 1, 2}) EXPECT_EQ(shard_of(parts, gradients, unit)[0], static_cast<float>(unit + 40));
+  for (const int unit : {0, 1, 2}) {
+    float first = 0;
+    kernels::convert(gradients.shard(unit, 0), DType::bf16, &first, DType::f32, 1);
+    EXPECT_EQ(first, static_cast<float>(unit + 40));
+  }
 }
 
 TEST(Gradients, SquareSumsCoverTrainableFlatsInOrder) {
