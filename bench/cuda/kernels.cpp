@@ -86,6 +86,14 @@ class Bench {
     fmt::print("{:<44} {:>13} {:>10} {:>8} {:>8} {:>15}\n", "kernel", "elements", "us", "GB/s", "of copy",
                "of an equal copy");
   }
+  ~Bench() {
+    for (const Pair& pair : events_) {
+      cudaEventDestroy(pair.begin);
+      cudaEventDestroy(pair.end);
+    }
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
 
   bool fits(size_t nbytes) const { return nbytes < free_ / 10 * 9; }
 

@@ -4,7 +4,9 @@
 // A thread works on kPack elements at a time: two vectors of kVector elements, or kPack single ones where alignment
 // allows no vector. Neighbouring threads take neighbouring vectors, so that each access of a warp covers whole sectors
 // in every dtype: 16 bytes a thread of fp32, 8 of the two-byte dtypes. (Eight consecutive elements a thread would be 16
-// bytes of two-byte dtypes, but fp32 would then be written in halves of sectors.)
+// bytes of two-byte dtypes, but fp32 would then be written in halves of sectors.) The compiler cannot see that a
+// pointer it read from memory points to device memory; told so, it uses the instructions for that instead of generic
+// ones.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -83,6 +85,7 @@ struct Access {
   template <class T>
   __device__ void load(const void* memory, T (&out)[kPack]) const {
     using Vector = typename Word<kWidth * sizeof(T)>::Type;
+    __builtin_assume(__isGlobal(memory));
     const T* from = static_cast<const T*>(memory) + begin;
     Vector vectors[kVectors];
 #pragma unroll
@@ -94,6 +97,7 @@ struct Access {
   template <class T>
   __device__ void store(void* memory, const T (&in)[kPack]) const {
     using Vector = typename Word<kWidth * sizeof(T)>::Type;
+    __builtin_assume(__isGlobal(memory));
     T* to = static_cast<T*>(memory) + begin;
     Vector vectors[kVectors];
     __builtin_memcpy(vectors, in, sizeof in);

@@ -12,7 +12,7 @@ namespace shoal::kernels::cuda {
 namespace {
 
 template <class Step, class Storage, DType grad_dtype>
-__global__ void __launch_bounds__(kUpdateThreads)
+__global__ void __launch_bounds__(kUpdateThreads, kUpdateBlocks)
     update_kernel(const Chunk* chunks, const Step* steps, const int* apply) {
   const Chunk chunk = chunks[blockIdx.x];
   if (apply != nullptr && *apply == 0) return;

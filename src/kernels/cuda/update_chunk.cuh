@@ -26,6 +26,8 @@ static_assert(sizeof(Chunk) == 48, "three 16-byte reads");
 namespace {
 
 constexpr int kUpdateThreads = 128;
+constexpr int kUpdateBlocks =
+    7;  // at a time on a multiprocessor: 72 registers a thread, which is enough without spills
 constexpr int kUpdateTile = kUpdateThreads * kPack;  // elements that a block updates at a time
 constexpr int kMostChunkTiles = 8;
 
