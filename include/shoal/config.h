@@ -81,6 +81,7 @@ struct ShoalConfig {
   bool reproducible = false;
   TransportChoice transport = TransportChoice::automatic;
   double timeout_seconds = 600;
+  bool tf32 = false;  // fp32 matrix products of the native trainer, on a GPU
 
   bool operator==(const ShoalConfig&) const = default;
 };

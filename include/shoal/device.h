@@ -16,4 +16,7 @@ at::Device open_device(const std::string& text);
 // themselves on a GPU. Call it before anything is computed there.
 void make_deterministic(at::Device device);
 
+// Whether torch may round the operands of fp32 matrix products on GPUs to tf32; it may not unless told.
+void allow_tf32(bool allowed);
+
 }  // namespace shoal

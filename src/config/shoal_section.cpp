@@ -20,6 +20,10 @@ std::vector<Section> shoal_sections() {
                                  "the same bits.")
                           .fills(bound_to_choice(
                               [](auto& c) -> auto& { return c.shoal.transport; }, transports)),
+                      boolean("tf32", false)
+                          .means("On a GPU: fp32 matrix products of `shoal train` use the tensor cores' tf32, with 10 "
+                                 "bits of mantissa instead of 23. No effect on bf16, fp16 or the CPU.")
+                          .fills(bound_to([](auto& c) -> auto& { return c.shoal.tf32; })),
                       number("timeout_seconds", 600.0)
                           .above(0)
                           .at_most(1e6)

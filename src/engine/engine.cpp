@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "device/cuda.h"
 #include "engine/blueprint.h"
 #include "engine/channel.h"
 #include "engine/gathered.h"
@@ -20,6 +21,7 @@
 #include "engine/graph_hooks.h"
 #include "engine/initial_values.h"
 #include "engine/options.h"
+#include "engine/out_of_memory.h"
 #include "engine/own_thread_backward.h"
 #include "engine/passes.h"
 #include "engine/recompute.h"
@@ -96,12 +98,28 @@ class Engine::Impl {
     Tensors outputs;
     try {
       outputs = forward(inputs);
+    } catch (const c10::OutOfMemoryError& error) {
+      passes_.abandon(unit);
+      throw explain(out_of_memory("forward", error));
     } catch (...) {
       passes_.abandon(unit);
       throw;
     }
     passes_.exit(unit, outputs);
     return outputs;
+  }
+
+  OutOfMemory out_of_memory(const char* phase, const c10::OutOfMemoryError& error) const {
+    OutOfMemory event;
+    event.unit = layout_.units[static_cast<size_t>(passes_.unit_at_work())].name;
+    event.phase = phase;
+    event.said = error.what_without_backtrace();
+    event.memory = memory();
+    event.stage = config_.zero.stage;
+    event.world = layout_.world;
+    event.micro_batch = config_.batch.micro_batch_size;
+    if (device_.is_cuda()) event.device_nbytes = cuda::facts_of(device_.index()).total_nbytes;
+    return event;
   }
 
   void backward(const at::Tensor& loss) {
@@ -123,7 +141,11 @@ class Engine::Impl {
     // In fp32: a 16-bit loss could not hold the scale.
     const at::Tensor root = loss.scalar_type() == at::kFloat ? loss : loss.to(at::kFloat);
     const double scale = loss_scale_.value() / static_cast<double>(config_.batch.accumulation_steps);
-    torch::autograd::backward({root}, {at::full(root.sizes(), scale, root.options().requires_grad(false))});
+    try {
+      torch::autograd::backward({root}, {at::full(root.sizes(), scale, root.options().requires_grad(false))});
+    } catch (const c10::OutOfMemoryError& error) {
+      throw explain(out_of_memory("backward", error));
+    }
     passes_.finish_backward();
     ++micro_step_;
     passes_.set_micro_step(micro_step_);

@@ -48,6 +48,11 @@ at::Device open_device(const std::string& text) {
   return device;
 }
 
+void allow_tf32(bool allowed) {
+  at::globalContext().setAllowTF32CuBLAS(allowed);
+  at::globalContext().setAllowTF32CuDNN(allowed);
+}
+
 void make_deterministic(at::Device device) {
   if (!device.is_cuda()) return;
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);

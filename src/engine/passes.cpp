@@ -223,6 +223,7 @@ void Passes::close_phase() {
 }
 
 void Passes::enter_needed(int unit) {
+  unit_at_work_ = unit;
   const std::vector<int> units = needed(unit);
   for (const int other : units) {
     for (const ParamSlot& param : weights_.params(other)) param.check_unchanged();

@@ -78,6 +78,9 @@ class Passes {
   // Expires with this object: a graph may outlive its engine.
   std::weak_ptr<const bool> alive() const { return alive_; }
 
+  // The unit that was entered last, in forward or backward: where something that goes wrong goes wrong.
+  int unit_at_work() const { return unit_at_work_; }
+
   bool between_passes() const { return !schedule_.is_open(); }
   // Which micro-step of the step the next pass is.
   void set_micro_step(int64_t index) { micro_step_ = index; }
@@ -124,6 +127,7 @@ class Passes {
   std::vector<Region*> regions_;               // whose forward is running, innermost last
   std::vector<std::vector<int>> nested_held_;  // per nested backward: units that it holds
   Mode mode_ = Mode::forward;
+  int unit_at_work_ = 0;
   int64_t micro_step_ = 0;
   bool gather_orders_agreed_ = false;
   bool evaluation_order_agreed_ = false;

@@ -315,6 +315,7 @@ int train(const TrainOptions& options, PreparedRun run) {
   const int threads = threads_for(options, local_ranks(run.world));
   at::set_num_threads(threads);
   if (options.deterministic) make_deterministic(device);
+  if (device.is_cuda()) allow_tf32(run.config.shoal.tf32);
   const std::unique_ptr<Group> world =
       run.world == 1 ? make_single_group() : make_process_group(process_group_options(run.config));
   try {

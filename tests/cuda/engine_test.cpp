@@ -109,6 +109,20 @@ TEST(GpuEngine, MakeWholeGivesOrdinaryTensorsOnTheGpu) {
   });
 }
 
+TEST(GpuMemory, RunningOutOfItNamesTheUnitAndWhatWouldFit) {
+  SHOAL_NEEDS_GPU();
+  const auto world = make_single_group();
+  MatrixEngine matrix(*world, released_at(3), on_gpu());
+  const auto too_large = static_cast<int64_t>(cuda::facts_of(gpu().index()).total_nbytes);
+  const std::string message = message_of([&] {
+    matrix.engine->run(1, at::ones({2, kWidth}, gpu()), [&](const at::Tensor& x) {
+      return x + at::empty({too_large}, x.options().dtype(at::kByte)).sum();
+    });
+  });
+  EXPECT_THAT(message, HasSubstr("[GPU memory, forward of unit twice]"));
+  EXPECT_THAT(message, HasSubstr("What makes it fit"));
+}
+
 // Every state of an engine on the GPU, written into one on the CPU and read back there.
 TEST(GpuEngine, ItsStateIsTheSameBitsOnTheCpu) {
   SHOAL_NEEDS_GPU();

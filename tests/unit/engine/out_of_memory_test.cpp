@@ -1,0 +1,49 @@
+#include "engine/out_of_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace shoal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+OutOfMemory event() {
+  OutOfMemory event;
+  event.unit = "model.layers.3";
+  event.phase = "backward";
+  event.said =
+      "CUDA out of memory. Tried to allocate 2.00 GiB. If reserved but unallocated memory is large try setting "
+      "PYTORCH_ALLOC_CONF=expandable_segments:True\nException raised from malloc";
+  event.memory.held.weights = size_t{2} << 30;
+  event.memory.held.states = size_t{10} << 30;
+  event.device_nbytes = size_t{24} << 30;
+  event.micro_batch = 8;
+  event.stage = 2;
+  event.world = 4;
+  return event;
+}
+
+TEST(OutOfMemory, NamesTheUnitThePlanAndWhatWouldFit) {
+  const std::string message = explain(event()).what();
+  EXPECT_THAT(message, AllOf(HasSubstr("[GPU memory, backward of unit model.layers.3]"),
+                             HasSubstr("Tried to allocate 2.00 GiB. Of the GPU's 24 GiB, 12 GiB hold model states"),
+                             HasSubstr("weights 2 GiB"), HasSubstr("a micro-batch below 8"), HasSubstr("--recompute"),
+                             HasSubstr("a zero_optimization.stage above 2"), HasSubstr("more ranks")));
+  EXPECT_THAT(message, Not(HasSubstr("Exception raised")));
+  EXPECT_THAT(message, Not(HasSubstr("PYTORCH_ALLOC_CONF")));
+}
+
+TEST(OutOfMemory, OffersNothingThatIsDoneAlready) {
+  OutOfMemory alone = event();
+  alone.world = 1;
+  alone.micro_batch = 1;
+  const std::string message = explain(alone).what();
+  EXPECT_THAT(message, Not(HasSubstr("micro-batch below")));
+  EXPECT_THAT(message, Not(HasSubstr("stage above")));
+}
+
+}  // namespace
+}  // namespace shoal
