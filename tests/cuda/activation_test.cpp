@@ -1,0 +1,63 @@
+#include "models/ops/activation.h"
+
+#include "cuda/tensors.h"
+
+namespace shoal {
+
+using models::ops::gelu;
+using models::ops::swiglu;
+
+namespace {
+
+using FusedActivation = OnGpuTensors;
+
+std::vector<int64_t> lengths() {
+  if (tests_are_small()) return {1, 9, 2048};
+  return {1, 7, 8, 255, 4096, 100003, 1 << 20};
+}
+
+}  // namespace
+
+TEST_F(FusedActivation, SwigluIsNearFp64) {
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const int64_t length : lengths()) {
+      expect_near_reference(
+          {on_gpu({length}, dtype, 3), on_gpu({length}, dtype)},
+          [](const Tensors& t) -> Tensors { return {swiglu(t[0], t[1])}; },
+          [](const Tensors& t) -> Tensors { return {t[0].mul(t[0].sigmoid()).mul(t[1])}; }, tolerance_of(dtype),
+          words_of("swiglu", dtype, {length}));
+    }
+  }
+}
+
+TEST_F(FusedActivation, GeluIsNearFp64InBothForms) {
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const int64_t length : lengths()) {
+      for (const bool exact : {false, true}) {
+        expect_near_reference(
+            {on_gpu({length}, dtype, 3)}, [&](const Tensors& t) -> Tensors { return {gelu(t[0], exact)}; },
+            [&](const Tensors& t) -> Tensors { return {at::gelu(t[0], exact ? "none" : "tanh")}; }, tolerance_of(dtype),
+            words_of(exact ? "exact gelu" : "tanh gelu", dtype, {length}));
+      }
+    }
+  }
+}
+
+TEST_F(FusedActivation, StaysFiniteFarOut) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor x = at::tensor({-3e38f, -1e20f, -300.0f, -88.0f, 0.0f, 88.0f, 300.0f}).to(at::kCUDA).to(dtype);
+    const Tensors gated = run_with_grads(
+        {x, at::ones_like(x)}, [](const Tensors& t) -> Tensors { return {swiglu(t[0], t[1])}; }, dtype);
+    for (const at::Tensor& tensor : gated) EXPECT_TRUE(tensor.isfinite().all().item<bool>()) << tensor;
+    EXPECT_EQ(gated[0][0].item<float>(), 0);
+    EXPECT_NEAR(gated[0][6].item<float>(), 300, 1);
+    const at::Tensor far = at::tensor({-1e10f, -300.0f, 300.0f}).to(at::kCUDA).to(dtype);
+    for (const bool exact : {false, true}) {
+      const Tensors all = run_with_grads(
+          {far}, [&](const Tensors& t) -> Tensors { return {gelu(t[0], exact)}; }, dtype);
+      for (const at::Tensor& tensor : all) EXPECT_TRUE(tensor.isfinite().all().item<bool>()) << tensor;
+    }
+  }
+}
+
+}  // namespace shoal
