@@ -55,7 +55,7 @@ class RecordReader {
 };
 
 // Values are read and written in spans of at most this many elements where no rank needs a parameter whole.
-constexpr int64_t kSpanNumel = int64_t{1} << 22;
+constexpr int64_t kSpanNumel = int64_t{1} << 24;
 constexpr int64_t kReadGrain = int64_t{1} << 16;  // of a span, for one thread
 
 void read_param(const at::Tensor& tensor, const ValueSource* source, const std::string& name, RecordReader& records,

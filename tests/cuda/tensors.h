@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/gpu.h"
+#include "cuda/torch_gpu.h"
 
 namespace shoal {
 
