@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/convert.h"
 
 namespace shoal {
 
@@ -111,6 +112,16 @@ void StateAccess::write(const StateRun& part, const float* values) {
     std::memcpy(updater_.moment(which, place.unit, place.flat, begin), values,
                 static_cast<size_t>(part.numel) * sizeof(float));
   }
+}
+
+void StateAccess::read_gradient(const StateRun& part, const Gradients& gradients, float* values) const {
+  const Place place = place_of(part);
+  const FlatLayout& flat = layout_.units[static_cast<size_t>(place.unit)].flats[static_cast<size_t>(place.flat)];
+  SHOAL_CHECK(flat.trainable, "{} is frozen", params_[static_cast<size_t>(part.param)].name);
+  const DType kept = gradients.rule(place.unit, place.flat).kept;
+  const int64_t in_shard = place.offset + part.begin - rank_ * flat.shard_numel;
+  kernels::convert(gradients.shard(place.unit, place.flat) + static_cast<size_t>(in_shard) * nbytes_of(kept), kept,
+                   values, DType::f32, part.numel);
 }
 
 }  // namespace shoal

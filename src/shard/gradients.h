@@ -28,6 +28,8 @@ class Gradients {
 
   // The micro-step that follows is number `index` of the step.
   void begin_micro_step(int64_t index);
+  // Whether it ends the step; until told, it does when it is the last of the accumulation steps.
+  void set_last(bool last) { last_ = last; }
   // Takes one gradient of a parameter; a second one in the same micro-step is added.
   void deposit(int unit, int param, const at::Tensor& grad);
   // Starts the unit's reduction, as far as this micro-step asks for one. Parameters without a gradient count as zero.
@@ -89,6 +91,7 @@ class Gradients {
   std::vector<Slot> slots_;
   std::vector<Handle> pending_;
   int64_t micro_step_ = 0;
+  bool last_ = true;  // the micro-step ends the step
   uint64_t turn_ = 0;
 };
 
