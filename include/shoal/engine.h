@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct EngineOptions {
   std::vector<ParamGroup> groups = {{}};  // parameter groups; Parameter::group points here
   uint64_t seed = 0;                      // of the rank's own random generator
   bool broadcast_weights = true;          // every rank starts from rank 0's values; false: they are equal already
+  bool backward_from_outside = false;     // loss.backward() trains too, without Engine::backward
 };
 
 struct StepResult {
@@ -53,6 +55,12 @@ struct MemoryReport {
   MemoryPlan planned;
   MemoryPlan held;           // now, by the ledger
   size_t user_gathered = 0;  // held by with_gathered, now
+};
+
+// What a step takes for a parameter group.
+struct GroupValues {
+  double lr = 0;
+  double weight_decay = 0;
 };
 
 enum class Access : uint8_t { read, write };
@@ -76,6 +84,13 @@ class Engine {
   Tensors run(int unit, const Tensors& inputs, const Forward& forward);
   at::Tensor run(int unit, const at::Tensor& input, const std::function<at::Tensor(const at::Tensor&)>& forward);
 
+  // run() in two halves, for hooks on modules. Unlike run(), the outermost use without gradients is an evaluation of
+  // its own, and forwards that torch.utils.checkpoint repeats are understood.
+  void enter(int unit, const Tensors& inputs);
+  void exit(int unit, const Tensors& outputs);
+  // Instead of exit(), when the use ended with an exception.
+  void abandon(int unit);
+
   // Runs a part of the model (run() calls inside) without keeping its activations; backward runs it again, with the
   // same random numbers.
   Tensors recompute(const Tensors& inputs, const Forward& forward);
@@ -89,12 +104,28 @@ class Engine {
   // Back-propagates the loss of this micro-step, divided by the accumulation steps and times the loss scale.
   // After an exception the pass cannot be finished: destroy the engine.
   void backward(const at::Tensor& loss);
+  // backward() in two halves: between them the caller back-propagates what it likes, scaled by loss_scale().
+  void begin_backward();
+  void finish_backward();
+  // Whether the backwards that follow end a step, told from outside; nothing: by the count of micro-steps.
+  void set_boundary(std::optional<bool> is_last);
+  // Whether the next backward ends a step.
+  bool at_boundary() const;
+  // Learning rates and weight decays of the groups from the next step on, instead of the schedule's and the config's.
+  void set_groups(const std::vector<GroupValues>& groups);
+  // Adam's and Lion's betas from the next step on, instead of the schedule's and the config's.
+  void set_betas(double beta1, double beta2);
   // Ends the micro-step; at an accumulation boundary clips, updates and brings the new weights to where they are read.
   StepResult step();
 
   // Calls `use` with the named parameters whole. With Access::write, what rank 0 wrote becomes the value on all ranks.
   // Every rank calls it, between passes.
   void with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use);
+
+  // The same in two halves, which may nest and may stay open while units that are whole are used. `written_by`: the
+  // rank whose values all take.
+  int begin_gathered(const std::vector<std::string>& names);
+  void finish_gathered(int id, std::optional<int> written_by = {});
 
   // The state, for checkpoints; between steps only. owned_state() of all ranks is disjoint and covers everything:
   // what this rank saves. kept_state() is what it holds and must be given: what it loads.
@@ -104,6 +135,9 @@ class Engine {
   // Any part of such a run.
   void read_state(const StateRun& part, float* values) const;
   void write_state(const StateRun& part, const float* values);
+  // The mean gradients that this rank holds, with the loss scale; after the backward that ends a step, before step().
+  std::vector<StateRun> owned_gradients();
+  void read_gradient(const StateRun& part, float* values) const;
   EngineProgress progress() const;
   // Ends a restore: brings the written weights to where they are read. Every rank calls it.
   void finish_restore(const EngineProgress& progress);

@@ -6,10 +6,13 @@
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <optional>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -20,6 +23,7 @@
 #include "engine/generator.h"
 #include "engine/graph_hooks.h"
 #include "engine/initial_values.h"
+#include "engine/module_calls.h"
 #include "engine/options.h"
 #include "engine/out_of_memory.h"
 #include "engine/own_thread_backward.h"
@@ -67,6 +71,7 @@ class Engine::Impl {
     take_over({blueprint_, layout_, weights_, updater_, *weights_channel_, *queue_, device_},
               options.broadcast_weights);
     for (int unit = 0; unit < static_cast<int>(blueprint_.specs.size()); ++unit) hook_gradients(unit);
+    if (options.backward_from_outside) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
     if (world.rank() == 0) {
       for (const std::string& notice : config.notices) fmt::print(stderr, "shoal: {}\n", notice);
     }
@@ -74,6 +79,7 @@ class Engine::Impl {
 
   ~Impl() {
     gradient_hooks_.clear();
+    gathered_.clear();
     weights_.leave();
     // After an error collectives may be under way: their workers stop before the memory that they write is given back.
     gradients_channel_.reset();
@@ -122,19 +128,51 @@ class Engine::Impl {
     return event;
   }
 
-  void backward(const at::Tensor& loss) {
-    if (micro_step_ == config_.batch.accumulation_steps) {
+  bool is_last() const { return boundary_.value_or(micro_step_ + 1 == config_.batch.accumulation_steps); }
+
+  void begin_backward() {
+    if (!boundary_ && micro_step_ == config_.batch.accumulation_steps) {
       throw Error(
           "backward",
           fmt::format("{} micro-steps are accumulated and wait for their update. Call step() first.", micro_step_));
     }
+    if (!is_last() && config_.batch.accumulation_steps == 1) {
+      throw Error("backward",
+                  "the boundary was set to false, and gradient_accumulation_steps is 1, so there is no memory to "
+                  "accumulate in. Set gradient_accumulation_steps to 2 or more.");
+    }
+    passes_.begin_backward();
+    gradients_.set_last(is_last());
+  }
+
+  void finish_backward() {
+    reduced_ = is_last();
+    passes_.finish_backward();
+    ++micro_step_;
+    passes_.set_micro_step(micro_step_);
+  }
+
+  // A gradient came and Engine::backward was not called: autograd itself says when it is through.
+  void begin_outside_backward() {
+    if (loss_scale_.value() != 1) {
+      throw Error("backward", fmt::format("loss.backward() does not know the loss scale, {}. Call "
+                                          "engine.backward(loss).",
+                                          loss_scale_.value()));
+    }
+    begin_backward();
+    torch::autograd::Engine::get_default_engine().queue_callback([this, alive = passes_.alive()] {
+      if (!alive.expired()) finish_backward();
+    });
+  }
+
+  void backward(const at::Tensor& loss) {
     if (loss.numel() != 1 || !loss.requires_grad()) {
       throw Error("backward",
                   fmt::format("the loss has {} elements and {} a graph. Pass a scalar that the model computed.",
                               loss.numel(), loss.requires_grad() ? "has" : "has not"));
     }
     Stopwatch watch(times_.backward, timing_);
-    passes_.begin_backward();
+    begin_backward();
     // Torch has one thread for all backward passes of a GPU. Ranks that are threads of one process would wait for each
     // other in it, so each goes through its backward in its own thread.
     const OwnThreadBackward own_thread;
@@ -146,17 +184,15 @@ class Engine::Impl {
     } catch (const c10::OutOfMemoryError& error) {
       throw explain(out_of_memory("backward", error));
     }
-    passes_.finish_backward();
-    ++micro_step_;
-    passes_.set_micro_step(micro_step_);
+    finish_backward();
   }
 
   StepResult step() {
     if (micro_step_ == 0) throw Error("step", "no gradient has come since the last step. Call backward(loss) first.");
     StepResult result;
-    if (micro_step_ < config_.batch.accumulation_steps) {
+    if (!boundary_.value_or(micro_step_ >= config_.batch.accumulation_steps)) {
       result.loss_scale = loss_scale_.value();
-      result.lrs = lr_schedule_.lrs(applied_steps_);
+      result.lrs = lrs();
       result.applied_steps = applied_steps_;
       result.skipped_steps = skipped_steps_;
       return result;
@@ -170,6 +206,8 @@ class Engine::Impl {
     return result;
   }
 
+  std::vector<double> lrs() const { return lrs_.empty() ? lr_schedule_.lrs(applied_steps_) : lrs_; }
+
   // The boundary: norm, clip, update, publish.
   StepResult finish_step() {
     gradients_.wait();
@@ -182,7 +220,7 @@ class Engine::Impl {
     result.applied = norm.finite;
     result.loss_scale = loss_scale_.value();
     result.grad_norm = norm.value / result.loss_scale;
-    result.lrs = lr_schedule_.lrs(applied_steps_);
+    result.lrs = lrs();
     if (norm.finite) {
       update(result);
       ++applied_steps_;
@@ -206,6 +244,7 @@ class Engine::Impl {
     numbers.weight_decays = weight_decays_;
     numbers.beta1 = lr_schedule_.beta1(applied_steps_).value_or(config_.optimizer.beta1);
     numbers.beta2 = lr_schedule_.beta2().value_or(config_.optimizer.beta2);
+    if (betas_) std::tie(numbers.beta1, numbers.beta2) = *betas_;
     for (int unit = 0; unit < static_cast<int>(layout_.units.size()); ++unit) {
       updater_.update(unit, numbers, weights_, gradients_);
       weights_.publish(unit);
@@ -223,11 +262,7 @@ class Engine::Impl {
     if (config_.wall_clock_breakdown) fmt::print(stderr, "shoal: {}\n", time_line(result, times_));
   }
 
-  void with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use) {
-    if (!passes_.between_passes()) {
-      throw Error("with_gathered", "a pass is open: its forward ran and its backward did not. Gather between passes.");
-    }
-    if (inside_gathered_) throw Error("with_gathered", "is called inside itself. Name all parameters in one call.");
+  std::vector<ParamAddress> addresses_of(const std::vector<std::string>& names) const {
     std::vector<ParamAddress> addresses;
     for (const std::string& name : names) {
       const auto found = blueprint_.by_name.find(name);
@@ -241,17 +276,49 @@ class Engine::Impl {
       }
       addresses.push_back(found->second);
     }
-    shoal::with_gathered({layout_, weights_, updater_, weights_channel_->bytes(), *queue_, ledger_}, addresses, access,
-                         [&] {
-                           inside_gathered_ = true;
-                           try {
-                             use();
-                           } catch (...) {
-                             inside_gathered_ = false;
-                             throw;
-                           }
-                           inside_gathered_ = false;
-                         });
+    return addresses;
+  }
+
+  GatherParts gather_parts() { return {layout_, weights_, updater_, weights_channel_->bytes(), *queue_, ledger_}; }
+
+  void with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use) {
+    if (!passes_.between_passes()) {
+      throw Error("with_gathered", "a pass is open: its forward ran and its backward did not. Gather between passes.");
+    }
+    if (inside_gathered_) throw Error("with_gathered", "is called inside itself. Name all parameters in one call.");
+    shoal::with_gathered(gather_parts(), addresses_of(names), access, [&] {
+      inside_gathered_ = true;
+      try {
+        use();
+      } catch (...) {
+        inside_gathered_ = false;
+        throw;
+      }
+      inside_gathered_ = false;
+    });
+  }
+
+  int begin_gathered(const std::vector<std::string>& names) {
+    auto gathered = std::make_unique<GatheredParams>(gather_parts(), addresses_of(names));
+    gathered_[++last_gathered_] = std::move(gathered);
+    return last_gathered_;
+  }
+
+  void finish_gathered(int id, std::optional<int> written_by) {
+    const auto found = gathered_.find(id);
+    SHOAL_CHECK(found != gathered_.end(), "no gather {} is open", id);
+    const std::unique_ptr<GatheredParams> gathered = std::move(found->second);
+    gathered_.erase(found);
+    if (written_by) gathered->take_written(*written_by);
+  }
+
+  void check_usable(int unit) const {
+    for (const auto& [id, gathered] : gathered_) {
+      if (std::find(gathered->partly().begin(), gathered->partly().end(), unit) == gathered->partly().end()) continue;
+      throw Error("unit " + layout_.units[static_cast<size_t>(unit)].name,
+                  "is used while some of its parameters are gathered for the user. Gather all of its parameters, or "
+                  "none.");
+    }
   }
 
   void check_between_steps(const char* place) const {
@@ -333,17 +400,24 @@ class Engine::Impl {
   StateAccess state_;
   Passes passes_;
   GlobalNorm norm_;
+  ModuleCalls calls_{passes_};
   LossScale loss_scale_;
   LrSchedule lr_schedule_;
   std::vector<double> weight_decays_;
   at::Generator generator_;
   std::vector<GradientHook> gradient_hooks_;
-  int64_t micro_step_ = 0;  // of the step that is being accumulated
+  std::vector<double> lrs_;                         // told from outside; empty: by the schedule
+  std::optional<std::pair<double, double>> betas_;  // told from outside
+  bool reduced_ = false;                            // the last backward ended a step
+  std::optional<bool> boundary_;                    // told from outside; nothing: by the count of micro-steps
+  int64_t micro_step_ = 0;                          // of the step that is being accumulated
   int64_t applied_steps_ = 0;
   int64_t skipped_steps_ = 0;
   StepTimes times_;
   bool timing_ = false;  // a Stopwatch is running
   bool inside_gathered_ = false;
+  std::map<int, std::unique_ptr<GatheredParams>> gathered_;  // begun and not finished
+  int last_gathered_ = 0;
   bool evaluating_ = false;
 };
 
@@ -358,6 +432,33 @@ Engine::Tensors Engine::run(int unit, const Tensors& inputs, const Forward& forw
 
 at::Tensor Engine::run(int unit, const at::Tensor& input, const std::function<at::Tensor(const at::Tensor&)>& forward) {
   return impl_->run(unit, {input}, [&](const Tensors& inputs) { return Tensors{forward(inputs.at(0))}; }).at(0);
+}
+
+void Engine::enter(int unit, const Tensors& inputs) {
+  impl_->check_unit(unit);
+  if (impl_->inside_gathered_) throw Error("run", "a unit is used inside with_gathered. Leave it first.");
+  impl_->check_usable(unit);
+  impl_->calls_.enter(unit, inputs);
+}
+void Engine::exit(int unit, const Tensors& outputs) { impl_->calls_.exit(unit, outputs); }
+void Engine::abandon(int unit) { impl_->calls_.abandon(unit); }
+
+void Engine::begin_backward() { impl_->begin_backward(); }
+void Engine::finish_backward() { impl_->finish_backward(); }
+void Engine::set_boundary(std::optional<bool> is_last) { impl_->boundary_ = is_last; }
+bool Engine::at_boundary() const {
+  return impl_->boundary_.value_or(impl_->micro_step_ + 1 >= impl_->config_.batch.accumulation_steps);
+}
+
+void Engine::set_betas(double beta1, double beta2) { impl_->betas_ = {beta1, beta2}; }
+
+void Engine::set_groups(const std::vector<GroupValues>& groups) {
+  SHOAL_CHECK_EQ(groups.size(), impl_->weight_decays_.size());
+  impl_->lrs_.clear();
+  for (size_t group = 0; group < groups.size(); ++group) {
+    impl_->lrs_.push_back(groups[group].lr);
+    impl_->weight_decays_[group] = groups[group].weight_decay;
+  }
 }
 
 Engine::Tensors Engine::recompute(const Tensors& inputs, const Forward& forward) {
@@ -395,6 +496,9 @@ void Engine::with_gathered(const std::vector<std::string>& names, Access access,
   impl_->with_gathered(names, access, use);
 }
 
+int Engine::begin_gathered(const std::vector<std::string>& names) { return impl_->begin_gathered(names); }
+void Engine::finish_gathered(int id, std::optional<int> written_by) { impl_->finish_gathered(id, written_by); }
+
 const std::vector<ParamInfo>& Engine::params() const { return impl_->state_.params(); }
 std::vector<StateRun> Engine::owned_state() const { return impl_->state_.owned(); }
 std::vector<StateRun> Engine::kept_state() const { return impl_->state_.kept(); }
@@ -407,6 +511,21 @@ void Engine::read_state(const StateRun& part, float* values) const {
 void Engine::write_state(const StateRun& part, const float* values) {
   impl_->check_between_steps("write_state");
   impl_->state_.write(part, values);
+}
+
+std::vector<StateRun> Engine::owned_gradients() {
+  if (!impl_->passes_.between_passes() || impl_->micro_step_ == 0 || !impl_->reduced_) {
+    throw Error("gradients", "there are none: they are complete after the backward that ends a step, until step().");
+  }
+  impl_->gradients_.wait();
+  std::vector<StateRun> runs = impl_->state_.owned();
+  std::erase_if(runs, [&](const StateRun& run) {
+    return run.kind != StateKind::weight || !impl_->state_.params()[static_cast<size_t>(run.param)].trainable;
+  });
+  return runs;
+}
+void Engine::read_gradient(const StateRun& part, float* values) const {
+  impl_->state_.read_gradient(part, impl_->gradients_, values);
 }
 
 EngineProgress Engine::progress() const { return impl_->progress(); }

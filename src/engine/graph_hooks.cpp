@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "shoal/error.h"
+
 namespace shoal {
 
 namespace ag = torch::autograd;
@@ -24,15 +26,18 @@ struct TakeGradient final : ag::FunctionPreHook {
 
 template <class Calls>
 struct BeforeNode final : ag::FunctionPreHook {
-  explicit BeforeNode(std::weak_ptr<Calls> calls) : calls_(std::move(calls)) {}
+  explicit BeforeNode(std::shared_ptr<Calls> calls) : calls_(std::move(calls)) {}
   ag::variable_list operator()(const ag::variable_list& grads) override {
-    if (const auto calls = calls_.lock()) {
-      for (const auto& call : calls->complete) call();
-      for (const auto& call : calls->before) call();
+    if (calls_->over) {
+      throw Error("backward",
+                  "comes to a graph whose pass is over: its weights are released. Run one backward for each "
+                  "forward; add up losses that share a forward.");
     }
+    for (const auto& call : calls_->complete) call();
+    for (const auto& call : calls_->before) call();
     return grads;
   }
-  std::weak_ptr<Calls> calls_;
+  std::shared_ptr<Calls> calls_;
 };
 
 }  // namespace
@@ -51,23 +56,34 @@ bool NodeHooks::when_gradient_complete(const at::Tensor& tensor, std::function<v
 }
 
 bool NodeHooks::before_backward_of(const at::Tensor& tensor, std::function<void()> call) {
-  Calls* calls = calls_of(tensor);
+  Calls* calls = tensor.defined() && tensor.grad_fn() ? calls_of(tensor) : nullptr;
   if (calls == nullptr) return false;
   calls->before.push_back(std::move(call));
   return true;
 }
 
-void NodeHooks::clear() { nodes_.clear(); }
+void NodeHooks::clear() {
+  for (auto& [address, hooked] : nodes_) {
+    hooked.calls->over = !hooked.calls->before.empty();
+    hooked.calls->complete.clear();
+    hooked.calls->before.clear();
+  }
+  nodes_.clear();
+}
+
+NodeHooks::~NodeHooks() {
+  for (auto& [address, hooked] : nodes_) *hooked.calls = {};
+}
 
 NodeHooks::Calls* NodeHooks::calls_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.requires_grad()) return nullptr;
   std::shared_ptr<ag::Node> node = tensor.grad_fn();
   if (!node) node = ag::impl::grad_accumulator(tensor);
   Hooked& hooked = nodes_[node.get()];
-  if (!hooked.calls) {
+  if (hooked.node.expired()) {
     hooked.calls = std::make_shared<Calls>();
     node->add_pre_hook(std::make_unique<BeforeNode<Calls>>(hooked.calls));
-    hooked.node = std::move(node);
+    hooked.node = node;
   }
   return hooked.calls.get();
 }

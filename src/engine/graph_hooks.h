@@ -30,21 +30,24 @@ class NodeHooks {
  public:
   // All consumers of `tensor` have run: its gradient is complete. False if no gradient flows to it.
   bool when_gradient_complete(const at::Tensor& tensor, std::function<void()> call);
-  // The backward of what made `tensor` is about to begin. Runs after the calls above on the same node.
+  // The backward of what made `tensor` is about to begin. Runs after the calls above on the same node. False for a
+  // leaf: nothing made it.
   bool before_backward_of(const at::Tensor& tensor, std::function<void()> call);
-  // Forgets the pass: hooks of its graph that have not fired do nothing any more.
+  // Forgets the pass: a backward that comes to its graph later throws where before_backward_of() was asked for.
   void clear();
+  ~NodeHooks();
 
  private:
   struct Calls {
     std::vector<std::function<void()>> complete;
     std::vector<std::function<void()>> before;
+    bool over = false;  // the pass is over: see clear()
   };
   Calls* calls_of(const at::Tensor& tensor);
 
   struct Hooked {
-    std::shared_ptr<torch::autograd::Node> node;  // kept, so that its address stays its name for the whole pass
-    std::shared_ptr<Calls> calls;                 // the node's hook holds it weakly
+    std::weak_ptr<torch::autograd::Node> node;  // a graph that nobody keeps goes; its address may be used again
+    std::shared_ptr<Calls> calls;               // shared with the node's hook
   };
   std::unordered_map<const torch::autograd::Node*, Hooked> nodes_;
 };

@@ -45,6 +45,9 @@ Passes::Passes(const ModelLayout& layout, const PassOptions& options, Weights& w
     for (const FlatLayout& flat : layout_.units[unit].flats) {
       if (flat.trainable) units_[unit].trainable += static_cast<int>(flat.pieces.size());
     }
+    has_frozen_.push_back(std::any_of(
+        layout_.units[unit].flats.begin(), layout_.units[unit].flats.end(),
+        [&](const FlatLayout& flat) { return !flat.trainable && row_of(flat, options_.stage).shard_weights; }));
   }
 }
 
@@ -74,15 +77,51 @@ void Passes::enter(int unit, const std::vector<at::Tensor>& inputs) {
       ++units_[static_cast<size_t>(other)].plain_uses;
       reduce_order_.expect(other);
     }
-    for (const at::Tensor& input : inputs) {
-      const bool flows = hooks_.when_gradient_complete(input, [this, unit] {
-        --units_[static_cast<size_t>(unit)].inputs_pending;
-        release_if_through(unit);
-      });
-      if (flows) ++units_[static_cast<size_t>(unit)].inputs_pending;
-    }
+    follow_inputs(unit, inputs);
   }
 }
+
+void Passes::follow_inputs(int unit, const std::vector<at::Tensor>& inputs) {
+  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  const int before = pass.inputs_pending;
+  for (const at::Tensor& input : inputs) {
+    const bool flows = hooks_.when_gradient_complete(input, [this, unit] {
+      --units_[static_cast<size_t>(unit)].inputs_pending;
+      release_if_through(unit);
+    });
+    if (flows) ++pass.inputs_pending;
+  }
+  if (pass.inputs_pending == before && has_frozen_[static_cast<size_t>(unit)]) pass.held = true;
+}
+
+void Passes::enter_without_graph(int unit) {
+  if (!schedule_.is_open()) open_training_pass();
+  enter_needed(unit);
+  for (const int other : needed(unit)) {
+    ++units_[static_cast<size_t>(other)].recomputed_uses;
+    reduce_order_.expect(other);
+  }
+}
+
+void Passes::exit_without_graph(int unit) { exit_needed(unit); }
+
+bool Passes::enter_repeated(int unit, const std::vector<at::Tensor>& inputs) {
+  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  if (pass.recomputed_uses == 0) {  // for the values alone
+    enter_needed(unit);
+    return true;
+  }
+  if (!pass.in_backward) enter_needed(unit);
+  pass.in_backward = true;
+  for (const int other : needed(unit)) {
+    --units_[static_cast<size_t>(other)].recomputed_uses;
+    ++units_[static_cast<size_t>(other)].repeated_uses;
+  }
+  follow_inputs(unit, inputs);
+  return false;
+}
+
+void Passes::exit_repeated(int unit) { exit_needed(unit); }
 
 void Passes::exit(int unit, const std::vector<at::Tensor>& outputs) {
   const bool held_by_nested = !nested_held_.empty() && !inside_region();
@@ -247,23 +286,30 @@ void Passes::begin_unit_backward(int unit) {
   enter_needed(unit);
 }
 
-void Passes::check_in_backward(const std::string& place) const {
+void Passes::check_in_backward(const std::string& place) {
+  if (mode_ == Mode::forward && begin_outside_) begin_outside_();
   if (mode_ == Mode::backward) return;
   throw Error(place,
               "a gradient came outside Engine::backward. Call engine.backward(loss) instead of loss.backward().");
 }
 
+// Each graph that holds uses of the unit hands over each parameter's gradient once.
+int Passes::gradients_expected(const UnitPass& pass) const {
+  return pass.trainable * (pass.repeated_uses + (pass.plain_uses > 0 ? 1 : 0));
+}
+
 void Passes::reduce_if_complete(int unit) {
   UnitPass& pass = units_[static_cast<size_t>(unit)];
   if (pass.reduced || pass.trainable == 0 || pass.recomputed_uses > 0) return;
-  if (pass.plain_uses > 0 && pass.gradients_in < pass.trainable) return;
+  if (pass.gradients_in < gradients_expected(pass)) return;
   pass.reduced = true;
   reduce(reduce_order_.ready(unit));
 }
 
 void Passes::release_if_through(int unit) {
   UnitPass& pass = units_[static_cast<size_t>(unit)];
-  if (!pass.in_backward || pass.inputs_pending > 0 || pass.gradients_in < pass.trainable) return;
+  if (!pass.in_backward || pass.held || pass.inputs_pending > 0) return;
+  if (pass.gradients_in < std::max(pass.trainable, gradients_expected(pass))) return;
   pass.in_backward = false;
   exit_needed(unit);
 }

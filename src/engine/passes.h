@@ -20,10 +20,17 @@
 // reduction while its peers wait for it in the unit's gather, or the other way round. So a unit that this rank leaves
 // out is reduced right after this rank took part in its gather of this backward: its peers do the same two things in
 // the same order.
+//
+// [Note: regions that somebody else repeats]
+// torch.utils.checkpoint drops a part of the graph and runs its forward again in backward; we only see its units
+// entered once more. Its re-entrant form runs the first forward without a graph: such a use counts as a recomputed one,
+// and its repetition holds the unit until the gradients of the repeated graph are in. The other form keeps the graph
+// and repeats the forward inside the unit's own backward, for the values alone: the unit is live while it runs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,11 +67,22 @@ class Passes {
   // The use ended with an exception.
   void abandon(int unit);
 
+  // A use without a graph in a training pass, and a use inside backward; see [Note: regions that somebody else
+  // repeats].
+  void enter_without_graph(int unit);
+  void exit_without_graph(int unit);
+  // True if exit_repeated must follow; false if the unit stays live until the repeated graph's gradients are in.
+  bool enter_repeated(int unit, const std::vector<at::Tensor>& inputs);
+  void exit_repeated(int unit);
+
   void begin_evaluation();
   void finish_evaluation();
 
   void begin_backward();
   void finish_backward();
+  // Called when a gradient comes and nobody began a backward; it begins one and sees to its end. Without it that is an
+  // error.
+  void when_backward_begins_outside(std::function<void()> begin) { begin_outside_ = std::move(begin); }
 
   void take_gradient(int unit, int param, const at::Tensor& grad);
 
@@ -82,6 +100,8 @@ class Passes {
   int unit_at_work() const { return unit_at_work_; }
 
   bool between_passes() const { return !schedule_.is_open(); }
+  bool in_backward() const { return mode_ == Mode::backward; }
+  bool evaluating() const { return mode_ == Mode::evaluate; }
   // Which micro-step of the step the next pass is.
   void set_micro_step(int64_t index) { micro_step_ = index; }
 
@@ -91,9 +111,11 @@ class Passes {
     int trainable = 0;        // own trainable parameters; the same in every pass
     int plain_uses = 0;       // in this pass's forward, with a graph
     int recomputed_uses = 0;  // by regions that are not through yet
-    int gradients_in = 0;     // from the outer graph
+    int gradients_in = 0;     // from the outer graph, and from those that somebody else repeats
+    int repeated_uses = 0;    // by graphs that somebody else repeats, in this backward
     int inputs_pending = 0;   // inputs whose gradient is not complete
     bool in_backward = false;
+    bool held = false;  // has frozen parameters, and what reads them cannot be followed: live until backward is over
     bool reduced = false;
     bool reduced_when_passed = false;  // not used in this pass: see [Note: why a skipped unit is passed by ...]
   };
@@ -105,8 +127,10 @@ class Passes {
   void enter_needed(int unit);
   void exit_needed(int unit);
   void begin_unit_backward(int unit);
-  // Outside Engine::backward weights are released and gradients have no place to go.
-  void check_in_backward(const std::string& place) const;
+  // Outside a backward weights are released and gradients have no place to go.
+  void check_in_backward(const std::string& place);
+  int gradients_expected(const UnitPass& pass) const;
+  void follow_inputs(int unit, const std::vector<at::Tensor>& inputs);
   void reduce_if_complete(int unit);
   void release_if_through(int unit);
   void reduce(const std::vector<int>& units);
@@ -126,6 +150,8 @@ class Passes {
   std::vector<UnitPass> units_;
   std::vector<Region*> regions_;               // whose forward is running, innermost last
   std::vector<std::vector<int>> nested_held_;  // per nested backward: units that it holds
+  std::vector<bool> has_frozen_;               // per unit: sharded parameters that are not trained
+  std::function<void()> begin_outside_;
   Mode mode_ = Mode::forward;
   int unit_at_work_ = 0;
   int64_t micro_step_ = 0;

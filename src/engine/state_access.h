@@ -21,6 +21,8 @@ class StateAccess {
   std::vector<StateRun> kept() const;
   void read(const StateRun& part, float* values) const;
   void write(const StateRun& part, const float* values);
+  // Part of this rank's shard of a gradient.
+  void read_gradient(const StateRun& part, const Gradients& gradients, float* values) const;
 
  private:
   struct Place {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernels/convert.h"
 #include "kernels/reduce.h"
 #include "plan/memory.h"
 #include "shard/param_slot.h"
@@ -85,6 +86,7 @@ void Gradients::make_sums() {
 
 void Gradients::begin_micro_step(int64_t index) {
   micro_step_ = index;
+  last_ = index + 1 == options_.accumulation_steps;
   for (Unit& unit : units_) {
     for (Param& param : unit.params) param.seen = false;
   }
@@ -118,10 +120,9 @@ void Gradients::deposit(int unit_index, int param_index, const at::Tensor& grad)
 void Gradients::reduce(int unit_index) {
   fill_missing(unit_index);
   Unit& unit = units_[static_cast<size_t>(unit_index)];
-  const bool last = micro_step_ + 1 == options_.accumulation_steps;
   for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
     if (!unit.flats[flat].trainable) continue;
-    if (unit.flats[flat].rule.every_micro_step || last) reduce_flat(unit_index, static_cast<int>(flat));
+    if (unit.flats[flat].rule.every_micro_step || last_) reduce_flat(unit_index, static_cast<int>(flat));
   }
   unit.slot = -1;  // its reduces own the slot from here on
 }
@@ -153,7 +154,6 @@ void Gradients::reduce_flat(int unit_index, int flat_index) {
   Flat& flat = unit.flats[static_cast<size_t>(flat_index)];
   const UnitLayout& unit_layout = layout_.units[static_cast<size_t>(unit_index)];
   const FlatLayout& layout = unit_layout.flats[static_cast<size_t>(flat_index)];
-  const bool last = micro_step_ + 1 == options_.accumulation_steps;
 
   std::byte* whole = kept(flat);
   if (flat.rule.through_slot) {
@@ -175,7 +175,7 @@ void Gradients::reduce_flat(int unit_index, int flat_index) {
   args.accumulate = flat.rule.every_micro_step && micro_step_ > 0;
   args.piece_numel = reduce_.piece_numel;
   args.keep = kept_;
-  if (last) {
+  if (last_) {
     args.after = [this, &flat, shard, numel = layout.shard_numel] {
       reduced_.sum_squares(shard, flat.rule.kept, numel, flat.block_sums);
     };
@@ -184,7 +184,7 @@ void Gradients::reduce_flat(int unit_index, int flat_index) {
   if (flat.rule.through_slot) slots_[static_cast<size_t>(unit.slot)].reduces.push_back(reduced);
   pending_.push_back(reduced);
 
-  if (last && !row_of(layout, options_.stage).shard_states) {
+  if (last_ && !row_of(layout, options_.stage).shard_states) {
     pending_.push_back(
         channel_.all_gather({.subject = {"share the gradient", unit_layout.name},
                              .shard = shard,
@@ -221,6 +221,13 @@ const std::byte* Gradients::whole(int unit, int flat) const {
 
 const GradientRule& Gradients::rule(int unit, int flat) const {
   return units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].rule;
+}
+
+void Gradients::read_shard(int unit, int flat, int64_t begin, int64_t numel, float* values) const {
+  const DType kept = rule(unit, flat).kept;
+  std::vector<std::byte> bytes(static_cast<size_t>(numel) * nbytes_of(kept));
+  queue_.download(bytes.data(), shard(unit, flat) + static_cast<size_t>(begin) * nbytes_of(kept), bytes.size());
+  kernels::convert(bytes.data(), kept, values, DType::f32, numel);
 }
 
 const double* Gradients::sum_shard_squares() {

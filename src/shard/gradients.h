@@ -30,6 +30,8 @@ class Gradients {
 
   // The micro-step that follows is number `index` of the step.
   void begin_micro_step(int64_t index);
+  // Whether it ends the step; until told, it does when it is the last of the accumulation steps.
+  void set_last(bool last) { last_ = last; }
   // Takes one gradient of a parameter; a second one in the same micro-step is added.
   void deposit(int unit, int param, const at::Tensor& grad);
   // Starts the unit's reduction, as far as this micro-step asks for one. Parameters without a gradient count as zero.
@@ -42,6 +44,8 @@ class Gradients {
   // The whole mean gradient, where this stage keeps it.
   const std::byte* whole(int unit, int flat) const;
   const GradientRule& rule(int unit, int flat) const;
+  // Elements [begin, begin + numel) of this rank's shard, as fp32 in host memory; after wait().
+  void read_shard(int unit, int flat, int64_t begin, int64_t numel, float* values) const;
 
   // Sum of squares of this rank's shard of each trainable flat, in the order of units and flats, in the queue's memory;
   // after wait().
@@ -98,6 +102,7 @@ class Gradients {
   std::vector<Slot> slots_;
   std::vector<Handle> pending_;
   int64_t micro_step_ = 0;
+  bool last_ = true;  // the micro-step ends the step
   uint64_t turn_ = 0;
 };
 

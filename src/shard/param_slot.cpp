@@ -113,6 +113,7 @@ void ParamSlot::release() {
 void ParamSlot::leave(ShardRecord record) {
   const size_t nbytes = storage_.nbytes();
   auto* kept = new ShardRecord(std::move(record));
+  kept->name = name_;
   at::DataPtr pointer(nullptr, kept, &delete_record, device_);
   released_ = throwing_storage(std::move(pointer), nbytes, released_message(name_));
   release();

@@ -26,6 +26,7 @@ struct ShardRecord {
   FlatLayout flat;
   Piece piece;  // the parameter within the flat
   int world = 1;
+  std::string name;  // for messages
 };
 
 class ParamSlot {

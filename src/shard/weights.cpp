@@ -56,6 +56,7 @@ std::byte* Weights::whole(int unit, int flat) const {
 void Weights::gather(int unit_index) {
   Unit& unit = units_[static_cast<size_t>(unit_index)];
   const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
+  if (unit.held) return;
   SHOAL_CHECK(!unit.gathered, "unit {} is gathered already", layout.name);
   unit.gathered = true;
   unit.memory = arena_->take(unit_index);

@@ -41,6 +41,11 @@ class Weights {
   void publish(int unit);
   void finish_publish();
 
+  // Whether a pass has the unit gathered, or is gathering it.
+  bool is_gathered(int unit) const { return units_[static_cast<size_t>(unit)].gathered; }
+  // While somebody else holds the unit's parameters whole, gather and release leave them alone.
+  void set_held(int unit, bool held) { units_[static_cast<size_t>(unit)].held = held; }
+
   // Gathers one sharded flat into memory of the caller's. Blocks.
   void gather_into(int unit, int flat, std::byte* whole);
 
@@ -63,6 +68,7 @@ class Weights {
     bool gathered = false;        // or being gathered
     std::byte* memory = nullptr;  // arena range, meanwhile
     bool attached = false;
+    bool held = false;  // by a gather for the user
   };
 
   void attach_flat(int unit, int flat, std::byte* data, const std::shared_ptr<Slab>& owner);

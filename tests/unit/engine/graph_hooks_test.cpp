@@ -2,10 +2,14 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <string>
+
+#include "message_of.h"
 
 namespace shoal {
 
@@ -79,16 +83,45 @@ TEST(NodeHooks, SayWhenNoGradientWillCome) {
   EXPECT_FALSE(hooks.before_backward_of(leaf().detach(), [] {}));
 }
 
-TEST(NodeHooks, AreSilentAfterClear) {
+TEST(NodeHooks, AGraphWhosePassIsOverThrowsWhereAUnitBegan) {
   const at::Tensor x = leaf();
   NodeHooks hooks;
   int calls = 0;
-  const at::Tensor out = x * 2;
+  const at::Tensor inner = x * 2;
+  const at::Tensor out = inner * 2;
+  hooks.when_gradient_complete(inner, [&] { ++calls; });
   hooks.before_backward_of(out, [&] { ++calls; });
-  hooks.when_gradient_complete(x, [&] { ++calls; });
   hooks.clear();
+  back_propagate(inner);  // only followed, made by no unit
+  EXPECT_THAT(testing::message_of([&] { back_propagate(out); }), ::testing::HasSubstr("whose pass is over"));
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(NodeHooks, AreSilentWhenTheyAreGone) {
+  const at::Tensor out = leaf() * 2;
+  int calls = 0;
+  {
+    NodeHooks hooks;
+    hooks.before_backward_of(out, [&] { ++calls; });
+  }
   back_propagate(out);
   EXPECT_EQ(calls, 0);
+}
+
+TEST(NodeHooks, KeepNoGraphAlive) {
+  NodeHooks hooks;
+  std::weak_ptr<torch::autograd::Node> node;
+  {
+    const at::Tensor out = leaf() * 2;
+    node = out.grad_fn();
+    hooks.before_backward_of(out, [] {});
+  }
+  EXPECT_TRUE(node.expired());
+}
+
+TEST(NodeHooks, ALeafThatAUnitHandsThroughIsNotItsOutput) {
+  NodeHooks hooks;
+  EXPECT_FALSE(hooks.before_backward_of(leaf(), [] {}));
 }
 
 }  // namespace shoal

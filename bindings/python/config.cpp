@@ -1,0 +1,48 @@
+// include/shoal/config.h.
+#include "shoal/config.h"
+
+#include "base/json.h"
+#include "bindings.h"
+#include "config/table.h"
+
+namespace shoal::python {
+
+void bind_config(py::module_& module) {
+  py::enum_<Precision>(module, "Precision")
+      .value("fp32", Precision::fp32)
+      .value("bf16", Precision::bf16)
+      .value("fp16", Precision::fp16);
+
+  py::class_<Config>(module, "Config")
+      .def_static(
+          "from_text",
+          [](const std::string& text, int world_size, const std::string& origin) {
+            return Config::from_text(text, {.world_size = world_size}, origin);
+          },
+          py::arg("text"), py::arg("world_size") = 1, py::arg("origin") = "config")
+      .def("to_json", &Config::to_json)
+      .def_readonly("precision", &Config::precision)
+      .def_readonly("gradient_clipping", &Config::gradient_clipping)
+      .def_readonly("notices", &Config::notices)
+      .def_property_readonly("stage", [](const Config& c) { return c.zero.stage; })
+      .def_property_readonly("persistence_threshold",
+                             [](const Config& c) { return c.zero.param_persistence_threshold; })
+      .def_property_readonly("lr", [](const Config& c) { return c.optimizer.lr; })
+      .def_property_readonly("weight_decay", [](const Config& c) { return c.optimizer.weight_decay; })
+      .def_property_readonly("betas", [](const Config& c) { return std::pair(c.optimizer.beta1, c.optimizer.beta2); })
+      .def_property_readonly("eps", [](const Config& c) { return c.optimizer.eps; })
+      .def_property_readonly("train_batch_size", [](const Config& c) { return c.batch.train_batch_size; })
+      .def_property_readonly("micro_batch_size", [](const Config& c) { return c.batch.micro_batch_size; })
+      .def_property_readonly("accumulation_steps", [](const Config& c) { return c.batch.accumulation_steps; })
+      .def_property_readonly("timeout_seconds", [](const Config& c) { return c.shoal.timeout_seconds; });
+
+  module.def(
+      "plain_json",
+      [](const std::string& text, const std::string& origin) { return json::write(json::parse(text, origin), 2); },
+      py::arg("text"), py::arg("origin"), "JSON with comments, as JSON that every reader knows.");
+  module.def(
+      "top_level_keys", [] { return config::table().words_of(*config::table().section("")); },
+      "Every name that may stand at the top level of a config.");
+}
+
+}  // namespace shoal::python

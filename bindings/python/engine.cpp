@@ -1,0 +1,178 @@
+// include/shoal/engine.h, unit.h and engine_state.h.
+#include "shoal/engine.h"
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <ATen/ops/empty.h>
+
+#include "bindings.h"
+#include "tensors.h"
+
+namespace shoal::python {
+
+namespace {
+
+using Released = py::call_guard<py::gil_scoped_release>;
+
+// (name, [(name, tensor, group, keep_dtype), ...])
+using ParamTuple = std::tuple<std::string, at::Tensor, int, bool>;
+using UnitTuple = std::pair<std::string, std::vector<ParamTuple>>;
+
+std::vector<Unit> to_units(const std::vector<UnitTuple>& tuples) {
+  std::vector<Unit> units;
+  for (const auto& [name, params] : tuples) {
+    Unit unit{name, {}};
+    for (const auto& [param_name, tensor, group, keep_dtype] : params) {
+      unit.params.push_back({.name = param_name, .tensor = tensor, .group = group, .keep_dtype = keep_dtype});
+    }
+    units.push_back(std::move(unit));
+  }
+  return units;
+}
+
+std::shared_ptr<Engine> make_engine(const std::vector<UnitTuple>& units, const Config& config, Group& world,
+                                    const std::vector<std::pair<double, double>>& groups, uint64_t seed,
+                                    bool broadcast_weights) {
+  EngineOptions options;
+  options.groups.clear();
+  for (const auto& [lr, weight_decay] : groups) options.groups.push_back({lr, weight_decay});
+  options.seed = seed;
+  options.broadcast_weights = broadcast_weights;
+  options.backward_from_outside = true;
+  std::vector<Unit> made = to_units(units);
+  py::gil_scoped_release without_gil;
+  return std::make_shared<Engine>(std::move(made), config, world, options);
+}
+
+void enter(Engine& engine, int unit, const py::tuple& args, const py::dict& kwargs) {
+  std::vector<at::Tensor> inputs;
+  collect_tensors(args, inputs);
+  collect_tensors(kwargs, inputs);
+  py::gil_scoped_release without_gil;
+  engine.enter(unit, inputs);
+}
+
+void leave(Engine& engine, int unit, const py::object& output) {
+  std::vector<at::Tensor> outputs;
+  collect_tensors(output, outputs);
+  const bool failed = output.is_none();  // what torch hands to hooks after an exception
+  py::gil_scoped_release without_gil;
+  if (failed) {
+    engine.abandon(unit);
+  } else {
+    engine.exit(unit, outputs);
+  }
+}
+
+// What this rank owns of one state of a parameter, as (begin, fp32 values).
+using Runs = std::vector<std::pair<int64_t, at::Tensor>>;
+
+Runs owned_runs(const Engine& engine, StateKind kind, int param) {
+  Runs found;
+  for (const StateRun& run : engine.owned_state()) {
+    if (run.kind != kind || run.param != param) continue;
+    at::Tensor values = at::empty({run.numel}, at::kFloat);
+    engine.read_state(run, values.mutable_data_ptr<float>());
+    found.emplace_back(run.begin, std::move(values));
+  }
+  return found;
+}
+
+Runs gradient_runs(Engine& engine, int param) {
+  Runs found;
+  for (const StateRun& run : engine.owned_gradients()) {
+    if (run.param != param) continue;
+    at::Tensor values = at::empty({run.numel}, at::kFloat);
+    engine.read_gradient(run, values.mutable_data_ptr<float>());
+    found.emplace_back(run.begin, std::move(values));
+  }
+  return found;
+}
+
+// Writes what this rank keeps of a parameter's state, from the whole of it.
+void write_param(Engine& engine, StateKind kind, int param, const at::Tensor& whole) {
+  const at::Tensor values = whole.to(at::kFloat).contiguous();
+  for (const StateRun& run : engine.kept_state()) {
+    if (run.param == param && run.kind == kind) engine.write_state(run, values.const_data_ptr<float>() + run.begin);
+  }
+}
+
+void bind_results(py::module_& module) {
+  py::class_<StepResult>(module, "StepResult")
+      .def_readonly("boundary", &StepResult::boundary)
+      .def_readonly("applied", &StepResult::applied)
+      .def_readonly("grad_norm", &StepResult::grad_norm)
+      .def_readonly("loss_scale", &StepResult::loss_scale)
+      .def_readonly("lrs", &StepResult::lrs)
+      .def_readonly("applied_steps", &StepResult::applied_steps)
+      .def_readonly("skipped_steps", &StepResult::skipped_steps)
+      .def_readonly("overflow_unit", &StepResult::overflow_unit);
+  py::class_<MemoryReport>(module, "MemoryReport")
+      .def_readonly("planned", &MemoryReport::planned)
+      .def_readonly("held", &MemoryReport::held)
+      .def_readonly("user_gathered", &MemoryReport::user_gathered);
+  py::enum_<Access>(module, "Access").value("read", Access::read).value("write", Access::write);
+  py::enum_<StateKind>(module, "StateKind")
+      .value("weight", StateKind::weight)
+      .value("first_moment", StateKind::first_moment)
+      .value("second_moment", StateKind::second_moment);
+  py::class_<ParamInfo>(module, "ParamInfo")
+      .def_readonly("name", &ParamInfo::name)
+      .def_readonly("aliases", &ParamInfo::aliases)
+      .def_readonly("shape", &ParamInfo::shape)
+      .def_readonly("unit", &ParamInfo::unit)
+      .def_readonly("trainable", &ParamInfo::trainable);
+  py::class_<EngineProgress>(module, "EngineProgress")
+      .def(py::init<>())
+      .def_readwrite("applied_steps", &EngineProgress::applied_steps)
+      .def_readwrite("skipped_steps", &EngineProgress::skipped_steps)
+      .def_readwrite("loss_scale", &EngineProgress::loss_scale)
+      .def_readwrite("loss_scale_hysteresis_left", &EngineProgress::loss_scale_hysteresis_left)
+      .def_readwrite("loss_scale_step", &EngineProgress::loss_scale_step)
+      .def_readwrite("loss_scale_last_overflow", &EngineProgress::loss_scale_last_overflow);
+}
+
+}  // namespace
+
+void bind_engine(py::module_& module) {
+  bind_results(module);
+  py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine")
+      .def(py::init(&make_engine), py::arg("units"), py::arg("config"), py::arg("world"), py::arg("groups"),
+           py::arg("seed") = 0, py::arg("broadcast_weights") = true, py::keep_alive<1, 4>())
+      .def("enter", &enter)
+      .def("leave", &leave)
+      .def("begin_backward", &Engine::begin_backward, Released())
+      .def("finish_backward", &Engine::finish_backward, Released())
+      .def("set_boundary", &Engine::set_boundary, py::arg("is_last"))
+      .def_property_readonly("at_boundary", &Engine::at_boundary)
+      .def("set_groups",
+           [](Engine& engine, const std::vector<std::pair<double, double>>& groups) {
+             std::vector<GroupValues> values;
+             for (const auto& [lr, weight_decay] : groups) values.push_back({lr, weight_decay});
+             engine.set_groups(values);
+           })
+      .def("step", &Engine::step, Released())
+      .def("begin_gathered", &Engine::begin_gathered, Released())
+      .def("finish_gathered", &Engine::finish_gathered, py::arg("id"), py::arg("written_by") = py::none(), Released())
+      .def("params", &Engine::params)
+      .def("owned_runs", &owned_runs)
+      .def("gradient_runs", &gradient_runs, Released())
+      .def("set_betas", &Engine::set_betas)
+      .def("write_param", &write_param)
+      .def("progress", &Engine::progress)
+      .def("finish_restore", &Engine::finish_restore, Released())
+      .def_property_readonly("loss_scale", &Engine::loss_scale)
+      .def("memory", &Engine::memory)
+      .def_property_readonly("waited_seconds", &Engine::waited_seconds);
+
+  module.def(
+      "make_whole",
+      [](const std::vector<UnitTuple>& units, Group& world) {
+        const std::vector<Unit> made = to_units(units);
+        py::gil_scoped_release without_gil;
+        make_whole(made, world);
+      },
+      "Turns parameters that an engine left released into ordinary tensors. Every rank calls it.");
+}
+
+}  // namespace shoal::python

@@ -1,0 +1,40 @@
+// Parameters sharded each on its own, before units are known: a model larger than a rank is built so, and an engine
+// takes the shards over. What a destroyed engine left released is gathered by the same calls.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shoal/dtype.h"
+#include "shoal/group.h"
+
+namespace shoal {
+
+// Collective. Keeps this rank's part of rank 0's values, in `dtype`, and releases the parameter: touching it throws.
+void shard_param(const at::Tensor& param, const std::string& name, DType dtype, Group& world);
+
+// Whether the parameter is released and belongs to no engine.
+bool is_lone_shard(const at::Tensor& param);
+
+// Lone shards made whole while this lives. All calls are collective but the destructor, which drops what was written.
+class GatheredShards {
+ public:
+  GatheredShards(const std::vector<at::Tensor>& params, Group& world);
+  ~GatheredShards();
+  GatheredShards(const GatheredShards&) = delete;
+  GatheredShards& operator=(const GatheredShards&) = delete;
+
+  // Releases the parameters again. `written_by`: the rank whose values all take; nothing: values are as they were.
+  void finish(std::optional<int> written_by = {});
+
+ private:
+  struct Param;
+  Group& world_;
+  std::vector<std::unique_ptr<Param>> params_;
+};
+
+}  // namespace shoal

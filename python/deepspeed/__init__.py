@@ -1,0 +1,34 @@
+"""DeepSpeed's names, answered by Shoal. Names and translation only: what happens, happens in the package shoal."""
+
+
+import shoal as _shoal  # noqa: F401
+
+from deepspeed.version import __version__
+from deepspeed import accelerator, checkpoint, checkpointing, comm, launcher, ops, runtime, utils, zero
+from deepspeed.api import add_config_arguments, init_inference, initialize, tp_model_init
+from deepspeed.comm import init_distributed
+from deepspeed.runtime.engine import DeepSpeedEngine
+from deepspeed.utils.logging import logger
+
+if comm.first_rank():
+    logger.info("deepspeed %s: Shoal is answering.", __version__)
+
+__all__ = [
+    "DeepSpeedEngine",
+    "accelerator",
+    "add_config_arguments",
+    "checkpoint",
+    "checkpointing",
+    "comm",
+    "init_distributed",
+    "init_inference",
+    "initialize",
+    "launcher",
+    "logger",
+    "ops",
+    "runtime",
+    "tp_model_init",
+    "utils",
+    "zero",
+]
+

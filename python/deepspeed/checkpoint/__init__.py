@@ -1,0 +1,3 @@
+"""deepspeed.checkpoint."""
+
+from deepspeed.checkpoint import constants, utils  # noqa: F401

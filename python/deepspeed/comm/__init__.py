@@ -1,0 +1,74 @@
+"""torch.distributed under DeepSpeed's name; without a launcher it is a world of one."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from typing import Any
+
+import torch
+import torch.distributed as _dist
+from torch.distributed import *  # noqa: F401,F403
+from torch.distributed import ReduceOp  # noqa: F401
+
+
+def first_rank() -> bool:
+    """Whether this is rank 0, asked before anything is initialised."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def is_available() -> bool:
+    return _dist.is_available()
+
+
+def is_initialized() -> bool:
+    return _dist.is_available() and _dist.is_initialized()
+
+
+def init_distributed(
+    dist_backend: str | None = None,
+    auto_mpi_discovery: bool = True,
+    distributed_port: int = 29500,
+    verbose: bool = True,
+    timeout: datetime.timedelta | None = None,
+    init_method: str | None = None,
+    dist_init_required: bool | None = None,
+    config: Any = None,
+    rank: int = -1,
+    world_size: int = -1,
+) -> None:
+    """Initialises torch.distributed unless it is up already or not wanted."""
+    if is_initialized() or dist_init_required is False:
+        return
+    backend = dist_backend or ("nccl" if torch.cuda.is_available() else "gloo")
+    if backend == "ccl" or (backend == "nccl" and not torch.cuda.is_available()):
+        backend = "gloo"
+    options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+    if init_method is not None or rank >= 0:
+        _dist.init_process_group(backend, init_method=init_method, rank=rank, world_size=world_size, **options)
+    elif "RANK" in os.environ or "WORLD_SIZE" in os.environ:
+        os.environ.setdefault("MASTER_PORT", str(distributed_port))
+        _dist.init_process_group(backend, **options)
+    else:
+        _dist.init_process_group(backend, store=_dist.HashStore(), rank=0, world_size=1, **options)
+
+
+def get_rank(group: Any = None) -> int:
+    return _dist.get_rank(group) if is_initialized() else int(os.environ.get("RANK", 0))
+
+
+def get_world_size(group: Any = None) -> int:
+    return _dist.get_world_size(group) if is_initialized() else int(os.environ.get("WORLD_SIZE", 1))
+
+
+def get_local_rank() -> int:
+    return int(os.environ.get("LOCAL_RANK", 0))
+
+
+def get_world_group() -> Any:
+    return _dist.group.WORLD
+
+
+def barrier(group: Any = None, *args: Any, **kwargs: Any) -> None:
+    if is_initialized():
+        _dist.barrier(group)

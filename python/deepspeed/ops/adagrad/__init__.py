@@ -1,0 +1,24 @@
+"""Adagrad; see deepspeed.ops.adam."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable
+
+from deepspeed.ops.group_holder import GroupHolder
+
+
+class DeepSpeedCPUAdagrad(GroupHolder):
+    def __init__(
+        self,
+        model_params: Iterable[Any],
+        lr: float = 1e-2,
+        eps: float = 1e-10,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        fp32_optimizer_states: bool = True,
+        **others: Any,
+    ):
+        super().__init__(model_params, {"lr": lr, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad})
+
+
+__all__ = ["DeepSpeedCPUAdagrad"]

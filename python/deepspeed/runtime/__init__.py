@@ -1,0 +1,3 @@
+"""deepspeed.runtime."""
+
+from deepspeed.runtime import lr_schedules, zero  # noqa: F401

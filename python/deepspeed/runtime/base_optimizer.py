@@ -1,0 +1,62 @@
+"""The optimizer that deepspeed.initialize returns: the groups of a torch optimizer, whose updates run in the engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class DeepSpeedOptimizer(torch.optim.Optimizer):
+    """Holds no state of its own. `param_groups` is the list of the torch optimizer inside: what a schedule writes there
+    is what the next step takes."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer):
+        self.optimizer = optimizer
+        self.overflow = False
+        self.engine: Any = None
+        self._optimizer_step_pre_hooks: dict = {}
+        self._optimizer_step_post_hooks: dict = {}
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        return self.optimizer.param_groups
+
+    @param_groups.setter
+    def param_groups(self, value: list[dict[str, Any]]) -> None:
+        self.optimizer.param_groups = value
+
+    @property
+    def state(self) -> Any:
+        return self.optimizer.state
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        return self.optimizer.defaults
+
+    @property
+    def loss_scale(self) -> float:
+        return self.engine.loss_scale if self.engine is not None else 1.0
+
+    cur_scale = loss_scale
+
+    def step(self, closure: Any = None) -> None:
+        """The engine updates: call engine.step()."""
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Gradients are taken by the engine as they come."""
+
+    def add_param_group(self, group: dict[str, Any]) -> None:
+        raise RuntimeError("[optimizer] groups cannot be added after initialize. Call initialize again.")
+
+    def state_dict(self) -> dict[str, Any]:
+        """The groups without their parameters; states are saved with the engine."""
+        groups = [{key: value for key, value in group.items() if key != "params"} for group in self.param_groups]
+        return {"param_groups": groups}
+
+    def load_state_dict(self, state: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        for group, saved in zip(self.param_groups, state.get("param_groups", [])):
+            group.update({key: value for key, value in saved.items() if key != "params"})
+
+    def __repr__(self) -> str:
+        return f"DeepSpeedOptimizer({self.optimizer!r})"

@@ -1,0 +1,65 @@
+"""The files of a checkpoint in DeepSpeed's layout, and writing them so that a half is never seen under its name."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+
+def model_file(folder: str, stage: int, rank: int) -> str:
+    name = f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt" if stage == 3 else "mp_rank_00_model_states.pt"
+    return os.path.join(folder, name)
+
+
+def optimizer_file(folder: str, bf16: bool, rank: int) -> str:
+    return os.path.join(folder, f"{'bf16_' if bf16 else ''}zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
+
+
+def find_optimizer_files(folder: str) -> list[str]:
+    """One file a rank, in the order of ranks."""
+    for bf16 in (True, False):
+        files = []
+        while os.path.exists(optimizer_file(folder, bf16, len(files))):
+            files.append(optimizer_file(folder, bf16, len(files)))
+        if files:
+            return files
+    return []
+
+
+def find_model_files(folder: str) -> list[str]:
+    """One file a rank at stage 3, one in all below."""
+    files = []
+    while os.path.exists(model_file(folder, 3, len(files))):
+        files.append(model_file(folder, 3, len(files)))
+    single = model_file(folder, 0, 0)
+    return files or ([single] if os.path.exists(single) else [])
+
+
+def read(path: str) -> Any:
+    """Pickles of DeepSpeed: load only what you trust."""
+    return torch.load(path, map_location="cpu", weights_only=False, mmap=True)
+
+
+def write(path: str, value: Any) -> None:
+    torch.save(value, path + ".part")
+    with open(path + ".part", "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(path + ".part", path)
+
+
+def write_text(path: str, text: str) -> None:
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path + ".part", path)
+
+
+def read_latest(folder: str) -> str | None:
+    try:
+        with open(os.path.join(folder, "latest"), encoding="utf-8") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,162 @@
+"""load_checkpoint: DeepSpeed's layout, saved by any number of ranks, into any number. Files are mapped, not read whole."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+import shoal
+from shoal import state
+
+from deepspeed.runtime import checkpoint_files as files
+from deepspeed.runtime import partitions
+from deepspeed.runtime.checkpoint_save import STATE_NAMES
+
+# What the engine writes at the top level of the model's file; the rest is the client's.
+_OURS = {
+    "module", "buffer_names", "optimizer", "param_shapes", "frozen_param_shapes", "frozen_param_fragments",
+    "shared_params", "lr_scheduler", "data_sampler", "random_ltd", "sparse_tensor_module_names", "skipped_steps",
+    "global_steps", "global_samples", "micro_steps", "dp_world_size", "mp_world_size", "ds_config", "ds_version",
+    "universal_checkpoint_info", "zero_stage", "autoep_layers",
+}  # fmt: skip
+
+
+def load(engine: Any, load_dir: str, tag: str | None, optimizer_states: bool, scheduler_states: bool) -> tuple:
+    tag = str(tag) if tag is not None else files.read_latest(load_dir)
+    if tag is None:
+        return None, None
+    folder = os.path.join(load_dir, tag)
+    saved = Saved(folder)
+    _load_weights(engine, saved)
+    if optimizer_states and engine.basic_optimizer is not None and saved.shards:
+        _load_moments(engine, saved)
+    _load_progress(engine, saved, optimizer_states)
+    model = saved.models[0]
+    schedule = model.get("lr_scheduler")
+    if scheduler_states and schedule is not None and engine.lr_scheduler is not None:
+        engine.lr_scheduler.load_state_dict(schedule)
+    client = {key: value for key, value in model.items() if key not in _OURS}
+    return folder, client
+
+
+class Saved:
+    """The files of one checkpoint, and parameters put together from them."""
+
+    def __init__(self, folder: str):
+        self.folder = folder
+        paths = files.find_model_files(folder)
+        if not paths:
+            raise shoal.Error(f"[load_checkpoint] {folder} holds no model states. Give the folder and tag of a checkpoint.")
+        self.models = [files.read(path) for path in paths]
+        self.shards = [files.read(path)["optimizer_state_dict"] for path in files.find_optimizer_files(folder)]
+        self.world = len(self.shards) or int(self.models[0].get("dp_world_size", 1))
+        self.stage = int(self.shards[0]["zero_stage"]) if self.shards else (3 if len(self.models) > 1 else 0)
+        self.shapes = self.models[0]["param_shapes"]
+
+    def slices(self, name: str | None) -> list[list[torch.Tensor]]:
+        """Of each rank, the flats of the fp32 weights (None) or of a state of the optimizer."""
+        if name is None:
+            key = "fp32_flat_groups" if self.stage == 3 else "single_partition_of_fp32_groups"
+            return [list(shard[key]) for shard in self.shards]
+        key = "optimizer_state_dict" if self.stage == 3 else "base_optimizer_state"
+        found = []
+        for shard in self.shards:
+            states = shard[key]["state"] if isinstance(shard[key], dict) else shard[key]
+            found.append([states[index].get(name) for index in range(len(self.shapes))])
+        return found
+
+    def wholes(self, name: str | None) -> dict[str, torch.Tensor]:
+        """Each trained parameter's state, whole, in fp32."""
+        ranks = self.slices(name)
+        found: dict[str, torch.Tensor] = {}
+        for index, shapes in enumerate(self.shapes):
+            flats = [rank[index] for rank in ranks]
+            if any(flat is None for flat in flats):
+                return {}
+            if self.stage == 3:
+                self._split_lone(shapes, flats, found)
+            else:
+                self._split_group(shapes, torch.cat([flat.flatten() for flat in flats]), found)
+        return found
+
+    def _split_group(self, shapes: dict[str, Any], flat: torch.Tensor, found: dict[str, torch.Tensor]) -> None:
+        offset = 0
+        for name, shape in shapes.items():
+            numel = torch.Size(shape).numel()
+            found[name] = flat[offset : offset + numel].reshape(shape)
+            offset += numel
+
+    def _split_lone(self, shapes: dict[str, Any], flats: list[torch.Tensor], found: dict[str, torch.Tensor]) -> None:
+        offset = 0
+        for name, shape in shapes.items():
+            numel = torch.Size(shape).numel()
+            share = partitions.lone_numel(numel, self.world)
+            parts = [flat[offset : offset + share] for flat in flats]
+            found[name] = torch.cat(parts)[:numel].reshape(shape)
+            offset += share
+
+    def frozen(self) -> dict[str, torch.Tensor]:
+        shapes = self.models[0].get("frozen_param_shapes") or {}
+        found = {}
+        for name, shape in shapes.items():
+            parts = [model["frozen_param_fragments"][name].flatten() for model in self.models]
+            found[name] = torch.cat(parts)[: torch.Size(shape).numel()].reshape(shape)
+        return found
+
+    def buffers(self) -> dict[str, torch.Tensor]:
+        model = self.models[0]
+        return {name: model["module"][name] for name in model.get("buffer_names", []) if name in model["module"]}
+
+
+def _load_weights(engine: Any, saved: Saved) -> None:
+    values = saved.wholes(None) if saved.shards else {}
+    values |= saved.frozen()
+    if not saved.shards:
+        values |= {name: saved.models[0]["module"][name] for name in saved.models[0]["module"] if name not in values}
+    params = dict(engine.module.named_parameters())
+    missing = sorted(set(params) - set(values))
+    if missing:
+        raise shoal.Error(f"[load_checkpoint] {saved.folder} has no values for {missing[:3]} ({len(missing)} in all). "
+                          "Load it into the model that it was saved from.")
+    for name, param in params.items():
+        if tuple(values[name].shape) != tuple(param.shape):
+            raise shoal.Error(f"[load_checkpoint] {name} is {tuple(values[name].shape)} in {saved.folder} and "
+                              f"{tuple(param.shape)} in the model. Load it into the model that it was saved from.")
+        engine._shoal.write_part(name, "weight", values[name])
+    state.load_buffers(engine.module, saved.buffers())
+
+
+def _load_moments(engine: Any, saved: Saved) -> None:
+    for name, kind in STATE_NAMES[engine.optimizer_type].items():
+        for param, value in saved.wholes(name).items():
+            engine._shoal.write_part(param, kind, value)
+    key = "optimizer_state_dict" if saved.stage == 3 else "base_optimizer_state"
+    inner = saved.shards[0][key]
+    if isinstance(inner, dict):
+        engine.optimizer.load_state_dict({"param_groups": [_settings(group) for group in inner["param_groups"]]})
+
+
+def _settings(group: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in group.items() if key not in ("params", "step")}
+
+
+def _load_progress(engine: Any, saved: Saved, optimizer_states: bool) -> None:
+    model = saved.models[0]
+    core = engine._shoal.core
+    progress = core.progress()
+    if optimizer_states:
+        engine.global_steps = int(model.get("global_steps", 0))
+        engine.global_samples = int(model.get("global_samples", 0))
+        engine.skipped_steps = int(model.get("skipped_steps", 0))
+        engine.micro_steps = int(model.get("micro_steps", engine.global_steps * engine.gradient_accumulation_steps()))
+        progress.skipped_steps = engine.skipped_steps
+        progress.applied_steps = engine.global_steps - engine.skipped_steps
+        scaler = saved.shards[0].get("loss_scaler") if saved.shards else None
+        if engine.fp16_enabled() and scaler is not None:
+            progress.loss_scale = float(scaler.cur_scale)
+            progress.loss_scale_step = int(getattr(scaler, "cur_iter", 0))
+            progress.loss_scale_last_overflow = int(getattr(scaler, "last_overflow_iter", -1))
+            progress.loss_scale_hysteresis_left = int(getattr(scaler, "cur_hysteresis", 1))
+    core.finish_restore(progress)

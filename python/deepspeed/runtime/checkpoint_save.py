@@ -1,0 +1,204 @@
+"""save_checkpoint: DeepSpeed's layout. Each parameter's states pass through every rank once, whole."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from typing import Any
+
+import torch
+
+from shoal import state
+
+from deepspeed.runtime import checkpoint_files as files
+from deepspeed.runtime import partitions
+from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
+from deepspeed.utils.tensor_fragment import fragment_address
+from deepspeed.version import __version__
+
+_ADAM = {"exp_avg": "first_moment", "exp_avg_sq": "second_moment"}
+# What torch calls the states of an optimizer, and what the core does.
+STATE_NAMES = {
+    "AdamW": _ADAM,
+    "Adam": _ADAM,
+    "Lion": {"exp_avg": "first_moment"},
+    "SGD": {"momentum_buffer": "first_moment"},
+    "Adagrad": {"sum": "first_moment"},
+}
+
+
+def save(engine: Any, save_dir: str, tag: str | None, client_state: dict[str, Any], save_latest: bool) -> bool:
+    world = engine._shoal.world
+    tag = str(tag) if tag is not None else f"global_step{engine.global_steps}"
+    folder = os.path.join(save_dir, tag)
+    if world.rank == 0:
+        os.makedirs(folder, exist_ok=True)
+    world.barrier()
+    Writer(engine, folder).write(client_state)
+    world.barrier()
+    if world.rank == 0 and save_latest:
+        files.write_text(os.path.join(save_dir, "latest"), tag)
+    world.barrier()
+    return True
+
+
+def save_model(engine: Any, save_dir: str, name: str, exclude_frozen: bool) -> bool:
+    """The weights alone, whole, by rank 0."""
+    if engine.zero_optimization_stage() == 3 and not engine.zero_gather_16bit_weights_on_model_save():
+        return False
+    whole = state.consolidate(engine._shoal, exclude_frozen=exclude_frozen)
+    if whole is not None:
+        os.makedirs(save_dir, exist_ok=True)
+        files.write(os.path.join(save_dir, name), whole)
+    engine._shoal.world.barrier()
+    return True
+
+
+class Writer:
+    def __init__(self, engine: Any, folder: str):
+        self.engine = engine
+        self.shoal = engine._shoal
+        self.folder = folder
+        self.stage = engine.zero_optimization_stage()
+        self.rank, self.world = self.shoal.world.rank, self.shoal.world.size
+        self.params = dict(engine.module.named_parameters())
+        self.groups = engine.named_groups()
+
+    def write(self, client_state: dict[str, Any]) -> None:
+        frozen = {name: param.shape for name, param in self.params.items() if not param.requires_grad}
+        fragments = {name: self._frozen_fragment(name) for name in frozen}
+        optimizer = self._optimizer_part() if self.engine.basic_optimizer is not None else None
+        if self.stage == 3 or self.rank == 0:
+            values = self._model_part(frozen, fragments)
+            values.update({key: value for key, value in client_state.items() if key not in values})
+            files.write(files.model_file(self.folder, self.stage, self.rank), values)
+        if optimizer is not None:
+            values = {"optimizer_state_dict": optimizer, "ds_config": self.engine.config, "ds_version": __version__}
+            files.write(files.optimizer_file(self.folder, self.engine.bfloat16_enabled(), self.rank), values)
+
+    def _model_part(self, frozen: dict, fragments: dict) -> dict[str, Any]:
+        engine = self.engine
+        scheduler = engine.lr_scheduler
+        has_schedule = scheduler is not None and hasattr(scheduler, "state_dict")
+        buffers = state.buffers_of(engine.module)
+        shapes = [OrderedDict((name, self.params[name].shape) for name, _ in group) for group in self._cut_groups()]
+        shared = {}
+        for name, param in engine.module.named_parameters(remove_duplicate=False):
+            if name not in self.params:
+                shared[name] = self.shoal.names[id(param)]
+        return {
+            "module": self._module_part(buffers),
+            "buffer_names": list(buffers),
+            "optimizer": None,
+            "param_shapes": shapes,
+            "frozen_param_shapes": frozen or None,
+            "frozen_param_fragments": fragments or None,
+            "shared_params": shared,
+            "lr_scheduler": scheduler.state_dict() if has_schedule else None,
+            "data_sampler": None,
+            "random_ltd": None,
+            "sparse_tensor_module_names": set(),
+            "skipped_steps": engine.skipped_steps,
+            "global_steps": engine.global_steps,
+            "global_samples": engine.global_samples,
+            "micro_steps": engine.micro_steps,
+            "dp_world_size": self.world,
+            "mp_world_size": 1,
+            "ds_config": engine.config,
+            "ds_version": __version__,
+            "universal_checkpoint_info": {"universal_checkpoint_version": 0.4},
+        }
+
+    def _module_part(self, buffers: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        if self.stage < 3:
+            tied: dict[int, torch.Tensor] = {}
+            values = {}
+            for name, param in self.engine.module.named_parameters(remove_duplicate=False):
+                values[name] = tied.setdefault(id(param), param.detach().clone())
+            return values | buffers
+        return {name: torch.empty(0, dtype=param.dtype) for name, param in self.params.items()} | buffers
+
+    def _frozen_fragment(self, name: str) -> torch.Tensor:
+        whole = self.shoal.read_state(name, "weight").to(self.params[name].dtype)
+        if self.stage < 3:
+            return whole
+        return self._lone_share(whole)
+
+    def _lone_share(self, whole: torch.Tensor) -> torch.Tensor:
+        numel = partitions.lone_numel(whole.numel(), self.world)
+        share = torch.zeros(numel, dtype=whole.dtype)
+        mine = whole.flatten()[self.rank * numel : (self.rank + 1) * numel]
+        share[: mine.numel()] = mine
+        return share
+
+    def _cut_groups(self) -> list[list[tuple[str, int]]]:
+        if self.stage < 3:
+            return self.groups
+        limit = float((self.engine.config.get("zero_optimization") or {}).get("sub_group_size", 1e9))
+        return [sub for group in self.groups for sub in partitions.sub_groups(group, self.world, limit)]
+
+    def _slices(self, kind: str) -> list[torch.Tensor] | None:
+        """This rank's slice of each group, in DeepSpeed's cut; None if the optimizer keeps no such state."""
+        found = []
+        for group in self._cut_groups():
+            wholes = {name: self.shoal.read_state(name, kind) for name, _ in group}
+            if any(value is None for value in wholes.values()):
+                return None
+            if self.stage == 3:
+                found.append(torch.cat([self._lone_share(wholes[name]) for name, _ in group]))
+                continue
+            total = sum(numel for _, numel in group)
+            values = torch.zeros(partitions.slice_numel(total, self.world))
+            for part in partitions.group_parts(group, self.rank, self.world):
+                whole = wholes[part.name].flatten()
+                values[part.at : part.at + part.numel] = whole[part.begin : part.begin + part.numel]
+            padding = self._padding(total)
+            found.append(values[: max(0, values.numel() - padding)].clone())
+        return found
+
+    def _padding(self, total: int) -> int:
+        return partitions.padding_of(total, self.world) if self.rank == self.world - 1 else 0
+
+    def _optimizer_part(self) -> dict[str, Any]:
+        step = self.shoal.core.progress().applied_steps
+        weights = self._slices("weight")
+        states: dict[int, dict[str, Any]] = {index: {"step": step} for index in range(len(weights))}
+        for name, kind in STATE_NAMES[self.engine.optimizer_type].items():
+            for index, values in enumerate(self._slices(kind) or []):
+                states[index][name] = values
+        groups = [{key: value for key, value in group.items() if key != "params"} for group in self.engine.optimizer.param_groups]
+        inner = {"state": states, "param_groups": [group | {"params": [i], "step": step} for i, group in enumerate(groups)]}
+        common = {
+            "zero_stage": self.stage,
+            "loss_scaler": self._loss_scaler(),
+            "dynamic_loss_scale": self.engine.fp16_enabled(),
+            "overflow": self.engine.optimizer.overflow,
+            "ds_version": __version__,
+        }
+        if self.stage == 3:
+            return common | {"partition_count": self.world, "optimizer_state_dict": inner, "fp32_flat_groups": weights}
+        return common | {
+            "clip_grad": self.engine.gradient_clipping(),
+            "base_optimizer_state": inner,
+            "single_partition_of_fp32_groups": weights,
+            "group_paddings": [self._padding(sum(numel for _, numel in group)) for group in self.groups],
+            "partition_count": [self.world] * len(self.groups),
+            "param_slice_mappings": [
+                OrderedDict(
+                    (part.name, fragment_address(numel=part.numel, start=part.at))
+                    for part in partitions.group_parts(group, self.rank, self.world)
+                )
+                for group in self.groups
+            ],
+        }
+
+    def _loss_scaler(self) -> Any:
+        progress = self.shoal.core.progress()
+        if not self.engine.fp16_enabled():
+            return LossScaler(1.0)
+        return DynamicLossScaler(
+            cur_scale=self.engine.loss_scale,
+            cur_iter=progress.loss_scale_step,
+            last_overflow_iter=progress.loss_scale_last_overflow,
+            cur_hysteresis=progress.loss_scale_hysteresis_left,
+        )

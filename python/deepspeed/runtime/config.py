@@ -1,0 +1,66 @@
+"""From the configs that DeepSpeed's users write to those that Shoal reads."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import copy
+import os
+from typing import Any, Mapping
+
+from shoal import _core
+from shoal import config as configs
+
+from deepspeed.utils.logging import warning_once
+
+
+def load_config(config: Any) -> dict[str, Any]:
+    """A dict, a path, JSON text or base64 of it, as a dict."""
+    if isinstance(config, Mapping):
+        return dict(config)
+    text = os.fspath(config)
+    if not os.path.exists(text) and not text.lstrip().startswith("{"):
+        try:
+            text = base64.urlsafe_b64decode(text).decode("utf-8")
+        except (binascii.Error, UnicodeDecodeError, ValueError):
+            pass  # a path that is not there: the reader says so
+    return configs.load(text)
+
+
+def translate(config: Mapping[str, Any], optimizer: dict[str, Any] | None, with_scheduler: bool = False) -> dict[str, Any]:
+    """The config for Shoal: "auto" and what is unknown at the top level left out, the optimizer that runs put in."""
+    known = set(_core.top_level_keys())
+    result: dict[str, Any] = {}
+    for key, value in copy.deepcopy(dict(config)).items():
+        if key not in known:
+            warning_once(f"[config {key}] is not a key that Shoal knows, and is ignored. docs/config.md lists the keys.")
+        else:
+            result[key] = _without_auto(value)
+    result = {key: value for key, value in result.items() if value != "auto"}
+    result.pop("optimizer", None)
+    if not with_scheduler:
+        result.pop("scheduler", None)
+    if optimizer is not None:
+        result["optimizer"] = optimizer
+    _translate_zero(result)
+    if not any(key in result for key in ("train_batch_size", "train_micro_batch_size_per_gpu")):
+        result["train_micro_batch_size_per_gpu"] = 1
+    return result
+
+
+def _translate_zero(config: dict[str, Any]) -> None:
+    zero = config.get("zero_optimization")
+    if isinstance(zero, bool):
+        config["zero_optimization"] = {"stage": 1 if zero else 0}
+        return
+    for name in ("offload_optimizer", "offload_param") if isinstance(zero, dict) else ():
+        section = zero.get(name)
+        if isinstance(section, dict) and section.get("device", "none") != "none":
+            warning_once(f"[config zero_optimization.{name}] has no effect on a CPU: all memory is the host's already.")
+        zero.pop(name, None)
+
+
+def _without_auto(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_auto(inner) for key, inner in value.items() if inner != "auto"}
+    return value

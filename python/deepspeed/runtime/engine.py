@@ -1,0 +1,363 @@
+"""DeepSpeedEngine: the surface of DeepSpeed's engine on shoal.Engine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any, Callable, Iterable, Iterator
+
+import torch
+from torch import nn
+
+import shoal
+from shoal import gathering, state
+
+from deepspeed import comm
+from deepspeed.runtime import checkpoint_load, checkpoint_save
+from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+from deepspeed.runtime.config import translate
+from deepspeed.runtime.lr_schedules import make_scheduler
+from deepspeed.runtime.optimizers import from_config, section_of
+from deepspeed.runtime.zero.parameter_offload import ParameterOffload
+from deepspeed.runtime.zero.partition_parameters import mark_sharded, unmark
+
+
+class DeepSpeedEngine(nn.Module):
+    """Made by deepspeed.initialize. What it has no attribute for is the model's."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        config: dict[str, Any],
+        optimizer: torch.optim.Optimizer | Callable[[Iterable[Any]], torch.optim.Optimizer] | None = None,
+        model_parameters: Iterable[Any] | None = None,
+        lr_scheduler: Any = None,
+        training_data: Any = None,
+        collate_fn: Callable | None = None,
+    ):
+        super().__init__()
+        self.module = module
+        self.config = config
+        basic = self._basic_optimizer(optimizer, model_parameters)
+        section = section_of(basic) if basic is not None else None
+        self.optimizer_type = section["type"] if section is not None else None
+        self._frozen_for_inference = [] if basic is not None else _freeze(module)
+        groups = basic.param_groups if basic is not None else None
+        self._shoal = shoal.Engine(module, translate(config, section), groups=_with_rest(module, groups))
+        self.core_config = self._shoal.core_config
+        self.optimizer: Any = None
+        if basic is not None:
+            self.optimizer = DeepSpeedOptimizer(basic)
+            self.optimizer.engine = self
+        elif self.zero_optimization_stage() == 3:
+            self.optimizer = ParameterOffload(module)
+        self.basic_optimizer = basic
+        self.lr_scheduler = make_scheduler(self.optimizer if basic is not None else None, basic, config, lr_scheduler)
+        self.client_lr_scheduler = lr_scheduler
+        self.global_steps = 0
+        self.skipped_steps = 0
+        self.micro_steps = 0
+        self.global_samples = 0
+        self._boundary: bool | None = None
+        self._last_norm: float | None = None
+        self._step_applied = False
+        self.training_dataloader = self.deepspeed_io(training_data, collate_fn) if training_data is not None else None
+        if self.zero_optimization_stage() == 3:
+            for param in module.parameters():
+                mark_sharded(param)
+            if isinstance(self.optimizer, DeepSpeedOptimizer):
+                self.optimizer.parameter_offload = ParameterOffload(module)
+
+    def _basic_optimizer(self, optimizer: Any, model_parameters: Any) -> torch.optim.Optimizer | None:
+        if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+            return optimizer(list(model_parameters or self.module.parameters()))
+        if optimizer is not None:
+            return optimizer
+        section = self.config.get("optimizer")
+        if not section:
+            return None
+        params = list(model_parameters) if model_parameters is not None else []
+        if not params:
+            params = [param for param in self.module.parameters() if param.requires_grad]
+        return from_config(section, params)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "module":
+                raise
+            return getattr(super().__getattr__("module"), name)
+
+    # Training.
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self.config.get("fp16", {}).get("auto_cast"):
+            args, kwargs = _to_half(args), _to_half(kwargs)
+        return self.module(*args, **kwargs)
+
+    def backward(
+        self,
+        loss: torch.Tensor,
+        retain_graph: bool = False,
+        scale_wrt_gas: bool = True,
+        **others: Any,
+    ) -> torch.Tensor:
+        if self.basic_optimizer is None:
+            raise shoal.Error("[backward] the engine has no optimizer: it was made for inference. Give it one.")
+        self._shoal.backward(loss, scale_by_accumulation=scale_wrt_gas, retain_graph=retain_graph)
+        return loss
+
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
+        """The loss times the loss scale, for loss.backward() without the engine."""
+        return loss * self.loss_scale
+
+    def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
+        self._take_groups()
+        result = self._shoal.step()
+        self.micro_steps += 1
+        self._step_applied = result.applied
+        if not result.boundary:
+            return
+        self.global_steps += 1
+        self.global_samples += self.train_batch_size()
+        self.skipped_steps = result.skipped_steps
+        self._last_norm = result.grad_norm
+        self.optimizer.overflow = not result.applied
+        if result.applied and self.lr_scheduler is not None:
+            self.lr_scheduler.step(**(lr_kwargs or {}))
+
+    def named_groups(self) -> list[list[tuple[str, int]]]:
+        """The trained parameters of each group of the optimizer, as (name, numel)."""
+        names = self._shoal.names
+        return [
+            [(names[id(param)], param.numel()) for param in group["params"] if param.requires_grad and id(param) in names]
+            for group in self._shoal.group_dicts
+        ]
+
+    def _take_groups(self) -> None:
+        groups = self.basic_optimizer.param_groups
+        values = [(float(group["lr"]), float(group.get("weight_decay", 0.0))) for group in groups]
+        values += [(0.0, 0.0)] * (len(self._shoal.groups) - len(values))
+        core = self._shoal._live("step")
+        core.set_groups(values)
+        if "betas" in groups[0]:
+            core.set_betas(*(float(beta) for beta in groups[0]["betas"]))
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Gradients are taken by the engine as they come, and are gone after a step."""
+
+    def is_gradient_accumulation_boundary(self) -> bool:
+        if self._boundary is not None:
+            return self._boundary
+        return (self.micro_steps + 1) % self.gradient_accumulation_steps() == 0
+
+    def set_gradient_accumulation_boundary(self, is_boundary: bool | None) -> None:
+        self._boundary = is_boundary
+        self._shoal._live("boundary").set_boundary(is_boundary)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backwards inside end no step."""
+        before = self._boundary
+        self.set_gradient_accumulation_boundary(False)
+        try:
+            yield
+        finally:
+            self.set_gradient_accumulation_boundary(before)
+
+    @contextlib.contextmanager
+    def coalesce_grad_reduction(self) -> Iterator[None]:
+        yield
+
+    def was_step_applied(self) -> bool:
+        return self._step_applied
+
+    def get_global_grad_norm(self) -> float | None:
+        return self._last_norm
+
+    def allreduce_gradients(self, *args: Any, **kwargs: Any) -> None:
+        """Gradients are reduced in backward."""
+
+    # What the config says.
+
+    def zero_optimization_stage(self) -> int:
+        return self.core_config.stage
+
+    def zero_optimization(self) -> bool:
+        return self.core_config.stage > 0
+
+    def zero_optimization_partition_weights(self) -> bool:
+        return self.core_config.stage == 3
+
+    def zero_optimization_partition_gradients(self) -> bool:
+        return self.core_config.stage >= 2
+
+    def train_batch_size(self) -> int:
+        return self.core_config.train_batch_size
+
+    def train_micro_batch_size_per_gpu(self) -> int:
+        return self.core_config.micro_batch_size
+
+    def gradient_accumulation_steps(self) -> int:
+        return self.core_config.accumulation_steps
+
+    def gradient_clipping(self) -> float:
+        return self.core_config.gradient_clipping
+
+    def fp16_enabled(self) -> bool:
+        return self.core_config.precision.name == "fp16"
+
+    def bfloat16_enabled(self) -> bool:
+        return self.core_config.precision.name == "bf16"
+
+    def steps_per_print(self) -> Any:
+        return self.config.get("steps_per_print")
+
+    def zero_gather_16bit_weights_on_model_save(self) -> bool:
+        zero = self.config.get("zero_optimization") or {}
+        names = ("gather_16bit_weights_on_model_save", "gather_fp16_weights_on_model_save")
+        return any(bool(zero.get(prefix + name)) for prefix in ("stage3_", "") for name in names)
+
+    def dump_state(self) -> None:
+        print(json.dumps(self.config, indent=2, default=str))
+
+    @property
+    def loss_scale(self) -> float:
+        return self._shoal._live("loss scale").loss_scale
+
+    cur_scale = loss_scale
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.module.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[self.core_config.precision.name]
+
+    @property
+    def global_rank(self) -> int:
+        return self._shoal.world.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._shoal.world.size
+
+    @property
+    def local_rank(self) -> int:
+        return comm.get_local_rank()
+
+    def get_lr(self) -> list[float]:
+        return [group["lr"] for group in self.basic_optimizer.param_groups]
+
+    def get_type(self) -> list[str]:
+        return [type(self.basic_optimizer).__name__]
+
+    def get_mom(self) -> list[Any]:
+        return [group.get("betas", group.get("momentum")) for group in self.basic_optimizer.param_groups]
+
+    # Saving and loading.
+
+    def module_state_dict(self, exclude_frozen_parameters: bool = False) -> dict[str, torch.Tensor]:
+        return self.module.state_dict()
+
+    def load_module_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:
+        with shoal.gathered(self.module.parameters(), written_by=0):
+            self.module.load_state_dict(state_dict, strict=strict)
+
+    def _zero3_consolidated_16bit_state_dict(self, exclude_frozen_parameters: bool = False) -> dict | None:
+        return state.consolidate(self._shoal, exclude_frozen=exclude_frozen_parameters)
+
+    def _consolidated_16bit_state_dict(self, exclude_frozen_parameters: bool = False) -> dict | None:
+        return state.consolidate(self._shoal, exclude_frozen=exclude_frozen_parameters)
+
+    def save_16bit_model(self, save_dir: str, save_filename: str = "pytorch_model.bin", exclude_frozen_parameters: bool = False) -> bool:
+        return checkpoint_save.save_model(self, save_dir, save_filename, exclude_frozen_parameters)
+
+    save_fp16_model = save_16bit_model
+
+    def save_checkpoint(
+        self,
+        save_dir: str,
+        tag: str | None = None,
+        client_state: dict[str, Any] | None = None,
+        save_latest: bool = True,
+        exclude_frozen_parameters: bool = False,
+    ) -> bool:
+        return checkpoint_save.save(self, save_dir, tag, client_state or {}, save_latest)
+
+    def load_checkpoint(
+        self,
+        load_dir: str,
+        tag: str | None = None,
+        load_module_strict: bool = True,
+        load_optimizer_states: bool = True,
+        load_lr_scheduler_states: bool = True,
+        load_module_only: bool = False,
+        custom_load_fn: Any = None,
+    ) -> tuple[str | None, dict[str, Any] | None]:
+        return checkpoint_load.load(
+            self, load_dir, tag, load_optimizer_states and not load_module_only, load_lr_scheduler_states and not load_module_only
+        )
+
+    # The rest.
+
+    def deepspeed_io(self, dataset: Any, collate_fn: Callable | None = None, **others: Any) -> Any:
+        sampler = torch.utils.data.DistributedSampler(
+            dataset, num_replicas=self._shoal.world.size, rank=self._shoal.world.rank
+        )
+        return torch.utils.data.DataLoader(
+            dataset, batch_size=self.train_micro_batch_size_per_gpu(), sampler=sampler, collate_fn=collate_fn
+        )
+
+    def set_train_batch_size(self, train_batch_size: int) -> None:
+        if train_batch_size != self.train_batch_size():
+            raise shoal.Error("[set_train_batch_size] the batch cannot change under an engine. Call initialize again.")
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        raise shoal.Error(
+            "[compile] the model is not compiled as a whole: hooks of the engine run between its blocks. Call "
+            "torch.compile on the forward of a block before initialize."
+        )
+
+    def empty_partition_cache(self) -> None:
+        """Nothing is kept gathered between passes."""
+
+    def destroy(self) -> None:
+        if self._shoal.core is None:
+            return
+        self._shoal.destroy()
+        for param in self._frozen_for_inference:
+            param.requires_grad_(True)
+        if self.zero_optimization_stage() == 3:
+            for param in self.module.parameters():
+                if not gathering.is_sharded(param):
+                    unmark(param)
+
+
+def _freeze(module: nn.Module) -> list[nn.Parameter]:
+    """Without an optimizer nothing is trained, and nothing is kept for training."""
+    frozen = [param for param in module.parameters() if param.requires_grad]
+    for param in frozen:
+        param.requires_grad_(False)
+    return frozen
+
+
+def _with_rest(module: nn.Module, groups: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+    """The groups, and one that stands still for parameters that the optimizer was not given."""
+    if groups is None:
+        return None
+    given = {id(param) for group in groups for param in group["params"]}
+    rest = [param for param in module.parameters() if param.requires_grad and id(param) not in given]
+    return [*groups, {"params": rest, "lr": 0.0, "weight_decay": 0.0}] if rest else list(groups)
+
+
+def _to_half(value: Any) -> Any:
+    if torch.is_tensor(value):
+        return value.half() if value.is_floating_point() else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(_to_half(inner) for inner in value)
+    if isinstance(value, dict):
+        return {key: _to_half(inner) for key, inner in value.items()}
+    return value

@@ -1,0 +1,82 @@
+"""Optimizers of the client and of the config as Shoal's: which class means what, and what it takes."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable
+
+import torch
+
+from shoal import Error
+
+from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
+from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
+from deepspeed.ops.lion import DeepSpeedCPULion, FusedLion
+
+
+def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The config section that means what a torch optimizer does."""
+    groups = optimizer.param_groups
+    shared = {key: _shared(optimizer, key) for key in ("betas", "eps", "momentum", "dampening", "nesterov") if key in groups[0]}
+    for key in ("amsgrad", "maximize"):
+        if any(group.get(key) for group in groups):
+            raise Error(f"[optimizer] {key} is not supported. Switch it off.")
+    params: dict[str, Any] = {"lr": float(groups[0]["lr"]), "weight_decay": float(groups[0].get("weight_decay", 0.0))}
+    if "betas" in shared:
+        params["betas"] = [float(beta) for beta in shared["betas"]]
+    if isinstance(optimizer, (DeepSpeedCPUAdam, FusedAdam, torch.optim.AdamW, torch.optim.Adam)):
+        decoupled = getattr(optimizer, "adam_w_mode", isinstance(optimizer, torch.optim.AdamW))
+        if type(optimizer) is torch.optim.Adam and groups[0].get("decoupled_weight_decay"):
+            decoupled = True
+        params["eps"] = float(shared["eps"])
+        if getattr(optimizer, "bias_correction", True) is False:
+            params["bias_correction"] = False
+        return {"type": "AdamW" if decoupled else "Adam", "params": params | ({} if decoupled else {"adam_w_mode": False})}
+    if isinstance(optimizer, torch.optim.SGD):
+        return {"type": "SGD", "params": _sgd(params, shared)}
+    if isinstance(optimizer, (DeepSpeedCPUAdagrad, torch.optim.Adagrad)):
+        if any(group.get("lr_decay") or group.get("initial_accumulator_value") for group in groups):
+            raise Error("[optimizer] Adagrad with lr_decay or an initial accumulator is not supported. Set them to 0.")
+        return {"type": "Adagrad", "params": params | {"eps": float(shared["eps"])}}
+    if isinstance(optimizer, (DeepSpeedCPULion, FusedLion)):
+        return {"type": "Lion", "params": params}
+    raise Error(
+        f"[optimizer] {type(optimizer).__name__} does not run on shards. Use AdamW, Adam, SGD, Adagrad or Lion, or name "
+        "one in the config's optimizer section."
+    )
+
+
+def from_config(section: dict[str, Any], params: Iterable[Any]) -> torch.optim.Optimizer:
+    """A torch optimizer to hold the groups of an optimizer that the config names."""
+    given = {key: value for key, value in section.get("params", {}).items() if value != "auto"}
+    kind = str(section.get("type", "")).lower()
+    taken = ("lr", "betas", "eps", "weight_decay", "momentum", "dampening", "nesterov")
+    options = {key: value for key, value in given.items() if key in taken}
+    if "betas" in options:
+        options["betas"] = tuple(options["betas"])
+    if kind in ("adam", "adamw"):
+        options.setdefault("weight_decay", 0.0)
+        decoupled = kind == "adamw" or given.get("adam_w_mode", True)
+        return FusedAdam(params, adam_w_mode=decoupled, bias_correction=given.get("bias_correction", True), **options)
+    if kind == "sgd":
+        return torch.optim.SGD(params, **options)
+    if kind == "adagrad":
+        return DeepSpeedCPUAdagrad(params, **options)
+    if kind == "lion":
+        return FusedLion(params, **options)
+    raise Error(f"[config optimizer.type] {section.get('type')} is not supported. Use AdamW, Adam, SGD, Adagrad or Lion.")
+
+
+def _sgd(params: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+    for key in ("momentum", "dampening"):
+        if shared.get(key):
+            params[key] = float(shared[key])
+    if shared.get("nesterov"):
+        params["nesterov"] = True
+    return params
+
+
+def _shared(optimizer: torch.optim.Optimizer, key: str) -> Any:
+    values = [group[key] for group in optimizer.param_groups]
+    if any(value != values[0] for value in values):
+        raise Error(f"[optimizer] the parameter groups differ in {key}: {values}. Groups may differ in lr and weight_decay.")
+    return values[0]

@@ -1,0 +1,125 @@
+"""zero.Init and zero.GatheredParameters on shoal.init and shoal.gathered."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from typing import Any
+
+import torch
+from torch import nn
+
+import shoal
+from shoal import _core, gathering
+
+from deepspeed import comm
+from deepspeed.runtime.config import load_config
+
+
+class ZeroParamType(enum.Enum):
+    NORMAL = 1
+    PARTITIONED = 2
+    REMOTE = 3
+
+
+class ZeroParamStatus(enum.Enum):
+    AVAILABLE = 1
+    NOT_AVAILABLE = 2
+    INFLIGHT = 3
+
+
+_ids = itertools.count()
+
+
+def mark_sharded(param: nn.Parameter) -> None:
+    """The attributes by which others know a parameter of ZeRO-3."""
+    if not hasattr(param, "ds_id"):
+        param.ds_id = next(_ids)
+    param.ds_numel = param.numel()
+    param.ds_shape = param.shape
+    param.ds_status = ZeroParamStatus.NOT_AVAILABLE
+
+
+def unmark(param: nn.Parameter) -> None:
+    for name in ("ds_id", "ds_numel", "ds_shape", "ds_status"):
+        if hasattr(param, name):
+            delattr(param, name)
+
+
+_PRECISIONS = {
+    torch.float16: _core.Precision.fp16,
+    torch.bfloat16: _core.Precision.bf16,
+    torch.float32: _core.Precision.fp32,
+}
+
+
+class Init:
+    """Shards each parameter as it is made."""
+
+    def __init__(
+        self,
+        module: nn.Module | None = None,
+        data_parallel_group: Any = None,
+        mem_efficient_linear: bool = True,
+        remote_device: str | None = None,
+        pin_memory: bool = False,
+        config_dict_or_path: Any = None,
+        config: Any = None,
+        enabled: bool = True,
+        dtype: torch.dtype | None = None,
+        mpu: Any = None,
+        **others: Any,
+    ):
+        given = config_dict_or_path if config_dict_or_path is not None else config
+        precision = _PRECISIONS[dtype] if dtype is not None else None
+        self._init = shoal.init(
+            None if given is None else load_config(given), precision=precision, enabled=enabled, after=mark_sharded
+        )
+        if enabled:
+            comm.init_distributed()
+        if module is not None and enabled:
+            self._init.shard(module)
+
+    def __enter__(self) -> "Init":
+        self._init.__enter__()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._init.__exit__(kind, error, trace)
+
+
+class GatheredParameters:
+    """Has parameters whole inside. What is not sharded, None too, is passed over."""
+
+    def __init__(self, params: Any, modifier_rank: int | None = None, fwd_module: Any = None, enabled: bool = True):
+        if isinstance(params, torch.Tensor):
+            params = [params]
+        self.params = [param for param in params if hasattr(param, "ds_id")] if enabled else []
+        self._gathered = gathering.gathered(self.params, written_by=modifier_rank)
+        if fwd_module is not None:
+            for param in self.params:
+                register_external_parameter(fwd_module, param)
+
+    def __enter__(self) -> None:
+        self._gathered.__enter__()
+        for param in self.params:
+            param.ds_status = ZeroParamStatus.AVAILABLE
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._gathered.__exit__(kind, error, trace)
+        for param in self.params:
+            if not gathering.is_gathered(param):
+                param.ds_status = ZeroParamStatus.NOT_AVAILABLE
+
+
+def register_external_parameter(module: nn.Module, parameter: nn.Parameter) -> None:
+    """The module's forward reads a parameter of another module: `initialize` puts the two into one unit."""
+    if not isinstance(parameter, nn.Parameter):
+        raise RuntimeError("[register_external_parameter] the parameter is not a torch.nn.Parameter. Pass one.")
+    externals = module.__dict__.setdefault("_external_params", {})
+    externals[id(parameter)] = parameter
+    module.ds_external_parameters = lambda: externals.items()
+
+
+def unregister_external_parameter(module: nn.Module, parameter: nn.Parameter) -> None:
+    module.__dict__.get("_external_params", {}).pop(id(parameter), None)

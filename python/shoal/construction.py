@@ -1,0 +1,95 @@
+"""shoal.init: building a model of which no rank ever holds the whole."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any, Callable, Mapping
+
+import torch
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+
+from shoal import _core
+from shoal.world import world
+
+
+class init:
+    """`with shoal.init(config): model = Model()` shards each module's parameters when it becomes part of another one.
+
+    config: gives the dtype of the parameters (bf16 or fp16 where enabled, else their own); None: their own.
+    """
+
+    def __init__(
+        self,
+        config: str | os.PathLike | Mapping[str, Any] | None = None,
+        *,
+        precision: _core.Precision | None = None,
+        enabled: bool = True,
+        after: Callable[[nn.Parameter], None] | None = None,
+    ):
+        self.enabled = enabled
+        self.precision = precision if precision is not None else _precision_of(config)
+        self.after = after  # called with each parameter that has been sharded
+        self._handles: list[Any] = []
+        self._made: list[weakref.ref] = []
+
+    def __enter__(self) -> "init":
+        if self.enabled:
+            world()
+            self._handles = [
+                register_module_module_registration_hook(self._module_registered),
+                register_module_parameter_registration_hook(self._parameter_registered),
+            ]
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        if kind is None:
+            for made in self._made:
+                param = made()
+                if param is not None:
+                    self._shard(param, "parameter")
+        self._made = []
+
+    def shard(self, module: nn.Module) -> None:
+        """Shards the parameters of a module that was built elsewhere. Every rank calls it."""
+        for name, param in module.named_parameters():
+            self._shard(param, name)
+
+    def _module_registered(self, parent: nn.Module, name: str, module: nn.Module | None) -> None:
+        if module is not None:
+            for local, param in module.named_parameters():
+                self._shard(param, f"{name}.{local}")
+
+    def _parameter_registered(self, module: nn.Module, name: str, param: nn.Parameter | None) -> None:
+        if param is not None:
+            self._made.append(weakref.ref(param))
+
+    def _shard(self, param: nn.Parameter, name: str) -> None:
+        from shoal.engine import owner_of
+
+        if param.is_meta or not param.is_floating_point() or _core.is_lone_shard(param) or owner_of(param):
+            return
+        with torch.no_grad():
+            _core.shard_param(param, name, self.precision, world())
+        if self.after is not None:
+            self.after(param)
+
+
+def _precision_of(config: str | os.PathLike | Mapping[str, Any] | None) -> _core.Precision | None:
+    if config is None:
+        return None
+    from shoal import config as configs
+
+    parsed = configs.load(config)
+    for name in ("bf16", "bfloat16", "fp16"):
+        section = parsed.get(name)
+        if isinstance(section, Mapping) and section.get("enabled") is True:
+            return _core.Precision.fp16 if name == "fp16" else _core.Precision.bf16
+    return None

@@ -1,0 +1,222 @@
+"""shoal.initialize and the engine of a model."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any, Iterable, Mapping
+
+import torch
+from torch import nn
+
+from shoal import _core, hooks
+from shoal import config as configs
+from shoal.units import UnitRule, find_units
+from shoal.world import world as join_world
+
+# Engines that hold parameters now: a module belongs to one engine at a time, except for reading.
+_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+
+
+def initialize(
+    model: nn.Module,
+    config: str | os.PathLike | Mapping[str, Any],
+    *,
+    units: UnitRule | Iterable[str | type] | None = None,
+    groups: list[dict[str, Any]] | None = None,
+    seed: int = 0,
+    world: _core.Group | None = None,
+) -> "Engine":
+    """Takes the model's parameters over and returns the engine that trains it. Every rank calls it.
+
+    config: DeepSpeed's JSON, as a path, a text or a dict.
+    units: which modules are units; see shoal.find_units.
+    groups: parameter groups as torch.optim has them: {"params": [...], "lr": ..., "weight_decay": ...}.
+    """
+    return Engine(model, config, units=units, groups=groups, seed=seed, world=world)
+
+
+def owner_of(param: torch.Tensor) -> tuple["Engine", str] | None:
+    """The engine that holds the parameter, and its name there."""
+    for engine in _engines:
+        name = engine.names.get(id(param))
+        if name is not None:
+            return engine, name
+    return None
+
+
+class Engine:
+    """A model under training. Call it as the model; the module itself may be called too."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: str | os.PathLike | Mapping[str, Any],
+        *,
+        units: UnitRule | Iterable[str | type] | None = None,
+        groups: list[dict[str, Any]] | None = None,
+        seed: int = 0,
+        world: _core.Group | None = None,
+    ):
+        if next(model.parameters(), None) is None:
+            raise _core.Error(f"[initialize] {type(model).__name__} has no parameters. Pass the model that is trained.")
+        self.world = world or join_world()
+        self.module = model
+        self.core_config = configs.parse(config, self.world.size)
+        self._handles: list[Any] = []
+        modules = find_units(model, units)
+        self.names = {id(param): name for name, param in model.named_parameters()}
+        self.unit_tuples = _declare(modules, model, _group_of(model, groups), _keeps_dtype(model))
+        self._indices: dict[str, int] | None = None
+        self.group_dicts = list(groups or [{"params": list(model.parameters())}])
+        self.groups = [
+            (
+                float(group.get("lr", self.core_config.lr)),
+                float(group.get("weight_decay", self.core_config.weight_decay)),
+            )
+            for group in (groups or [{}])
+        ]
+        _prepare(model)
+        self.core: _core.Engine | None = _core.Engine(
+            self.unit_tuples, self.core_config, self.world, self.groups, seed
+        )
+        _cast_buffers(model, self.core_config)
+        for index, (_, module) in enumerate(modules):
+            self._handles += hooks.attach(module, index, self.core)
+        _engines.add(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+    def backward(self, loss: torch.Tensor, scale_by_accumulation: bool = True, retain_graph: bool = False) -> None:
+        """Back-propagates the loss of this micro-step, divided by the accumulation steps."""
+        core = self._live("backward")
+        if loss.numel() != 1 or not loss.requires_grad:
+            has = "has" if loss.requires_grad else "has not"
+            raise _core.Error(
+                f"[backward] the loss has {loss.numel()} elements and {has} a graph. Pass a scalar that the model computed."
+            )
+        scale = core.loss_scale
+        if scale_by_accumulation:
+            scale /= self.core_config.accumulation_steps
+        root = loss.float()
+        core.begin_backward()
+        torch.autograd.backward(root, torch.full_like(root, scale, requires_grad=False), retain_graph=retain_graph)
+        core.finish_backward()
+
+    def step(self) -> _core.StepResult:
+        """Ends the micro-step; at an accumulation boundary updates the weights."""
+        return self._live("step").step()
+
+    def save(self, folder: str | os.PathLike, step: int, keep_last: int = 0, extra: dict[str, str] | None = None) -> str:
+        """Saves a checkpoint that any number of ranks can load, and returns its path. Every rank calls it."""
+        return _core.save_checkpoint(self._live("save"), self.world, os.fspath(folder), step, keep_last, extra or {})
+
+    def load(self, path: str | os.PathLike) -> _core.LoadedCheckpoint:
+        """Loads a checkpoint, or the latest of a folder. Every rank calls it."""
+        return _core.load_checkpoint(self._live("load"), self.world, os.fspath(path))
+
+    def memory(self) -> _core.MemoryReport:
+        """Bytes of model states: planned, and held now."""
+        return self._live("memory").memory()
+
+    def read_state(self, name: str, kind: str) -> torch.Tensor | None:
+        """One state of a parameter, whole, in fp32; None if the optimizer keeps none. Every rank calls it."""
+        index = self._index(name)
+        return self._whole(index, self._live("state").owned_runs(_core.StateKind.__members__[kind], index))
+
+    def write_state(self, name: str, kind: str, value: torch.Tensor) -> None:
+        """Writes one state of a parameter; every rank passes the same values."""
+        core = self._live("state")
+        core.write_param(_core.StateKind.__members__[kind], self._index(name), value)
+        if kind == "weight":
+            core.finish_restore(core.progress())
+
+    def write_part(self, name: str, kind: str, value: torch.Tensor) -> None:
+        """write_state for one of many: the last is followed by core.finish_restore."""
+        self._live("state").write_param(_core.StateKind.__members__[kind], self._index(name), value)
+
+    def read_grad(self, name: str) -> torch.Tensor | None:
+        """The mean gradient of a parameter, whole, in fp32. After backward, before step; every rank calls it."""
+        core = self._live("gradient")
+        index = self._index(name)
+        whole = self._whole(index, core.gradient_runs(index))
+        return None if whole is None else whole / core.loss_scale
+
+    def _index(self, name: str) -> int:
+        if self._indices is None:
+            infos = enumerate(self._live("state").params())
+            self._indices = {each: index for index, info in infos for each in (info.name, *info.aliases)}
+        if name not in self._indices:
+            raise _core.Error(f"[state] there is no parameter {name}. Use the names of the module.")
+        return self._indices[name]
+
+    def _whole(self, index: int, runs: list[tuple[int, torch.Tensor]]) -> torch.Tensor | None:
+        shape = self._live("state").params()[index].shape
+        whole = torch.zeros(torch.Size(shape).numel() + 1)  # the last one counts who has something
+        for begin, values in runs:
+            whole[begin : begin + values.numel()] = values
+            whole[-1] += 1
+        _core.sum_over_ranks(self.world, whole)  # every element is one rank's, and zero elsewhere
+        return whole[:-1].reshape(shape) if whole[-1].item() > 0 else None
+
+    def destroy(self) -> None:
+        """Gives memory back. At stage 3 the parameters stay sharded, for the next engine or for make_whole()."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self.core = None
+        _engines.discard(self)
+
+    def make_whole(self) -> None:
+        """Destroys the engine and turns the parameters into ordinary, whole tensors. Every rank calls it."""
+        self.destroy()
+        _core.make_whole(self.unit_tuples, self.world)
+
+    def is_sharded(self, param: nn.Parameter) -> bool:
+        """Whether the parameter is one that this stage shards."""
+        stage3 = self.core_config.stage == 3
+        return stage3 and param.numel() > self.core_config.persistence_threshold
+
+    def _live(self, place: str) -> _core.Engine:
+        if self.core is None:
+            raise _core.Error(f"[{place}] the engine was destroyed. Call initialize again.")
+        return self.core
+
+
+def _declare(modules: list, model: nn.Module, group_of: dict[int, int], keeps: set[str]) -> list:
+    """Units for the core: each module's parameters, tied ones in every unit that uses them, the rest in the root."""
+    prefixes = tuple(f"{path}." for path, _ in modules if path)
+    units = []
+    for path, module in modules:
+        params = []
+        for local, param in module.named_parameters(remove_duplicate=False):
+            name = f"{path}.{local}" if path else local
+            if not path and name.startswith(prefixes):
+                continue
+            params.append((name, param, group_of.get(id(param), 0), name in keeps))
+        units.append((path or "root", params))
+    return units
+
+
+def _group_of(model: nn.Module, groups: list[dict[str, Any]] | None) -> dict[int, int]:
+    found = {}
+    for index, group in enumerate(groups or []):
+        for param in group["params"]:
+            found[id(param)] = index
+    return found
+
+
+def _keeps_dtype(model: nn.Module) -> set[str]:
+    """Parameters that the model wants in fp32 whatever the config says."""
+    return set()
+
+
+def _prepare(model: nn.Module) -> None:
+    """Gradients of before are not ours."""
+    for param in model.parameters():
+        param.grad = None
+
+
+def _cast_buffers(model: nn.Module, config: _core.Config) -> None:
+    """Buffers keep their dtype: positions and masks would be wrong in another."""

@@ -1,0 +1,95 @@
+"""The fp32 state of parameters, whole: for safe_get_* and safe_set_*, and for consolidated weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from shoal import _core
+from shoal.engine import Engine, owner_of
+from shoal.gathering import gathered
+
+
+def read_param(param: torch.Tensor, kind: str) -> torch.Tensor | None:
+    """One state ("weight", "first_moment", "second_moment") of a parameter, in fp32. None if the optimizer has none.
+
+    Every rank calls it, between steps.
+    """
+    owner = owner_of(param)
+    if owner is None:
+        return param.detach().float().clone() if kind == "weight" and not _core.is_lone_shard(param) else None
+    engine, name = owner
+    return engine.read_state(name, kind)
+
+
+def write_param(param: torch.Tensor, kind: str, value: torch.Tensor) -> None:
+    """Writes one state of a parameter on every rank; each passes the same values. Between steps."""
+    owner = owner_of(param)
+    if owner is None:
+        raise _core.Error("[state] the parameter belongs to no engine. Call initialize first.")
+    engine, name = owner
+    engine.write_state(name, kind, value)
+
+
+def read_grad(param: torch.Tensor) -> torch.Tensor | None:
+    """The mean gradient of a parameter, in fp32, without the loss scale. After backward, before step; every rank."""
+    owner = owner_of(param)
+    if owner is None:
+        return None if param.grad is None else param.grad.detach().float().clone()
+    engine, name = owner
+    return engine.read_grad(name)
+
+
+def consolidate(engine: Engine, exclude_frozen: bool = False) -> dict[str, torch.Tensor] | None:
+    """The model's state dict with whole weights on rank 0, None elsewhere. Gathers unit by unit; every rank calls it."""
+    first = engine.world.rank == 0
+    model = engine.module
+    whole: dict[int, torch.Tensor] = {}
+    for _, params in engine.unit_tuples:
+        tensors = [param for _, param, _, _ in params if id(param) not in whole]
+        with gathered(tensors):
+            for param in tensors:
+                whole[id(param)] = param.detach().clone() if first else None
+    if not first:
+        return None
+    result: dict[str, torch.Tensor] = {}
+    params = dict(model.named_parameters(remove_duplicate=False))
+    for name in _persistent_names(model):
+        if name in params:
+            if not (exclude_frozen and not params[name].requires_grad):
+                result[name] = whole[id(params[name])]
+        else:
+            result[name] = _buffer(model, name).detach().clone()
+    return result
+
+
+def _persistent_names(model: torch.nn.Module) -> list[str]:
+    """The keys of the model's state dict, without reading a parameter."""
+    names = []
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        dot = f"{prefix}." if prefix else ""
+        names += [dot + name for name, param in module._parameters.items() if param is not None]
+        names += [
+            dot + name
+            for name, buffer in module._buffers.items()
+            if buffer is not None and name not in module._non_persistent_buffers_set
+        ]
+    return list(dict.fromkeys(names))
+
+
+def _buffer(model: torch.nn.Module, name: str) -> torch.Tensor:
+    path, _, last = name.rpartition(".")
+    return getattr(model.get_submodule(path), last)
+
+
+def buffers_of(model: torch.nn.Module) -> dict[str, Any]:
+    """Persistent buffers by name."""
+    params = dict(model.named_parameters(remove_duplicate=False))
+    return {name: _buffer(model, name).detach().clone() for name in _persistent_names(model) if name not in params}
+
+
+def load_buffers(model: torch.nn.Module, saved: dict[str, torch.Tensor]) -> None:
+    with torch.no_grad():
+        for name, value in saved.items():
+            _buffer(model, name).copy_(value)

@@ -1,0 +1,82 @@
+"""Which modules of a model are units: gathered for their forward and backward, released after.
+
+Repeated blocks (the children of a ModuleList or Sequential) are units, large embeddings and heads are units, and what is
+left is the root's.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Iterable, Sequence
+
+from torch import nn
+
+# An embedding or head of at least this many elements is a unit of its own.
+LARGE_NUMEL = 1_000_000
+
+UnitRule = Callable[[str, nn.Module], bool]
+
+
+def find_units(model: nn.Module, rule: UnitRule | Iterable[str | type] | None = None) -> list[tuple[str, nn.Module]]:
+    """The modules of `model` that are units, in the order of their first appearance, the root (named "") last.
+
+    `rule` names them instead: a function of name and module, or names and classes (by type or by name).
+    """
+    is_unit = _rule_of(model, rule)
+    found: list[tuple[str, nn.Module]] = []
+
+    def visit(name: str, module: nn.Module) -> None:
+        for child_name, child in module.named_children():
+            path = f"{name}.{child_name}" if name else child_name
+            if is_unit(path, child) and next(child.parameters(), None) is not None:
+                found.append((path, child))
+            else:
+                visit(path, child)
+
+    visit("", model)
+    unique: dict[int, tuple[str, nn.Module]] = {}
+    for path, module in found:
+        unique.setdefault(id(module), (path, module))
+    return [*unique.values(), ("", model)]
+
+
+def _rule_of(model: nn.Module, rule: UnitRule | Iterable[str | type] | None) -> UnitRule:
+    if rule is None:
+        blocks = _blocks(model)
+        return lambda name, module: id(module) in blocks or _is_large(module)
+    if callable(rule):
+        return rule
+    wanted: Sequence[str | type] = list(rule)
+    types = tuple(word for word in wanted if isinstance(word, type))
+    words = {word for word in wanted if isinstance(word, str)}
+    return lambda name, module: isinstance(module, types) or name in words or type(module).__name__ in words
+
+
+def _blocks(model: nn.Module) -> set[int]:
+    """Children of the outermost lists of modules that hold at least two of one class."""
+    blocks: set[int] = set()
+
+    def visit(module: nn.Module) -> None:
+        if isinstance(module, (nn.ModuleList, nn.Sequential)):
+            children = [child for child in module.children() if next(child.parameters(), None) is not None]
+            classes = [type(child) for child in children]
+            repeated = [child for child in children if classes.count(type(child)) > 1]
+            if isinstance(module, nn.ModuleList) and repeated:
+                blocks.update(id(child) for child in repeated)
+                return
+            if isinstance(module, nn.Sequential) and len(repeated) > 1:
+                blocks.update(id(child) for child in repeated)
+        for child in module.children():
+            if id(child) not in blocks:
+                visit(child)
+
+    visit(model)
+    return blocks
+
+
+def _is_large(module: nn.Module) -> bool:
+    own = list(module.parameters(recurse=False))
+    return not any(True for _ in module.children()) and sum(_numel(param) for param in own) >= LARGE_NUMEL
+
+
+def _numel(param: nn.Parameter) -> int:
+    return getattr(param, "ds_numel", None) or param.numel()

@@ -1,0 +1,27 @@
+"""The ranks of this run. One group serves all engines of the process: each takes channels of its own from it."""
+
+from __future__ import annotations
+
+import os
+
+from shoal import _core
+
+_LAUNCHERS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+_world: _core.Group | None = None
+
+
+def world(timeout_seconds: float = 600.0) -> _core.Group:
+    """The group of all ranks, joined on the first call: every rank calls it. Without a launcher it is a world of one."""
+    global _world
+    if _world is None:
+        launched = any(name in os.environ for name in _LAUNCHERS)
+        _world = _core.make_process_group(timeout_seconds) if launched else _core.make_single_group()
+    return _world
+
+
+def world_size() -> int:
+    """The number of ranks, without joining them."""
+    for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"):
+        if name in os.environ:
+            return int(os.environ[name])
+    return 1

@@ -1,0 +1,127 @@
+// See include/shoal/lone_shards.h. A lone shard is a parameter that carries the record of a flat of its own.
+#include "shoal/lone_shards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/convert.h"
+#include "shard/param_slot.h"
+#include "shoal/error.h"
+
+namespace shoal {
+
+namespace {
+
+std::shared_ptr<Ledger> lone_ledger() {
+  static const auto ledger = std::make_shared<Ledger>();  // lone shards belong to no engine that could count them
+  return ledger;
+}
+
+FlatLayout lone_flat(int64_t numel, DType dtype, bool trainable, int world) {
+  const int64_t share = (numel + world - 1) / world;
+  FlatLayout flat;
+  flat.dtype = dtype;
+  flat.trainable = trainable;
+  flat.shard_numel = (share + kAlignNumel - 1) / kAlignNumel * kAlignNumel;
+  flat.numel = flat.shard_numel * world;
+  flat.pieces = {{.param = 0, .offset = 0, .numel = numel}};
+  return flat;
+}
+
+}  // namespace
+
+void shard_param(const at::Tensor& param, const std::string& name, DType dtype, Group& world) {
+  const at::Tensor dense = param.detach().contiguous();
+  const FlatLayout flat = lone_flat(param.numel(), dtype, param.requires_grad(), world.size());
+  const size_t element = nbytes_of(dtype);
+  const auto whole = Slab::create(static_cast<size_t>(flat.numel) * element, Slab::Backing::anonymous, lone_ledger(),
+                                  MemoryKind::user_gather);
+  kernels::convert(dense.const_data_ptr(), to_dtype(dense.scalar_type(), name), whole->data(), dtype, dense.numel());
+  world
+      .broadcast({.subject = {"shard", name},
+                  .data = whole->data(),
+                  .nbytes = static_cast<size_t>(flat.numel) * element,
+                  .root = 0,
+                  .keep = whole})
+      .wait();
+
+  ShardRecord record;
+  const size_t shard_nbytes = static_cast<size_t>(flat.shard_numel) * element;
+  record.slab = world.allocate(shard_nbytes, lone_ledger(), MemoryKind::weights);
+  record.shard = record.slab->data();
+  record.flat = flat;
+  record.piece = flat.pieces.front();
+  record.world = world.size();
+  std::memcpy(record.slab->data(), whole->data() + static_cast<size_t>(world.rank()) * shard_nbytes, shard_nbytes);
+  ParamSlot(param, name, dtype).leave(std::move(record));
+}
+
+bool is_lone_shard(const at::Tensor& param) { return find_shard_record(param) != nullptr; }
+
+struct GatheredShards::Param {
+  ShardRecord record;
+  std::shared_ptr<Slab> whole;
+  ParamSlot slot;
+
+  std::byte* values() const { return whole->data() + static_cast<size_t>(record.piece.offset) * element(); }
+  size_t nbytes() const { return static_cast<size_t>(record.piece.numel) * element(); }
+  size_t element() const { return nbytes_of(record.flat.dtype); }
+};
+
+GatheredShards::GatheredShards(const std::vector<at::Tensor>& params, Group& world) : world_(world) {
+  for (const at::Tensor& param : params) {
+    const ShardRecord* found = find_shard_record(param);
+    if (found == nullptr) continue;
+    if (found->world != world.size()) {
+      throw Error("gather", fmt::format("a parameter was left sharded over {} ranks, and this group has {}. Use the "
+                                        "same number of ranks.",
+                                        found->world, world.size()));
+    }
+    const ShardRecord record = *found;
+    const size_t element = nbytes_of(record.flat.dtype);
+    auto whole = Slab::create(static_cast<size_t>(record.flat.numel) * element, Slab::Backing::anonymous, lone_ledger(),
+                              MemoryKind::user_gather);
+    world
+        .all_gather({.subject = {"gather for the user", record.name},
+                     .shard = record.shard,
+                     .whole = whole->data(),
+                     .shard_nbytes = static_cast<size_t>(record.flat.shard_numel) * element,
+                     .keep = record.slab})
+        .wait();
+    params_.push_back(std::make_unique<Param>(Param{record, whole, ParamSlot(param, record.name, record.flat.dtype)}));
+    params_.back()->slot.attach(params_.back()->values(), whole);
+  }
+}
+
+void GatheredShards::finish(std::optional<int> written_by) {
+  for (const std::unique_ptr<Param>& param : params_) {
+    ShardRecord& record = param->record;
+    if (!written_by) continue;
+    world_
+        .broadcast({.subject = {"take written values", record.name},
+                    .data = param->values(),
+                    .nbytes = param->nbytes(),
+                    .root = *written_by,
+                    .keep = param->whole})
+        .wait();
+    // The part of the parameter that lies in this rank's shard of its flat.
+    const int64_t shard_begin = world_.rank() * record.flat.shard_numel;
+    const int64_t begin = std::max(shard_begin, record.piece.offset);
+    const int64_t end = std::min(shard_begin + record.flat.shard_numel, record.piece.offset + record.piece.numel);
+    if (begin >= end) continue;
+    auto* shard = const_cast<std::byte*>(record.shard);
+    std::memcpy(shard + static_cast<size_t>(begin - shard_begin) * param->element(),
+                param->whole->data() + static_cast<size_t>(begin) * param->element(),
+                static_cast<size_t>(end - begin) * param->element());
+  }
+  for (const std::unique_ptr<Param>& param : params_) param->slot.leave(std::move(param->record));
+  params_.clear();
+}
+
+GatheredShards::~GatheredShards() {
+  for (const std::unique_ptr<Param>& param : params_) param->slot.leave(std::move(param->record));
+}
+
+}  // namespace shoal

@@ -1,0 +1,193 @@
+"""A plain DeepSpeed loop on the package `deepspeed` that Shoal answers: the engine's surface, schedules, accumulation."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from models import Net, largest_difference, tokens
+from ranks import main, run
+
+STEPS = 4
+
+
+def config(stage: int, **others) -> dict:
+    return {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 2,
+        "gradient_clipping": 1.0,
+        "steps_per_print": float("inf"),
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-2, "betas": [0.9, 0.95], "weight_decay": 0.01}},
+        "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": 0, "warmup_max_lr": 1e-2, "warmup_num_steps": 3}},
+        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0, "reduce_bucket_size": 5e8},
+        "zero_allow_untested_optimizer": True,
+        "amp": {"enabled": False},
+        "sparse_gradients": False,
+        "zero_optimization.reduce_bucket_size": 17,
+        **others,
+    }
+
+
+def plain(world: int, rank: int) -> list[float]:
+    from deepspeed.runtime.lr_schedules import WarmupLR
+
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.95), weight_decay=0.01)
+    scheduler = WarmupLR(optimizer, warmup_min_lr=0, warmup_max_lr=1e-2, warmup_num_steps=3)
+    numbers = []
+    for step in range(STEPS):
+        for micro in range(2):
+            losses = [model(tokens(2 * step + micro, other)) for other in range(world)]
+            (sum(losses) / world / 2).backward()
+            numbers.append(losses[rank].item())
+        numbers.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item())
+        numbers.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        optimizer.zero_grad()
+        scheduler.step()
+    return numbers
+
+
+def loop(stage: int, boundary_from_outside: bool) -> list[float]:
+    import deepspeed
+
+    rank = int(os.environ["RANK"])
+    torch.manual_seed(0)
+    model = Net()
+    engine, optimizer, loader, scheduler = deepspeed.initialize(
+        model=model, model_parameters=model.parameters(), config=config(stage)
+    )
+    assert type(engine) is deepspeed.DeepSpeedEngine is deepspeed.runtime.engine.DeepSpeedEngine
+    assert loader is None and engine.module is model and engine.lr_scheduler is scheduler
+    assert engine.train_batch_size() == 4 * int(os.environ["WORLD_SIZE"])
+    numbers = []
+    for step in range(STEPS):
+        for micro in range(2):
+            loss = engine(tokens(2 * step + micro, rank))
+            if boundary_from_outside:
+                engine.set_gradient_accumulation_boundary(is_boundary=micro == 1)
+                engine.backward(loss / 2, scale_wrt_gas=False)
+            else:
+                assert engine.is_gradient_accumulation_boundary() == (micro == 1)
+                engine.backward(loss)
+            rate = optimizer.param_groups[0]["lr"]
+            if micro == 1 or not boundary_from_outside:
+                engine.step()
+            numbers.append(loss.item())
+        numbers += [engine.get_global_grad_norm(), rate]
+    assert engine.global_steps == STEPS and not optimizer.overflow
+    engine.destroy()
+    return numbers
+
+
+def train() -> dict:
+    import deepspeed  # noqa: F401
+
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return {
+        "runs": [loop(stage, outside) for stage in range(4) for outside in (False, True)],
+        "plain": plain(world, rank),
+    }
+
+
+def test_loop_against_plain_torch_at_every_stage():
+    os.environ["SHOAL_REPRODUCIBLE"] = "1"
+    for rank, result in enumerate(run(__file__, "train", 2)):
+        for index, numbers in enumerate(result["runs"]):
+            assert numbers == result["runs"][0], f"rank {rank}, stage {index // 2}: {numbers} {result['runs'][0]}"
+        difference = largest_difference(result["runs"][0], result["plain"])
+        assert difference < 1e-4, f"rank {rank}: {difference} away from plain torch"
+
+
+def states(stage: int) -> dict:
+    from deepspeed import utils, zero
+    import deepspeed
+
+    torch.manual_seed(0)
+    with zero.Init(config_dict_or_path={"bf16": {"enabled": "auto"}}, enabled=stage == 3):
+        model = Net()
+    engine, *_ = deepspeed.initialize(model=model, config=config(stage, gradient_accumulation_steps=1))
+    weight = model.blocks[0].up.weight
+    engine.backward(engine(tokens(0, int(os.environ["RANK"]))))
+    grad = utils.safe_get_full_grad(weight)
+    engine.step()
+    before = utils.safe_get_full_fp32_param(weight)
+    moment = utils.safe_get_full_optimizer_state(weight, "exp_avg")
+    utils.safe_set_full_fp32_param(weight, torch.full_like(before, 0.5))
+    utils.safe_set_full_optimizer_state(weight, torch.full_like(moment, 0.25), "exp_avg")
+    with zero.GatheredParameters([weight, None], modifier_rank=None):
+        seen = weight.detach().clone()
+    facts = {
+        "grad": grad.double().abs().sum().item(),
+        "before": before.double().sum().item(),
+        "moment": moment.double().sum().item(),
+        "set": bool((seen == 0.5).all()),
+        "moment set": bool((utils.safe_get_full_optimizer_state(weight, "exp_avg") == 0.25).all()),
+        "marked": hasattr(weight, "ds_id") == (stage == 3),
+    }
+    consolidated = engine._zero3_consolidated_16bit_state_dict()
+    if consolidated is not None:
+        facts["keys"] = sorted(consolidated) == sorted(Net().state_dict())
+        facts["tied"] = consolidated["head.weight"] is consolidated["embedding.weight"]
+    engine.destroy()
+    return facts
+
+
+def all_states() -> list:
+    return [states(stage) for stage in range(4)]
+
+
+def test_states_are_read_and_written_alike_at_every_stage():
+    for result in run(__file__, "all_states", 2):
+        for facts in result:
+            assert facts == result[0], (facts, result[0])
+            assert facts["set"] and facts["moment set"] and facts["marked"] and facts["grad"] > 0, facts
+            assert facts.get("keys", True) and facts.get("tied", True), facts
+
+
+def save_and_resume(folder: str, stage: int) -> list:
+    import deepspeed
+
+    def make():
+        model = Net()
+        return deepspeed.initialize(model=model, config=config(stage, gradient_accumulation_steps=1))[0]
+
+    def steps(engine, first: int, last: int) -> list[float]:
+        losses = []
+        for step in range(first, last):
+            loss = engine(tokens(step, int(os.environ["RANK"])))
+            engine.backward(loss)
+            engine.step()
+            losses += [loss.item(), engine.get_lr()[0]]
+        return losses
+
+    engine = make()
+    steps(engine, 0, 2)
+    engine.save_checkpoint(folder, client_state={"epoch": 7})
+    engine.save_checkpoint(folder, client_state={"epoch": 7})  # twice, as the Trainer does
+    straight = steps(engine, 2, 4)
+    path, client = engine.load_checkpoint(folder)  # into an engine that went on
+    back = steps(engine, 2, 4)
+    engine.destroy()
+    engine = make()
+    path, client = engine.load_checkpoint(folder)
+    assert path is not None and client["epoch"] == 7 and engine.global_steps == 2
+    assert engine.load_checkpoint(folder + "/nothing") == (None, None)
+    return [straight, back, steps(engine, 2, 4)]
+
+
+def test_resume_is_equal_to_the_bit():
+    for stage in range(4):
+        with tempfile.TemporaryDirectory() as folder:
+            for straight, back, resumed in run(__file__, "save_and_resume", 2, folder=folder, stage=stage):
+                assert straight == back == resumed, (straight, back, resumed)
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,236 @@
+"""shoal.initialize on torch modules: losses, norms and weights against plain torch, stages equal to the bit."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parent))
+from models import Net, largest_difference, tokens
+from ranks import main, run
+
+STEPS = 4
+
+
+def config(stage: int, **others) -> dict:
+    return {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_clipping": 0.5,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-2, "weight_decay": 0.01}},
+        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
+        **others,
+    }
+
+
+def plain(world: int, rank: int, **options) -> list[float]:
+    """What one process that sees every rank's samples computes."""
+    torch.manual_seed(0)
+    model = Net(**options)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.01)
+    numbers = []
+    for step in range(STEPS):
+        losses = [model(tokens(step, other)) for other in range(world)]
+        (sum(losses) / world).backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+        model.eval()
+        numbers += [losses[rank].item(), norm.item(), model(tokens(99, 0)).item()]
+        model.train()
+    return numbers
+
+
+def train(stages: list[int], outside: bool = False, **options) -> dict:
+    import shoal
+
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    runs = []
+    for stage in stages:
+        torch.manual_seed(0)
+        model = Net(**options)
+        engine = shoal.initialize(model, config(stage))
+        numbers = []
+        for step in range(STEPS):
+            loss = engine(tokens(step, rank))
+            if outside:
+                loss.backward()
+            else:
+                engine.backward(loss)
+            norm = engine.step().grad_norm
+            model.eval()
+            with torch.no_grad():
+                numbers += [loss.item(), norm, model(tokens(99, 0)).item()]
+            model.train()
+        engine.make_whole()
+        numbers.append(sum(param.double().sum().item() for param in model.parameters()))
+        runs.append(numbers)
+    return {"runs": runs, "plain": plain(world, rank, **options)}
+
+
+def check(world: int, **arguments) -> None:
+    for rank, result in enumerate(run(__file__, "train", world, stages=[0, 1, 2, 3], **arguments)):
+        for stage, numbers in enumerate(result["runs"]):
+            assert numbers == result["runs"][0], f"rank {rank}: stage {stage} differs from stage 0"
+        difference = largest_difference(result["runs"][0][:-1], result["plain"])
+        assert difference < 1e-4, f"rank {rank}: {difference} away from plain torch"
+
+
+def test_one_rank():
+    check(1)
+
+
+def test_two_ranks():
+    check(2)
+
+
+def test_three_ranks_backward_without_the_engine():
+    check(3, outside=True)
+
+
+def test_a_block_that_runs_twice():
+    check(2, twice=True)
+
+
+def test_checkpointing_with_and_without_reentry():
+    for recompute in ("reentrant", "other"):
+        for outside in (False, True):
+            check(2, recompute=recompute, outside=outside)
+        check(2, recompute=recompute, twice=True)
+
+
+def construct_and_gather() -> dict:
+    import shoal
+
+    world = int(os.environ["WORLD_SIZE"])
+    torch.manual_seed(0)
+    whole = Net()
+    torch.manual_seed(0)
+    with shoal.init():
+        model = Net()
+    params = dict(model.named_parameters())
+    identity = {name: id(param) for name, param in params.items()}
+    facts = {"released": "", "values": True}
+    try:
+        params["blocks.0.up.weight"].sum()
+    except RuntimeError as error:
+        facts["released"] = str(error)
+    with shoal.gathered([*model.parameters(), None, torch.ones(2)]):
+        with shoal.gathered(model.embedding.weight):  # inside another: nothing to do
+            facts["values"] = all(torch.equal(p, q) for p, q in zip(model.parameters(), whole.parameters()))
+    with shoal.gathered(model.norm.weight, written_by=world - 1):
+        model.norm.weight.data.fill_(float(os.environ["RANK"]) + 2)
+    engine = shoal.initialize(model, config(3))
+    facts["identity"] = identity == {name: id(param) for name, param in model.named_parameters()}
+    with shoal.gathered(model.norm.weight):
+        facts["written"] = model.norm.weight[0].item()
+    with shoal.gathered(model.parameters()), torch.no_grad():  # the model runs on what is gathered
+        inside = model(tokens(0, 0)).item()
+    with torch.no_grad():
+        facts["same"] = inside == model(tokens(0, 0)).item()
+    with shoal.gathered(model.norm.bias, written_by=0):
+        model.norm.bias.data.fill_(0.25)
+    engine.backward(engine(tokens(0, 0)))
+    engine.step()
+    engine.destroy()
+    again = shoal.initialize(model, config(2))  # another engine takes the shards over
+    again.backward(again(tokens(1, 0)))
+    facts["again"] = again.step().applied
+    return facts
+
+
+def test_sharded_construction_gathering_and_a_second_engine():
+    for world in (1, 2):
+        for facts in run(__file__, "construct_and_gather", world):
+            assert "is released" in facts["released"], facts
+            assert facts["values"] and facts["identity"] and facts["same"] and facts["again"], facts
+            assert facts["written"] == world + 1, facts
+
+
+def save_and_resume(folder: str, stage: int, resume_stage: int) -> list[float]:
+    import shoal
+
+    def steps(engine, first: int, last: int) -> list[float]:
+        losses = []
+        for step in range(first, last):
+            loss = engine(tokens(step, int(os.environ["RANK"])))
+            engine.backward(loss)
+            engine.step()
+            losses.append(loss.item())
+        return losses
+
+    torch.manual_seed(0)
+    engine = shoal.initialize(Net(), config(stage))
+    steps(engine, 0, 2)
+    engine.save(folder, step=2)
+    straight = steps(engine, 2, 4)
+    engine.destroy()
+    torch.manual_seed(1)
+    resumed = shoal.initialize(Net(), config(resume_stage))
+    assert resumed.load(folder).step == 2
+    return [straight, steps(resumed, 2, 4)]
+
+
+def test_resume_is_equal_to_the_bit_at_another_stage():
+    for stage, resume_stage in ((3, 3), (3, 1), (0, 3)):
+        with tempfile.TemporaryDirectory() as folder:
+            for straight, resumed in run(
+                __file__, "save_and_resume", 2, folder=folder, stage=stage, resume_stage=resume_stage
+            ):
+                assert straight == resumed, f"stage {stage} to {resume_stage}: {straight} and {resumed}"
+
+
+def mistakes() -> dict:
+    import shoal
+
+    def message(call) -> str:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    model = Net()
+    engine = shoal.initialize(model, config(3))
+    found = {
+        "step without backward": message(engine.step),
+        "a loss without a graph": message(lambda: engine.backward(torch.ones(()))),
+        "a released parameter": message(lambda: model.blocks[0].up.weight.norm()),
+        "no parameters": message(lambda: shoal.initialize(nn.ReLU(), config(0))),
+        "a missing file": message(lambda: shoal.initialize(Net(), "/nowhere.json")),
+        "wrong JSON": message(lambda: shoal.initialize(Net(), "{ not json")),
+        "an unknown key": message(lambda: shoal.initialize(Net(), config(1, zero_optimisation={}))),
+    }
+    loss = engine(tokens(0, 0))
+    engine.backward(loss)
+    found["two updates wanted"] = message(lambda: engine.backward(engine(tokens(0, 0))))
+    found["still works"] = str(engine.step().applied)
+    engine.destroy()
+    found["destroyed"] = message(engine.step)
+    return found
+
+
+def test_mistakes_are_exceptions_with_a_remedy():
+    facts = run(__file__, "mistakes", 1)[0]
+    expected = {
+        "step without backward": "Error: [step] no gradient has come",
+        "a loss without a graph": "has not a graph",
+        "a released parameter": "is released: its data is sharded",
+        "no parameters": "ReLU has no parameters",
+        "a missing file": "cannot be read",
+        "wrong JSON": "Error: ",
+        "an unknown key": "zero_optimization",
+        "two updates wanted": "Call step() first",
+        "still works": "True",
+        "destroyed": "the engine was destroyed",
+    }
+    for name, part in expected.items():
+        assert part in facts[name], f"{name}: {facts[name]!r}"
+
+
+if __name__ == "__main__":
+    main(globals())
