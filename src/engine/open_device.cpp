@@ -1,10 +1,12 @@
 // See include/shoal/device.h.
 #include <ATen/Context.h>
+#include <ATen/SDPBackend.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <charconv>
 #include <cstdlib>
+#include <vector>
 
 #include "base/torch_library.h"
 #include "device/cuda.h"
@@ -46,6 +48,17 @@ at::Device open_device(const std::string& text) {
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
   return device;
+}
+
+void prefer_cudnn_attention() {
+  std::vector<int64_t> order;
+  for (const at::SDPBackend backend :
+       {at::SDPBackend::cudnn_attention, at::SDPBackend::flash_attention, at::SDPBackend::efficient_attention,
+        at::SDPBackend::math, at::SDPBackend::overrideable}) {
+    order.push_back(static_cast<int64_t>(backend));
+  }
+  at::globalContext().setSDPUseCuDNN(true);
+  at::globalContext().setSDPPriorityOrder(order);
 }
 
 void allow_tf32(bool allowed) {

@@ -314,6 +314,7 @@ int train(const TrainOptions& options, PreparedRun run) {
   const at::Device device = open_device(options.device);
   const int threads = threads_for(options, local_ranks(run.world));
   at::set_num_threads(threads);
+  if (device.is_cuda()) prefer_cudnn_attention();
   if (options.deterministic) make_deterministic(device);
   if (device.is_cuda()) allow_tf32(run.config.shoal.tf32);
   const std::unique_ptr<Group> world =
