@@ -18,15 +18,15 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SEQUENCE, BATCH = 2048, 8
 PEAK = 989e12  # bf16, dense, by the vendor
-SHAPES = {  # hidden, layers, heads, kv heads, ffn
-    "llama-1b": (2048, 16, 32, 8, 8192),
-    "llama-3b": (3072, 28, 24, 8, 8192),
-    "llama-8b": (4096, 32, 32, 8, 14336),
+SHAPES = {  # hidden, layers, heads, kv heads, ffn, vocabulary
+    "llama-1b": (2048, 16, 32, 8, 8192, 32000),
+    "llama-3b": (3072, 28, 24, 8, 8192, 32000),
+    "llama-8b": (4096, 32, 32, 8, 14336, 128256),
 }
 
 
-def flops_a_token(model, vocab=32000):
-    hidden, layers, heads, kv_heads, ffn = SHAPES[model]
+def flops_a_token(model):
+    hidden, layers, heads, kv_heads, ffn, vocab = SHAPES[model]
     dim = hidden // heads
     block = hidden * dim * (2 * heads + 2 * kv_heads) + 3 * hidden * ffn
     matmul = layers * block + vocab * hidden

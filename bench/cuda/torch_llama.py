@@ -14,22 +14,22 @@ import time
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-SHAPES = {  # hidden, layers, heads, kv heads, ffn
-    "llama-1b": (2048, 16, 32, 8, 8192),
-    "llama-3b": (3072, 28, 24, 8, 8192),
-    "llama-8b": (4096, 32, 32, 8, 14336),
+SHAPES = {  # hidden, layers, heads, kv heads, ffn, vocabulary
+    "llama-1b": (2048, 16, 32, 8, 8192, 32000),
+    "llama-3b": (3072, 28, 24, 8, 8192, 32000),
+    "llama-8b": (4096, 32, 32, 8, 14336, 128256),
 }
 
 
 def build(name):
-    hidden, layers, heads, kv_heads, ffn = SHAPES[name]
+    hidden, layers, heads, kv_heads, ffn, vocab = SHAPES[name]
     config = LlamaConfig(
         hidden_size=hidden,
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
         intermediate_size=ffn,
-        vocab_size=32000,
+        vocab_size=vocab,
         max_position_embeddings=2048,
         tie_word_embeddings=False,
         use_cache=False,
@@ -62,7 +62,7 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     times = []
     for step in range(args.warmup + args.steps):
-        tokens = torch.randint(0, 32000, (args.batch, args.sequence), device="cuda")
+        tokens = torch.randint(0, model.config.vocab_size, (args.batch, args.sequence), device="cuda")
         torch.cuda.synchronize()
         begin = time.perf_counter()
         loss = model(input_ids=tokens, labels=tokens).loss
