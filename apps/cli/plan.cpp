@@ -9,6 +9,7 @@
 #include "cli/verbs.h"
 #include "engine/blueprint.h"
 #include "models/open_model.h"
+#include "plan/from_config.h"
 #include "plan/plan_text.h"
 #include "plan/quantity.h"
 #include "train/prepare.h"
@@ -72,9 +73,7 @@ PlanReport plan_model(const PlanOptions& options) {
   report.config = read_config(options, info.hidden);
   const int64_t batch = options.batch > 0 ? options.batch : report.config.batch.micro_batch_size;
   const int64_t sequence = train::sequence_for(options.sequence, info);
-  DType dtype = DType::f32;
-  if (report.config.precision == Precision::bf16) dtype = DType::bf16;
-  if (report.config.precision == Precision::fp16) dtype = DType::f16;
+  const DType dtype = dtype_of(report.config.precision);
   report.subject.name = info.name;
   report.subject.units = make_blueprint(model->units(), report.config, 1).specs;
   report.subject.activations = model->activation_nbytes(batch, sequence, dtype);

@@ -44,4 +44,13 @@ MemoryOptions memory_options(const Config& config) {
           .gather = gather_limits(config)};
 }
 
+DType dtype_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return DType::f32;
+    case Precision::bf16: return DType::bf16;
+    case Precision::fp16: return DType::f16;
+  }
+  return DType::f32;
+}
+
 }  // namespace shoal

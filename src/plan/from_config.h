@@ -18,4 +18,7 @@ int reduce_slots(const Config& config);
 int moments_of(const OptimizerConfig& config);
 MemoryOptions memory_options(const Config& config);
 
+// The dtype that a model computes in.
+DType dtype_of(Precision precision);
+
 }  // namespace shoal

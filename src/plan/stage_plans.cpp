@@ -20,8 +20,7 @@ int64_t PlanSubject::numel() const {
 
 PlanSubject subject_of_count(int64_t numel, Precision precision) {
   ParamSpec param{.name = "all", .shape = {numel}};
-  if (precision == Precision::bf16) param.dtype = DType::bf16;
-  if (precision == Precision::fp16) param.dtype = DType::f16;
+  param.dtype = dtype_of(precision);
   PlanSubject subject;
   subject.name = "any model";
   subject.units = {{.name = "all", .params = {param}, .borrows = {}}};

@@ -1,6 +1,7 @@
 // See trainer.h.
 #include "train/trainer.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -275,7 +276,23 @@ class Trainer {
     }
   }
 
+  // What the GPU held at most: model states by the plan, the rest by torch's allocator, beside what was estimated for
+  // it.
+  void say_gpu_memory() {
+    if (!engine_.device().is_cuda() || step_ == 0) return;
+    const auto stats = at::accelerator::getDeviceStats(engine_.device().index());
+    const auto peak = static_cast<size_t>(
+        stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak);
+    const MemoryPlan states = engine_.memory().held;
+    const size_t planned = run_.model->activation_nbytes(run_.config.batch.micro_batch_size, run_.cut.sequence,
+                                                         dtype_of(run_.config.precision));
+    progress_.say(fmt::format("GPU memory {} at most: {} of model states, as planned; activations {}, planned {}",
+                              format_nbytes(states.total() + peak), format_nbytes(states.total()), format_nbytes(peak),
+                              format_nbytes(planned)));
+  }
+
   int finish(int64_t last) {
+    say_gpu_memory();
     // A signal that came in the last step changes nothing: all steps are taken.
     const bool interrupted = stop_signal_ != 0 && step_ < last;
     if (!options_.out.empty() && (interrupted ? options_.save_on_exit : options_.save_at_end)) save();

@@ -44,5 +44,11 @@ TEST(FromConfig, MemoryOptionsCarryWhatThePlanDependsOn) {
   EXPECT_EQ(layout_options(config, 5).world, 5);
 }
 
+TEST(FromConfig, APrecisionIsADtype) {
+  EXPECT_EQ(dtype_of(Precision::fp32), DType::f32);
+  EXPECT_EQ(dtype_of(Precision::bf16), DType::bf16);
+  EXPECT_EQ(dtype_of(Precision::fp16), DType::f16);
+}
+
 }  // namespace
 }  // namespace shoal
