@@ -77,6 +77,16 @@ struct SchedulerConfig {
 
 enum class TransportChoice : uint8_t { automatic, shared_memory, gloo };
 
+enum class Fp8Recipe : uint8_t { tensorwise, rowwise };
+
+// 8-bit matmuls in the blocks of the native models.
+struct Fp8Config {
+  bool enabled = false;
+  Fp8Recipe recipe = Fp8Recipe::tensorwise;
+
+  bool operator==(const Fp8Config&) const = default;
+};
+
 struct ShoalConfig {
   bool reproducible = false;
   TransportChoice transport = TransportChoice::automatic;
@@ -106,6 +116,7 @@ struct Config {
   double gradient_clipping = 1.0;  // 0: off
   Precision precision = Precision::fp32;
   Fp16Config fp16;
+  Fp8Config fp8;
   std::optional<DType> grad_accum_dtype = {};     // data_types.grad_accum_dtype
   std::optional<DType> communication_dtype = {};  // communication_data_type
   bool prescale_gradients = false;

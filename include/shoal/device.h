@@ -16,8 +16,8 @@ at::Device open_device(const std::string& text);
 // themselves on a GPU. Call it before anything is computed there.
 void make_deterministic(at::Device device);
 
-// Has torch take cuDNN's attention where it can: on Hopper it is faster than the one that torch takes by itself. It is not
-// deterministic, so make_deterministic rules it out.
+// Has torch take cuDNN's attention where it can: on Hopper it is faster than the one that torch takes by itself. It is
+// not deterministic, so make_deterministic rules it out.
 void prefer_cudnn_attention();
 
 // Whether torch may round the operands of fp32 matrix products on GPUs to tf32; it may not unless told.

@@ -10,6 +10,7 @@ namespace shoal::config {
 std::vector<Section> top_level_sections();
 std::vector<Section> fp16_sections();
 std::vector<Section> bf16_sections();
+std::vector<Section> fp8_sections();
 std::vector<Section> data_types_sections();
 std::vector<Section> zero_sections();
 std::vector<Section> offload_sections();

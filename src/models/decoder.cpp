@@ -13,6 +13,11 @@
 
 namespace shoal::models {
 
+static ops::Matmul matmul_of(const Fp8Config& fp8) {
+  if (!fp8.enabled) return ops::Matmul::plain;
+  return fp8.recipe == Fp8Recipe::rowwise ? ops::Matmul::fp8_rowwise : ops::Matmul::fp8_tensorwise;
+}
+
 Decoder::Decoder(ModelInfo info, std::vector<Unit> units, Recompute recompute)
     : info_(std::move(info)), units_(std::move(units)), recompute_(recompute) {}
 
@@ -31,6 +36,7 @@ at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens) const {
   // Gradients are off in Engine::evaluate. They are off too where a recomputed block first runs, so this is asked here,
   // outside of the blocks.
   pass.randomness = {at::GradMode::is_enabled(), engine.generator()};
+  pass.matmul = matmul_of(engine.config().fp8);
   at::Tensor x = engine.run(0, tokens, [&](const at::Tensor& t) { return embed(pass, t); });
   add_positions(pass, x);
   for (size_t layer = 0; layer + 2 < units_.size(); ++layer) {
@@ -61,18 +67,22 @@ at::Tensor Decoder::logits(Engine& engine, const at::Tensor& tokens) const {
                     [&](const at::Tensor& t) { return at::linear(last_norm(t), head_weight()).to(at::kFloat); });
 }
 
-size_t Decoder::activation_nbytes(int64_t batch, int64_t time, DType dtype) const {
+size_t Decoder::activation_nbytes(int64_t batch, int64_t time, DType dtype, at::DeviceType device) const {
   const auto rows = static_cast<size_t>(batch * time);
   const auto layers = static_cast<size_t>(info_.layers);
+  const bool fused = device == at::DeviceType::CUDA;
   const size_t x = rows * static_cast<size_t>(info_.hidden) * nbytes_of(dtype);
-  // The head: its input and the normed input; logits, in fp32 and in the dtype; their log-softmax and its gradient.
+  // The head: its input and the normed input; on the CPU logits, in fp32 and in the dtype, their log-softmax and its
+  // gradient.
   const size_t vocab = rows * static_cast<size_t>(info_.vocab);
   const size_t logits = vocab * (dtype == DType::f32 ? 3 * 4 : 3 * 4 + nbytes_of(dtype));
-  const size_t one = block_nbytes(batch, time, dtype);
+  const size_t head =
+      2 * x + (fused ? ops::linear_cross_entropy_nbytes(batch * time, info_.vocab, info_.hidden, dtype) : logits);
+  const BlockNbytes block = block_nbytes(batch, time, dtype, fused);
   // While the head runs, every block's activations wait. With recompute only the inputs do, and then one block at a
-  // time is whole again. Gradients in flight come to about half of a block.
-  if (recompute_ == Recompute::full) return layers * x + std::max(one + one / 2, 2 * x + logits);
-  return layers * one + std::max(one / 2, 2 * x + logits);
+  // time is whole again.
+  if (recompute_ == Recompute::full) return layers * x + std::max(block.kept + block.in_flight, head);
+  return layers * block.kept + std::max(block.in_flight, head);
 }
 
 }  // namespace shoal::models

@@ -8,6 +8,7 @@
 #include "models/language_model.h"
 #include "models/layers.h"
 #include "models/open_model.h"
+#include "models/ops/linear.h"
 #include "models/ops/rotary.h"
 
 namespace shoal::models {
@@ -15,7 +16,8 @@ namespace shoal::models {
 // What the parts of one forward share.
 struct Pass {
   Randomness randomness;
-  ops::RotaryTable rotary;  // undefined where a family has no rotary positions
+  ops::Matmul matmul = ops::Matmul::plain;  // of the blocks
+  ops::RotaryTable rotary;                  // undefined where a family has no rotary positions
 };
 
 class Decoder : public LanguageModel {
@@ -26,7 +28,7 @@ class Decoder : public LanguageModel {
   std::vector<Unit> units() const final { return units_; }
   at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const final;
   at::Tensor logits(Engine& engine, const at::Tensor& tokens) const final;
-  size_t activation_nbytes(int64_t batch, int64_t time, DType dtype) const final;
+  size_t activation_nbytes(int64_t batch, int64_t time, DType dtype, at::DeviceType device) const final;
 
  protected:
   // tokens [batch, time] -> x [batch, time, hidden].
@@ -37,8 +39,12 @@ class Decoder : public LanguageModel {
   virtual const at::Tensor& head_weight() const = 0;  // [vocab, hidden]
   // Fills in what depends on the length of the sequence; x as embed() gave it.
   virtual void add_positions(Pass&, const at::Tensor& /*x*/) const {}
-  // Bytes that one block keeps for backward.
-  virtual size_t block_nbytes(int64_t batch, int64_t time, DType dtype) const = 0;
+  // Bytes that one block keeps for backward, and gradients that its backward holds at once; on a GPU where `fused`.
+  struct BlockNbytes {
+    size_t kept = 0;
+    size_t in_flight = 0;
+  };
+  virtual BlockNbytes block_nbytes(int64_t batch, int64_t time, DType dtype, bool fused) const = 0;
 
  private:
   // Everything up to the head.

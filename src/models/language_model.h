@@ -40,7 +40,9 @@ class LanguageModel {
   virtual at::Tensor logits(Engine& engine, const at::Tensor& tokens) const = 0;
 
   // Bytes of activations that one micro-step keeps for backward at its peak, estimated from the shapes (for the plan).
-  virtual size_t activation_nbytes(int64_t batch, int64_t time, DType dtype) const = 0;
+  // On a GPU the fused operations of models/ops keep less.
+  virtual size_t activation_nbytes(int64_t batch, int64_t time, DType dtype,
+                                   at::DeviceType device = at::DeviceType::CPU) const = 0;
 };
 
 }  // namespace shoal::models

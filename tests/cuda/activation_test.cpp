@@ -1,11 +1,14 @@
 #include "models/ops/activation.h"
 
 #include "cuda/tensors.h"
+#include "models/ops/swiglu_linear.h"
 
 namespace shoal {
 
 using models::ops::gelu;
+using models::ops::Matmul;
 using models::ops::swiglu;
+using models::ops::swiglu_linear;
 
 namespace {
 
@@ -26,6 +29,25 @@ TEST_F(FusedActivation, SwigluIsNearFp64) {
           [](const Tensors& t) -> Tensors { return {swiglu(t[0], t[1])}; },
           [](const Tensors& t) -> Tensors { return {t[0].mul(t[0].sigmoid()).mul(t[1])}; }, tolerance_of(dtype),
           words_of("swiglu", dtype, {length}));
+    }
+  }
+}
+
+TEST_F(FusedActivation, SwigluLinearIsNearFp64AndMakesTheProductAgain) {
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{3, 5, 7}, std::vector<int64_t>{2, 64, 256}}) {
+      const Tensors inputs = {on_gpu(shape, dtype), on_gpu(shape, dtype), on_gpu({24, shape.back()}, dtype, 0.1)};
+      const Function fused = [](const Tensors& t) -> Tensors {
+        return {swiglu_linear(Matmul::plain, t[0], t[1], t[2])};
+      };
+      expect_near_reference(
+          inputs, fused,
+          [](const Tensors& t) -> Tensors { return {at::linear(t[0].mul(t[0].sigmoid()).mul(t[1]), t[2])}; },
+          2 * tolerance_of(dtype), words_of("swiglu_linear", dtype, shape));
+      const Tensors kept = run_with_grads(
+          inputs, [](const Tensors& t) -> Tensors { return {at::linear(swiglu(t[0], t[1]), t[2])}; }, dtype);
+      const Tensors made_again = run_with_grads(inputs, fused, dtype);
+      for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(kept[i].equal(made_again[i])) << i;
     }
   }
 }

@@ -64,11 +64,12 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_row(CrossEntropy a
 
   if (target == kIgnoredTarget) {
     if (threadIdx.x == 0) args.losses[blockIdx.x] = 0;
-    if (!kGradient) return;
-    Pack<T, kWidth> zero;
+    if constexpr (kGradient) {
+      Pack<T, kWidth> zero;
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) zero.values[j] = from_float<T>(0);
-    for (int p = threadIdx.x; p < pack_count; p += threads) packs[p] = zero;
+      for (int j = 0; j < kWidth; ++j) zero.values[j] = from_float<T>(0);
+      for (int p = threadIdx.x; p < pack_count; p += threads) packs[p] = zero;
+    }
     return;
   }
   const bool known = target >= 0 && target < vocab;
@@ -110,24 +111,24 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_row(CrossEntropy a
   const PowerSum all = join_block(mine, shared);
   const float log2_sum = all.top + log2f(all.sum);
   if (threadIdx.x == 0) args.losses[blockIdx.x] = known ? fmaf(log2_sum, kLn2, -target_logit) : NAN;
-  if (!kGradient) return;
-
-  const int target_pack = known ? static_cast<int>(target) / kWidth : -1;
-  for (int p = threadIdx.x; p < pack_count; p += threads) {
-    const Pack<T, kWidth> logits = p < kept_packs ? kept[p] : packs[p];
-    float values[kWidth];
+  if constexpr (kGradient) {
+    const int target_pack = known ? static_cast<int>(target) / kWidth : -1;
+    for (int p = threadIdx.x; p < pack_count; p += threads) {
+      const Pack<T, kWidth> logits = p < kept_packs ? kept[p] : packs[p];
+      float values[kWidth];
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) values[j] = exp2_fast(fmaf(to_float(logits.values[j]), kLog2E, -log2_sum));
-    if (p == target_pack) {
+      for (int j = 0; j < kWidth; ++j) values[j] = exp2_fast(fmaf(to_float(logits.values[j]), kLog2E, -log2_sum));
+      if (p == target_pack) {
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) {
-        if (p * kWidth + j == target) values[j] -= 1.0f;
+        for (int j = 0; j < kWidth; ++j) {
+          if (p * kWidth + j == target) values[j] -= 1.0f;
+        }
       }
-    }
-    Pack<T, kWidth> gradient;
+      Pack<T, kWidth> gradient;
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) gradient.values[j] = from_float<T>(values[j]);
-    packs[p] = gradient;
+      for (int j = 0; j < kWidth; ++j) gradient.values[j] = from_float<T>(values[j]);
+      packs[p] = gradient;
+    }
   }
 }
 

@@ -1,7 +1,8 @@
-// Stands in for the models' kernels (kernels/cuda/norm.cu, rope.cu, activation.cu, cross_entropy.cu) where there is no
-// nvcc.
+// Stands in for the models' kernels (kernels/cuda/norm.cu, rope.cu, activation.cu, cross_entropy.cu,
+// fp8.cu) where there is no nvcc.
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/cross_entropy.h"
+#include "kernels/cuda/fp8.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rope.h"
 #include "kernels/no_cuda/missing.h"
@@ -24,5 +25,10 @@ void gelu_backward(const GeluBackward&, Stream) { throw_no_cuda(); }
 void cross_entropy(const CrossEntropy&, Stream) { throw_no_cuda(); }
 void mean_loss(const float*, const int64_t*, int64_t, float*, float*, Stream) { throw_no_cuda(); }
 void scale_gradient(const ScaleGradient&, Stream) { throw_no_cuda(); }
+
+bool multiplies_fp8() { throw_no_cuda(); }
+void fp8_scale(const Fp8Input&, Fp8, float*, Stream) { throw_no_cuda(); }
+void fp8_scales(const Fp8Input&, Fp8, float*, float*, Stream) { throw_no_cuda(); }
+void quantize_fp8(const QuantizeFp8&, Stream) { throw_no_cuda(); }
 
 }  // namespace shoal::kernels::cuda

@@ -2,7 +2,6 @@
 #include "models/gpt2/model.h"
 
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/linear.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,6 +9,7 @@
 #include "models/decoder.h"
 #include "models/gpt2/config.h"
 #include "models/ops/activation.h"
+#include "models/ops/linear.h"
 #include "models/ops/norm.h"
 
 namespace shoal::models {
@@ -84,7 +84,9 @@ Weights declare(const Gpt2Config& config, ParameterList& list) {
   return weights;
 }
 
-at::Tensor apply(const at::Tensor& x, const Affine& matrix) { return at::linear(x, matrix.weight.t(), matrix.bias); }
+at::Tensor apply(const Pass& pass, const at::Tensor& x, const Affine& matrix) {
+  return ops::linear(pass.matmul, x, matrix.weight.t(), matrix.bias);
+}
 
 class Gpt2 final : public Decoder {
  public:
@@ -106,32 +108,33 @@ class Gpt2 final : public Decoder {
   at::Tensor block(const Pass& pass, size_t layer, const at::Tensor& input) const override {
     const Block& b = weights_.blocks[layer];
     const int64_t dim = config_.hidden / config_.heads;
-    const std::vector<at::Tensor> qkv = apply(norm(input, b.attention_norm), b.qkv).chunk(3, -1);
+    const std::vector<at::Tensor> qkv = apply(pass, norm(input, b.attention_norm), b.qkv).chunk(3, -1);
     const at::Tensor attended = causal_attention(split_heads(qkv[0], dim), split_heads(qkv[1], dim),
                                                  split_heads(qkv[2], dim), config_.attention_dropout, pass.randomness);
-    const auto [x, h] =
-        ops::add_layer_norm(input, dropout(apply(attended, b.attention_out), config_.residual_dropout, pass.randomness),
-                            b.ffn_norm.weight, b.ffn_norm.bias, config_.norm_eps);
-    const at::Tensor hidden = ops::gelu(apply(h, b.ffn_in), config_.exact_gelu);
-    return x.add(dropout(apply(hidden, b.ffn_out), config_.residual_dropout, pass.randomness));
+    const auto [x, h] = ops::add_layer_norm(
+        input, dropout(apply(pass, attended, b.attention_out), config_.residual_dropout, pass.randomness),
+        b.ffn_norm.weight, b.ffn_norm.bias, config_.norm_eps);
+    const at::Tensor hidden = ops::gelu(apply(pass, h, b.ffn_in), config_.exact_gelu);
+    return x.add(dropout(apply(pass, hidden, b.ffn_out), config_.residual_dropout, pass.randomness));
   }
 
   at::Tensor last_norm(const at::Tensor& x) const override { return norm(x, weights_.norm); }
   const at::Tensor& head_weight() const override { return weights_.head; }
 
-  size_t block_nbytes(int64_t batch, int64_t time, DType dtype) const override {
+  BlockNbytes block_nbytes(int64_t batch, int64_t time, DType dtype, bool fused) const override {
     // In widths of a token: x twice, two norms' outputs; q, k, v, attention's output; the inner layer before and after
     // GELU. Dropout keeps a byte an element where it is on; attention with dropout keeps its weights, in fp32 before it
     // and in the dtype after.
     const auto rows = static_cast<size_t>(batch * time);
     const auto hidden = static_cast<size_t>(config_.hidden);
-    size_t nbytes = rows * nbytes_of(dtype) * (8 * hidden + 2 * static_cast<size_t>(config_.ffn));
+    const auto ffn = static_cast<size_t>(config_.ffn);
+    size_t nbytes = rows * nbytes_of(dtype) * (8 * hidden + 2 * ffn);
     if (config_.residual_dropout > 0) nbytes += rows * 2 * hidden;
     if (config_.attention_dropout > 0) {
       const size_t scores = rows * static_cast<size_t>(config_.heads * time);
       nbytes += scores * (4 + nbytes_of(dtype) + 1);
     }
-    return nbytes;
+    return {nbytes, fused ? rows * nbytes_of(dtype) * 2 * (ffn + hidden) : nbytes / 2};
   }
 
  private:

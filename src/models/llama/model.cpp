@@ -2,15 +2,15 @@
 #include "models/llama/model.h"
 
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/linear.h>
 #include <fmt/format.h>
 
 #include "base/check.h"
 #include "models/decoder.h"
 #include "models/llama/config.h"
 #include "models/llama/rope.h"
-#include "models/ops/activation.h"
+#include "models/ops/linear.h"
 #include "models/ops/norm.h"
+#include "models/ops/swiglu_linear.h"
 
 namespace shoal::models {
 
@@ -106,18 +106,20 @@ class Llama final : public Decoder {
   at::Tensor block(const Pass& pass, size_t layer, const at::Tensor& input) const override {
     const Block& b = weights_.blocks[layer];
     const at::Tensor h = norm(input, b.attention_norm);
-    at::Tensor q = at::linear(h, b.q, b.q_bias).unflatten(-1, {-1, config_.head_dim});
-    at::Tensor k = at::linear(h, b.k, b.k_bias).unflatten(-1, {-1, config_.head_dim});
-    const at::Tensor v = split_heads(at::linear(h, b.v, b.v_bias), config_.head_dim);
+    const std::vector<at::Tensor> qkv = ops::linears(pass.matmul, h, {b.q, b.k, b.v}, {b.q_bias, b.k_bias, b.v_bias});
+    at::Tensor q = qkv[0].unflatten(-1, {-1, config_.head_dim});
+    at::Tensor k = qkv[1].unflatten(-1, {-1, config_.head_dim});
+    const at::Tensor v = split_heads(qkv[2], config_.head_dim);
     if (config_.qk_norms) {
       q = norm(q, b.q_norm);
       k = norm(k, b.k_norm);
     }
     const auto [turned_q, turned_k] = ops::rotate(q, k, pass.rotary);
     const at::Tensor attended = causal_attention(turned_q, turned_k, v, config_.attention_dropout, pass.randomness);
-    const auto [x, h2] = ops::add_rms_norm(input, at::linear(attended, b.o), b.ffn_norm, config_.norm_eps);
-    const at::Tensor gate = at::linear(h2, b.gate);
-    return x.add(at::linear(ops::swiglu(gate, at::linear(h2, b.up)), b.down));
+    const auto [x, h2] =
+        ops::add_rms_norm(input, ops::linear(pass.matmul, attended, b.o), b.ffn_norm, config_.norm_eps);
+    const std::vector<at::Tensor> gate_up = ops::linears(pass.matmul, h2, {b.gate, b.up});
+    return x.add(ops::swiglu_linear(pass.matmul, gate_up[0], gate_up[1], b.down));
   }
 
   at::Tensor last_norm(const at::Tensor& x) const override { return norm(x, weights_.norm); }
@@ -125,15 +127,23 @@ class Llama final : public Decoder {
 
   void add_positions(Pass& pass, const at::Tensor& x) const override { pass.rotary = rotary_.table(x.size(1), x); }
 
-  size_t block_nbytes(int64_t batch, int64_t time, DType dtype) const override {
+  BlockNbytes block_nbytes(int64_t batch, int64_t time, DType dtype, bool fused) const override {
     // In widths of a token: x twice, two norms with their normalised input in fp32 and their output; q, k after
     // rotation, v, attention's output; gate, its silu, up, their product.
     const auto rows = static_cast<size_t>(batch * time);
     const auto hidden = static_cast<size_t>(config_.hidden);
     const auto q_width = static_cast<size_t>(config_.heads * config_.head_dim);
     const auto kv_width = static_cast<size_t>(config_.kv_heads * config_.head_dim);
-    const size_t in_dtype = 4 * hidden + 2 * q_width + 2 * kv_width + 4 * static_cast<size_t>(config_.ffn);
-    return rows * (in_dtype * nbytes_of(dtype) + 2 * hidden * 4);
+    const auto ffn = static_cast<size_t>(config_.ffn);
+    const size_t in_dtype = 4 * hidden + 2 * q_width + 2 * kv_width;
+    if (fused) {
+      // No fp32 but two norms' and attention's numbers a row; gate and up alone. Backward of the feed-forward layer
+      // holds the gradients of its product, of gate and of up.
+      const size_t kept = (in_dtype + 2 * ffn) * nbytes_of(dtype) + (2 + static_cast<size_t>(config_.heads)) * 4;
+      return {rows * kept, rows * (3 * ffn + 2 * hidden) * nbytes_of(dtype)};
+    }
+    const size_t kept = rows * ((in_dtype + 4 * ffn) * nbytes_of(dtype) + 2 * hidden * 4);
+    return {kept, kept / 2};
   }
 
  private:
