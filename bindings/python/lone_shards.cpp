@@ -24,15 +24,17 @@ DType stored_dtype(const at::Tensor& param, const std::string& name) {
 void bind_lone_shards(py::module_& module) {
   module.def(
       "shard_param",
-      [](const at::Tensor& param, const std::string& name, std::optional<Precision> precision, Group& world) {
+      [](const at::Tensor& param, const std::string& name, std::optional<Precision> precision, Group& world,
+         bool empty) {
         DType dtype = stored_dtype(param, name);
         if (precision == Precision::bf16) dtype = DType::bf16;
         if (precision == Precision::fp16) dtype = DType::f16;
         if (precision == Precision::fp32) dtype = DType::f32;
         py::gil_scoped_release without_gil;
-        shard_param(param, name, dtype, world);
+        shard_param(param, name, dtype, world, empty ? Standing::empty : Standing::released);
       },
-      py::arg("param"), py::arg("name"), py::arg("precision"), py::arg("world"));
+      py::arg("param"), py::arg("name"), py::arg("precision"), py::arg("world"), py::arg("empty") = false);
+  module.def("restore_shapes", &restore_shapes);
   module.def("is_lone_shard", &is_lone_shard);
   py::class_<GatheredShards>(module, "GatheredShards")
       .def(py::init<const std::vector<at::Tensor>&, Group&>(), py::keep_alive<1, 3>(),

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,8 +15,17 @@
 
 namespace shoal {
 
-// Collective. Keeps this rank's part of rank 0's values, in `dtype`, and releases the parameter: touching it throws.
-void shard_param(const at::Tensor& param, const std::string& name, DType dtype, Group& world);
+enum class Standing : uint8_t {
+  released,  // has its shape; touching it throws
+  empty,     // has no elements, as DeepSpeed leaves it; what is done to it is passed over
+};
+
+// Collective. Keeps this rank's part of rank 0's values, in `dtype`.
+void shard_param(const at::Tensor& param, const std::string& name, DType dtype, Group& world,
+                 Standing standing = Standing::released);
+
+// Before an engine takes parameters over: those that stand empty get their shape again.
+void restore_shapes(const std::vector<at::Tensor>& params);
 
 // Whether the parameter is released and belongs to no engine.
 bool is_lone_shard(const at::Tensor& param);

@@ -29,11 +29,13 @@ class init:
         *,
         precision: _core.Precision | None = None,
         enabled: bool = True,
-        after: Callable[[nn.Parameter], None] | None = None,
+        before: Callable[[nn.Parameter], None] | None = None,
+        empty: bool = False,
     ):
         self.enabled = enabled
         self.precision = precision if precision is not None else _precision_of(config)
-        self.after = after  # called with each parameter that has been sharded
+        self.before = before  # called with each parameter that is about to be sharded
+        self.empty = empty  # sharded parameters stand as tensors without elements, as DeepSpeed's do
         self._handles: list[Any] = []
         self._made: list[weakref.ref] = []
 
@@ -76,10 +78,10 @@ class init:
 
         if param.is_meta or not param.is_floating_point() or _core.is_lone_shard(param) or owner_of(param):
             return
+        if self.before is not None:
+            self.before(param)
         with torch.no_grad():
-            _core.shard_param(param, name, self.precision, world())
-        if self.after is not None:
-            self.after(param)
+            _core.shard_param(param, name, self.precision, world(), self.empty)
 
 
 def _precision_of(config: str | os.PathLike | Mapping[str, Any] | None) -> _core.Precision | None:

@@ -64,6 +64,7 @@ class Engine:
         self.module = model
         self.core_config = configs.parse(config, self.world.size)
         self._handles: list[Any] = []
+        _prepare(model)
         modules = find_units(model, units)
         self.names = {id(param): name for name, param in model.named_parameters()}
         self.unit_tuples = _declare(modules, model, _group_of(model, groups), _keeps_dtype(model))
@@ -76,7 +77,6 @@ class Engine:
             )
             for group in (groups or [{}])
         ]
-        _prepare(model)
         self.core: _core.Engine | None = _core.Engine(
             self.unit_tuples, self.core_config, self.world, self.groups, seed
         )
@@ -213,7 +213,8 @@ def _keeps_dtype(model: nn.Module) -> set[str]:
 
 
 def _prepare(model: nn.Module) -> None:
-    """Gradients of before are not ours."""
+    """Gradients of before are not ours; parameters that stand empty get their shape."""
+    _core.restore_shapes(list(model.parameters()))
     for param in model.parameters():
         param.grad = None
 

@@ -158,9 +158,12 @@ void take_over(const TakeOver& parts, bool broadcast) {
 }
 
 void make_whole(const std::vector<Unit>& units, Group& world) {
-  const std::unique_ptr<Queue> queue = make_compute_queue(device_of_shards(units));
-  const Channel channel(world, "make whole", *queue);
-  RecordReader records(channel.bytes(), *queue);
+  const at::Device device = device_of_shards(units);
+  const std::unique_ptr<Queue> queue = make_compute_queue(device);
+  // In host memory no channel of its own: one that nobody uses could be closed before a peer opens it.
+  const std::unique_ptr<Group> of_gpus =
+      device.is_cuda() ? world.device_channel("make whole", device.index(), queue->stream()) : nullptr;
+  RecordReader records(of_gpus ? *of_gpus : world, *queue);
   for (const Unit& unit : units) {
     for (const Parameter& param : unit.params) {
       const ShardRecord* record = find_shard_record(param.tensor);

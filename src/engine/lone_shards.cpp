@@ -32,7 +32,7 @@ FlatLayout lone_flat(int64_t numel, DType dtype, bool trainable, int world) {
 
 }  // namespace
 
-void shard_param(const at::Tensor& param, const std::string& name, DType dtype, Group& world) {
+void shard_param(const at::Tensor& param, const std::string& name, DType dtype, Group& world, Standing standing) {
   const at::Tensor dense = param.detach().contiguous();
   const FlatLayout flat = lone_flat(param.numel(), dtype, param.requires_grad(), world.size());
   const size_t element = nbytes_of(dtype);
@@ -55,7 +55,17 @@ void shard_param(const at::Tensor& param, const std::string& name, DType dtype, 
   record.piece = flat.pieces.front();
   record.world = world.size();
   std::memcpy(record.slab->data(), whole->data() + static_cast<size_t>(world.rank()) * shard_nbytes, shard_nbytes);
-  ParamSlot(param, name, dtype).leave(std::move(record));
+  record.name = name;
+  ParamSlot slot(param, name, dtype);
+  if (standing == Standing::empty) {
+    leave_empty(param, std::move(record));
+  } else {
+    slot.leave(std::move(record));
+  }
+}
+
+void restore_shapes(const std::vector<at::Tensor>& params) {
+  for (const at::Tensor& param : params) restore_shape(param);
 }
 
 bool is_lone_shard(const at::Tensor& param) { return find_shard_record(param) != nullptr; }
@@ -68,6 +78,14 @@ struct GatheredShards::Param {
   std::byte* values() const { return whole->data() + static_cast<size_t>(record.piece.offset) * element(); }
   size_t nbytes() const { return static_cast<size_t>(record.piece.numel) * element(); }
   size_t element() const { return nbytes_of(record.flat.dtype); }
+  // As it stood before.
+  void leave() {
+    if (!record.shape.empty()) {
+      leave_empty(slot.tensor(), std::move(record));
+    } else {
+      slot.leave(std::move(record));
+    }
+  }
 };
 
 GatheredShards::GatheredShards(const std::vector<at::Tensor>& params, Group& world) : world_(world) {
@@ -80,6 +98,7 @@ GatheredShards::GatheredShards(const std::vector<at::Tensor>& params, Group& wor
                                         found->world, world.size()));
     }
     const ShardRecord record = *found;
+    restore_shape(param);
     const size_t element = nbytes_of(record.flat.dtype);
     auto whole = Slab::create(static_cast<size_t>(record.flat.numel) * element, Slab::Backing::anonymous, lone_ledger(),
                               MemoryKind::user_gather);
@@ -116,12 +135,12 @@ void GatheredShards::finish(std::optional<int> written_by) {
                 param->whole->data() + static_cast<size_t>(begin) * param->element(),
                 static_cast<size_t>(end - begin) * param->element());
   }
-  for (const std::unique_ptr<Param>& param : params_) param->slot.leave(std::move(param->record));
+  for (const std::unique_ptr<Param>& param : params_) param->leave();
   params_.clear();
 }
 
 GatheredShards::~GatheredShards() {
-  for (const std::unique_ptr<Param>& param : params_) param->slot.leave(std::move(param->record));
+  for (const std::unique_ptr<Param>& param : params_) param->leave();
 }
 
 }  // namespace shoal

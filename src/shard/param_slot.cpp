@@ -137,6 +137,23 @@ void ParamSlot::check_unchanged() const {
                           c10::toString(param_.scalar_type()), param_.device().str()));
 }
 
+void leave_empty(const at::Tensor& param, ShardRecord record) {
+  record.shape = param.sizes().vec();
+  auto* kept = new ShardRecord(std::move(record));
+  param.unsafeGetTensorImpl()->set_storage_keep_dtype(
+      storage_over(at::DataPtr(nullptr, kept, &delete_record, at::Device(at::kCPU)), 0));
+  param.unsafeGetTensorImpl()->set_sizes_contiguous({0});
+}
+
+void restore_shape(const at::Tensor& param) {
+  const ShardRecord* found = find_shard_record(param);
+  if (found == nullptr || found->shape.empty()) return;
+  ShardRecord record = *found;
+  param.unsafeGetTensorImpl()->set_sizes_contiguous(record.shape);
+  record.shape.clear();
+  ParamSlot(param, record.name, record.flat.dtype).leave(std::move(record));
+}
+
 const ShardRecord* find_shard_record(const at::Tensor& param) {
   if (!param.has_storage()) return nullptr;
   const at::DataPtr& data = param.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();

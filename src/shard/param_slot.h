@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/slab.h"
 #include "layout/flat_layout.h"
@@ -26,7 +27,8 @@ struct ShardRecord {
   FlatLayout flat;
   Piece piece;  // the parameter within the flat
   int world = 1;
-  std::string name;  // for messages
+  std::string name;            // for messages
+  std::vector<int64_t> shape;  // of a parameter that stands empty; see leave_empty
 };
 
 class ParamSlot {
@@ -59,6 +61,11 @@ class ParamSlot {
   c10::Storage released_;  // carried by the leaf while it is released
   bool attached_ = false;
 };
+
+// Leaves a released parameter as a tensor without elements, which every operation passes over, and its record with it.
+void leave_empty(const at::Tensor& param, ShardRecord record);
+// Gives such a parameter its shape again: released, touching it throws. Others are left alone.
+void restore_shape(const at::Tensor& param);
 
 // The record that a parameter carries if an engine left it released; null for an ordinary tensor.
 const ShardRecord* find_shard_record(const at::Tensor& param);

@@ -55,6 +55,19 @@ def with_optimizer(config: dict) -> dict:
 
 
 def make_model(kind: str):
+    """From one folder at every stage: what a model draws while it is built depends on how it is built."""
+    import transformers as tf
+
+    auto = {"t5": tf.AutoModelForSeq2SeqLM, "vit": tf.AutoModelForImageClassification}.get(kind, tf.AutoModelForCausalLM)
+    return auto.from_pretrained(os.path.join(os.environ["SHOAL_TEST_MODELS"], kind))
+
+
+def save_models(folder: str) -> None:
+    for kind in ("gpt2", "llama", "t5", "vit", "mixtral"):
+        build_model(kind).save_pretrained(os.path.join(folder, kind))
+
+
+def build_model(kind: str):
     import transformers as tf
 
     torch.manual_seed(0)
@@ -230,4 +243,7 @@ if __name__ == "__main__":
     if importlib.util.find_spec("accelerate") is None:
         print("skipped: accelerate is not installed")
         sys.exit(77)
-    main(globals())
+    with tempfile.TemporaryDirectory() as models:
+        os.environ["SHOAL_TEST_MODELS"] = models
+        save_models(models)
+        main(globals())

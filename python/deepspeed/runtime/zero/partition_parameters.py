@@ -73,7 +73,11 @@ class Init:
         given = config_dict_or_path if config_dict_or_path is not None else config
         precision = _PRECISIONS[dtype] if dtype is not None else None
         self._init = shoal.init(
-            None if given is None else load_config(given), precision=precision, enabled=enabled, after=mark_sharded
+            None if given is None else load_config(given),
+            precision=precision,
+            enabled=enabled,
+            before=mark_sharded,
+            empty=True,
         )
         if enabled:
             comm.init_distributed()
