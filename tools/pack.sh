@@ -34,7 +34,7 @@ for name in "${programs[@]}"; do
   cp "$path" "$folder/bin/"
   strip "$folder/bin/$name"
   ldd "$path" | awk '/=> \// {print $3}' |
-    grep -v -E '/(torch|nvidia)/|/lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|gomp)[-.]' | xargs -r -I{} cp -L {} "$folder/lib/"
+    grep -v -E '/(torch|nvidia)/|/lib(c|m|dl|rt|util|pthread|gcc_s|stdc\+\+|gomp)[-.]' | xargs -r -I{} cp -L {} "$folder/lib/"
 done
 
 cat >"$folder/run" <<'RUN'
