@@ -45,6 +45,7 @@ Config read_config(const PlanOptions& options, int64_t hidden_size) {
 struct Work {
   int64_t batch = 0, sequence = 0;
   DType dtype = DType::f32;
+  at::DeviceType device = at::kCPU;
 };
 
 // What is left to ask for: activations recomputed, then the smallest micro-batch too.
@@ -52,13 +53,14 @@ std::vector<LighterWork> lighter_work(const models::LanguageModel& model, const 
                                       const Work& work) {
   if (options.recompute == "full") {
     if (work.batch == 1) return {};
-    return {{"--batch 1", model.activation_nbytes(1, work.sequence, work.dtype)}};
+    return {{"--batch 1", model.activation_nbytes(1, work.sequence, work.dtype, work.device)}};
   }
   const auto recomputed = models::open_model(options.model, {.recompute = models::Recompute::full});
   std::vector<LighterWork> lighter = {
-      {"--recompute full", recomputed->activation_nbytes(work.batch, work.sequence, work.dtype)}};
+      {"--recompute full", recomputed->activation_nbytes(work.batch, work.sequence, work.dtype, work.device)}};
   if (work.batch > 1) {
-    lighter.push_back({"--recompute full --batch 1", recomputed->activation_nbytes(1, work.sequence, work.dtype)});
+    lighter.push_back(
+        {"--recompute full --batch 1", recomputed->activation_nbytes(1, work.sequence, work.dtype, work.device)});
   }
   return lighter;
 }
@@ -76,8 +78,10 @@ PlanReport plan_model(const PlanOptions& options) {
   const DType dtype = dtype_of(report.config.precision);
   report.subject.name = info.name;
   report.subject.units = make_blueprint(model->units(), report.config, 1).specs;
-  report.subject.activations = model->activation_nbytes(batch, sequence, dtype);
-  report.subject.lighter = lighter_work(*model, options, {batch, sequence, dtype});
+  // With GPU memory to fit into, the ranks live on GPUs.
+  const at::DeviceType device = options.gpu_memory.empty() ? at::kCPU : at::kCUDA;
+  report.subject.activations = model->activation_nbytes(batch, sequence, dtype, device);
+  report.subject.lighter = lighter_work(*model, options, {batch, sequence, dtype, device});
   report.workload =
       fmt::format("micro-batch of {} x {} tokens{}", batch, sequence, recompute ? ", activations recomputed" : "");
   return report;

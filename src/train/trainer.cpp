@@ -285,7 +285,7 @@ class Trainer {
         stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak);
     const MemoryPlan states = engine_.memory().held;
     const size_t planned = run_.model->activation_nbytes(run_.config.batch.micro_batch_size, run_.cut.sequence,
-                                                         dtype_of(run_.config.precision));
+                                                         dtype_of(run_.config.precision), engine_.device().type());
     progress_.say(fmt::format("GPU memory {} at most: {} of model states, as planned; activations {}, planned {}",
                               format_nbytes(states.total() + peak), format_nbytes(states.total()), format_nbytes(peak),
                               format_nbytes(planned)));

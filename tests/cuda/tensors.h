@@ -52,8 +52,11 @@ inline Tensors run_with_grads(const Tensors& inputs, const Function& function, a
   const Tensors results = function(leaves);
   Tensors grads;
   for (const at::Tensor& result : results) {
+    // Squares: their cosines have no period, so that sums over rows do not cancel.
     grads.push_back(at::arange(result.numel(), result.options().dtype(at::kDouble))
                         .add(0.5)
+                        .square()
+                        .mul(0.01)
                         .cos()
                         .reshape(result.sizes())
                         .to(grads_like)

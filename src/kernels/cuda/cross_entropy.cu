@@ -109,15 +109,19 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_row(CrossEntropy a
     }
   }
   const PowerSum all = join_block(mine, shared);
-  const float log2_sum = all.top + log2f(all.sum);
-  if (threadIdx.x == 0) args.losses[blockIdx.x] = known ? fmaf(log2_sum, kLn2, -target_logit) : NAN;
+  // The maximum is taken off before anything small is added to it: beside a logit of 30,000 it would be lost.
+  const float log2_sum = log2f(all.sum);
+  if (threadIdx.x == 0) {
+    args.losses[blockIdx.x] = known ? kLn2 * (log2_sum - fmaf(target_logit, kLog2E, -all.top)) : NAN;
+  }
   if constexpr (kGradient) {
     const int target_pack = known ? static_cast<int>(target) / kWidth : -1;
     for (int p = threadIdx.x; p < pack_count; p += threads) {
       const Pack<T, kWidth> logits = p < kept_packs ? kept[p] : packs[p];
       float values[kWidth];
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) values[j] = exp2_fast(fmaf(to_float(logits.values[j]), kLog2E, -log2_sum));
+      for (int j = 0; j < kWidth; ++j)
+        values[j] = exp2_fast(fmaf(to_float(logits.values[j]), kLog2E, -all.top) - log2_sum);
       if (p == target_pack) {
 #pragma unroll
         for (int j = 0; j < kWidth; ++j) {
