@@ -17,13 +17,13 @@ namespace {
 namespace ag = torch::autograd;
 using at::Tensor;
 
-// x [..., columns]; residual and bias may be undefined. Without a bias it is RMSNorm, with one LayerNorm.
+// x [..., columns]. Without a bias it is RMSNorm, with one LayerNorm.
 struct FusedNorm final : ag::Function<FusedNorm> {
   // {norm} or, with a residual, {sum, norm}.
-  static ag::variable_list forward(ag::AutogradContext* ctx, const Tensor& given, const Tensor& residual,
-                                   const Tensor& weight, const Tensor& bias, double eps) {
+  static ag::variable_list forward(ag::AutogradContext* ctx, const Tensor& given, const std::optional<Tensor>& residual,
+                                   const Tensor& weight, const std::optional<Tensor>& bias, double eps) {
     const Tensor x = given.contiguous();
-    const bool centered = bias.defined();
+    const bool centered = bias.has_value();
     kernels::cuda::NormForward args;
     args.columns = x.size(-1);
     args.rows = args.columns == 0 ? 0 : x.numel() / args.columns;
@@ -32,8 +32,8 @@ struct FusedNorm final : ag::Function<FusedNorm> {
     const Tensor y = at::empty_like(x);
     const Tensor rstd = at::empty({args.rows}, x.options().dtype(at::kFloat));
     const Tensor mean = centered ? at::empty_like(rstd) : Tensor();
-    const Tensor added = residual.defined() ? residual.contiguous() : Tensor();
-    const Tensor sum = residual.defined() ? at::empty_like(x) : Tensor();
+    const Tensor added = residual ? residual->contiguous() : Tensor();
+    const Tensor sum = residual ? at::empty_like(x) : Tensor();
     args.x = x.const_data_ptr();
     args.weight = weight.const_data_ptr();
     args.y = y.mutable_data_ptr();
@@ -43,7 +43,7 @@ struct FusedNorm final : ag::Function<FusedNorm> {
       args.sum = sum.mutable_data_ptr();
     }
     if (centered) {
-      args.bias = bias.const_data_ptr();
+      args.bias = bias->const_data_ptr();
       args.mean = mean.mutable_data_ptr<float>();
       kernels::cuda::layer_norm(args, stream_of(x));
     } else {
@@ -92,6 +92,8 @@ struct FusedNorm final : ag::Function<FusedNorm> {
   }
 };
 
+const std::optional<Tensor> kNone;
+
 bool is_fused(const Tensor& x, const Tensor& weight) {
   return runs_fused({x, weight}) && weight.is_contiguous() && weight.dim() == 1 &&
          weight.numel() <= kernels::cuda::kMostNormColumns;
@@ -100,13 +102,13 @@ bool is_fused(const Tensor& x, const Tensor& weight) {
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  if (is_fused(x, weight)) return FusedNorm::apply(x, Tensor(), weight, Tensor(), eps)[0];
+  if (is_fused(x, weight)) return FusedNorm::apply(x, kNone, weight, kNone, eps)[0];
   return at::rms_norm(x, weight.sizes(), weight, eps);
 }
 
 AddedNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps) {
   if (is_fused(x, weight) && runs_fused({x, residual})) {
-    const ag::variable_list both = FusedNorm::apply(x, residual, weight, Tensor(), eps);
+    const ag::variable_list both = FusedNorm::apply(x, std::optional(residual), weight, kNone, eps);
     return {both[0], both[1]};
   }
   const Tensor sum = x.add(residual);
@@ -114,14 +116,15 @@ AddedNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& we
 }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  if (is_fused(x, weight) && runs_fused({x, bias})) return FusedNorm::apply(x, Tensor(), weight, bias, eps)[0];
+  if (is_fused(x, weight) && runs_fused({x, bias}))
+    return FusedNorm::apply(x, kNone, weight, std::optional(bias), eps)[0];
   return at::layer_norm(x, weight.sizes(), weight, bias, eps);
 }
 
 AddedNorm add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                          double eps) {
   if (is_fused(x, weight) && runs_fused({x, residual, bias})) {
-    const ag::variable_list both = FusedNorm::apply(x, residual, weight, bias, eps);
+    const ag::variable_list both = FusedNorm::apply(x, std::optional(residual), weight, std::optional(bias), eps);
     return {both[0], both[1]};
   }
   const Tensor sum = x.add(residual);
