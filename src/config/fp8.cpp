@@ -22,8 +22,8 @@ std::vector<Section> fp8_sections() {
               .must(check_bf16),
           text("recipe", "tensorwise")
               .one_of(recipes)
-              .means("tensorwise: one scale a tensor, from its largest magnitude. rowwise: one a row and column; "
-                     "nearer to bf16, and slower.")
+              .means("tensorwise: one scale a tensor, from its largest magnitude. rowwise: one for each row "
+                     "and column of what is multiplied.")
               .fills(bound_to_choice(
                   [](auto& c) -> auto& { return c.fp8.recipe; }, recipes)),
       }};

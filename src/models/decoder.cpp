@@ -37,6 +37,7 @@ at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens) const {
   // outside of the blocks.
   pass.randomness = {at::GradMode::is_enabled(), engine.generator()};
   pass.matmul = matmul_of(engine.config().fp8);
+  if (pass.matmul != ops::Matmul::plain) ops::check_fp8(tokens);
   at::Tensor x = engine.run(0, tokens, [&](const at::Tensor& t) { return embed(pass, t); });
   add_positions(pass, x);
   for (size_t layer = 0; layer + 2 < units_.size(); ++layer) {

@@ -41,11 +41,17 @@ __global__ void __launch_bounds__(kThreads) turn(Rope args, Shape shape) {
     packs[h][1] = load_pack<T, kWidth>(in, at + half);
   }
   const int64_t angle = row % args.time * half + pair;
+  constexpr int kAngles = kWidth == 1 ? 1 : 4;
   float cos[kWidth], sin[kWidth];
 #pragma unroll
-  for (int j = 0; j < kWidth; ++j) {
-    cos[j] = args.cos[angle + j];
-    sin[j] = args.inverse ? -args.sin[angle + j] : args.sin[angle + j];
+  for (int part = 0; part < kWidth; part += kAngles) {
+    const auto cosines = load_pack<float, kAngles>(args.cos, angle + part);
+    const auto sines = load_pack<float, kAngles>(args.sin, angle + part);
+#pragma unroll
+    for (int j = 0; j < kAngles; ++j) {
+      cos[part + j] = cosines.values[j];
+      sin[part + j] = args.inverse ? -sines.values[j] : sines.values[j];
+    }
   }
 #pragma unroll
   for (int h = 0; h < kHeads; ++h) {
@@ -90,7 +96,8 @@ void rope(const Rope& args, Stream stream) {
   with_type(args.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     constexpr int64_t kWidth = kWidest<T>;
-    if (args.dim / 2 % kWidth == 0 && divides(kWidth, args.q) && divides(kWidth, args.k)) {
+    if (args.dim / 2 % kWidth == 0 && divides(kWidth, args.q) && divides(kWidth, args.k) &&
+        all_aligned(args.cos, args.sin)) {
       launch<T, kWidest<T>>(args, stream);
     } else {
       launch<T, 1>(args, stream);

@@ -1,6 +1,7 @@
 // See linear.h.
 #include "models/ops/linear.h"
 
+#include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
@@ -32,7 +33,7 @@ struct PlainLinears final : ag::Function<PlainLinears> {
     ag::variable_list kept = {x};
     for (const Tensor& weight : weights) {
       sizes.back() = weight.size(0);
-      outputs.push_back(at::mm(x, weight.t()).view(sizes));
+      outputs.push_back(at::_unsafe_view(at::mm(x, weight.t()), sizes));  // not tracked as a view
       kept.push_back(weight);
     }
     ctx->save_for_backward(kept);
@@ -74,7 +75,8 @@ struct Fp8Linears final : ag::Function<Fp8Linears> {
     for (const Tensor& weight : weights) {
       const Fp8Both weight8 = to_fp8(weight.contiguous(), Fp8::e4m3, static_cast<Matmul>(how), Sides::straight);
       sizes.back() = weight.size(0);
-      outputs.push_back(multiply_fp8(x8.straight, weight8.straight, x.scalar_type(), /*fast_sums=*/true).view(sizes));
+      const Tensor y = multiply_fp8(x8.straight, weight8.straight, x.scalar_type(), /*fast_sums=*/true);
+      outputs.push_back(at::_unsafe_view(y, sizes));
       kept.push_back(weight);
     }
     ctx->save_for_backward(kept);

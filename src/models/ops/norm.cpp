@@ -7,8 +7,6 @@
 #include <ATen/ops/rms_norm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <optional>
-
 #include "kernels/cuda/norm.h"
 #include "models/ops/launch.h"
 
@@ -19,14 +17,11 @@ namespace {
 namespace ag = torch::autograd;
 using at::Tensor;
 
-// Autograd's functions take no undefined tensor.
-using MaybeTensor = std::optional<Tensor>;
-
-// x [..., columns]; residual and bias may be missing. Without a bias it is RMSNorm, with one LayerNorm.
+// x [..., columns]. Without a bias it is RMSNorm, with one LayerNorm.
 struct FusedNorm final : ag::Function<FusedNorm> {
   // {norm} or, with a residual, {sum, norm}.
-  static ag::variable_list forward(ag::AutogradContext* ctx, const Tensor& given, const MaybeTensor& residual,
-                                   const Tensor& weight, const MaybeTensor& bias, double eps) {
+  static ag::variable_list forward(ag::AutogradContext* ctx, const Tensor& given, const std::optional<Tensor>& residual,
+                                   const Tensor& weight, const std::optional<Tensor>& bias, double eps) {
     const Tensor x = given.contiguous();
     const bool centered = bias.has_value();
     kernels::cuda::NormForward args;
@@ -37,8 +32,8 @@ struct FusedNorm final : ag::Function<FusedNorm> {
     const Tensor y = at::empty_like(x);
     const Tensor rstd = at::empty({args.rows}, x.options().dtype(at::kFloat));
     const Tensor mean = centered ? at::empty_like(rstd) : Tensor();
-    const Tensor added = residual.has_value() ? residual->contiguous() : Tensor();
-    const Tensor sum = residual.has_value() ? at::empty_like(x) : Tensor();
+    const Tensor added = residual ? residual->contiguous() : Tensor();
+    const Tensor sum = residual ? at::empty_like(x) : Tensor();
     args.x = x.const_data_ptr();
     args.weight = weight.const_data_ptr();
     args.y = y.mutable_data_ptr();
@@ -97,6 +92,8 @@ struct FusedNorm final : ag::Function<FusedNorm> {
   }
 };
 
+const std::optional<Tensor> kNone;
+
 bool is_fused(const Tensor& x, const Tensor& weight) {
   return runs_fused({x, weight}) && weight.is_contiguous() && weight.dim() == 1 &&
          weight.numel() <= kernels::cuda::kMostNormColumns;
@@ -105,13 +102,13 @@ bool is_fused(const Tensor& x, const Tensor& weight) {
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  if (is_fused(x, weight)) return FusedNorm::apply(x, MaybeTensor(), weight, MaybeTensor(), eps)[0];
+  if (is_fused(x, weight)) return FusedNorm::apply(x, kNone, weight, kNone, eps)[0];
   return at::rms_norm(x, weight.sizes(), weight, eps);
 }
 
 AddedNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps) {
   if (is_fused(x, weight) && runs_fused({x, residual})) {
-    const ag::variable_list both = FusedNorm::apply(x, MaybeTensor(residual), weight, MaybeTensor(), eps);
+    const ag::variable_list both = FusedNorm::apply(x, std::optional(residual), weight, kNone, eps);
     return {both[0], both[1]};
   }
   const Tensor sum = x.add(residual);
@@ -120,14 +117,14 @@ AddedNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& we
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   if (is_fused(x, weight) && runs_fused({x, bias}))
-    return FusedNorm::apply(x, MaybeTensor(), weight, MaybeTensor(bias), eps)[0];
+    return FusedNorm::apply(x, kNone, weight, std::optional(bias), eps)[0];
   return at::layer_norm(x, weight.sizes(), weight, bias, eps);
 }
 
 AddedNorm add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                          double eps) {
   if (is_fused(x, weight) && runs_fused({x, residual, bias})) {
-    const ag::variable_list both = FusedNorm::apply(x, MaybeTensor(residual), weight, MaybeTensor(bias), eps);
+    const ag::variable_list both = FusedNorm::apply(x, std::optional(residual), weight, std::optional(bias), eps);
     return {both[0], both[1]};
   }
   const Tensor sum = x.add(residual);

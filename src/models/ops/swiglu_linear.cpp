@@ -1,6 +1,7 @@
 // See swiglu_linear.h.
 #include "models/ops/swiglu_linear.h"
 
+#include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -27,7 +28,7 @@ struct SwigluLinear final : ag::Function<SwigluLinear> {
     std::vector<int64_t> sizes = given_gate.sizes().vec();
     ctx->saved_data["sizes"] = sizes;
     sizes.back() = weight.size(0);
-    return at::mm(swiglu(gate, up), weight.t()).view(sizes);
+    return at::_unsafe_view(at::mm(swiglu(gate, up), weight.t()), sizes);  // not tracked as a view
   }
 
   static ag::variable_list backward(ag::AutogradContext* ctx, const ag::variable_list& grads) {

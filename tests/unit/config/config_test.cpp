@@ -45,6 +45,7 @@ TEST(Config, EveryCarriedOutKeyReachesTheConfigAndReadsBack) {
   for_every_key([&](const Section& section, const Key& key, const std::string& type) {
     if (!key.binding.load) return;
     if (key.name == "adam_w_mode" && type == "AdamW") return;  // only true is accepted there
+    if (key.path == "fp8.enabled") return;                     // wants bf16 beside it: fp8_test.cpp
     const Value value = another_value(key, type);
     std::vector<std::string> spellings = key.aliases;
     spellings.push_back(key.name);

@@ -53,6 +53,27 @@ TEST(Decoder, LogitsAreThoseOfTheLoss) {
   EXPECT_EQ(loss.item<double>(), training.evaluate(0));
 }
 
+TEST(Decoder, Fp8IsRefusedWhereItCannotRun) {
+  const auto world = make_single_group();
+  const auto model = open_json(tiny_llama_json());
+  const Config config =
+      Config::from_text(R"({"train_batch_size": 2, "bf16": {"enabled": true}, "fp8": {"enabled": true},)"
+                        R"( "optimizer": {"type": "AdamW"}})");
+  Engine engine(model->units(), config, *world);
+  EXPECT_THAT(message_of([&] { model->loss(engine, TinyTraining::tokens(0), TinyTraining::tokens(1)); }),
+              AllOf(HasSubstr("[config fp8.enabled] true"), HasSubstr("cpu")));
+}
+
+TEST(Decoder, TheEstimateKnowsThatAGpuKeepsLess) {
+  const auto model = open_json(R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 2048,)"
+                               R"( "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,)"
+                               R"( "num_key_value_heads": 8, "max_position_embeddings": 2048})");
+  const size_t on_cpu = model->activation_nbytes(8, 2048, DType::bf16);
+  const size_t on_gpu = model->activation_nbytes(8, 2048, DType::bf16, at::DeviceType::CUDA);
+  EXPECT_LT(on_gpu, on_cpu * 2 / 3);
+  EXPECT_GT(on_gpu, on_cpu / 3);
+}
+
 TEST(Decoder, TokensThatDoNotFitAreRefused) {
   const auto world = make_single_group();
   TinyTraining training({.config_json = tiny_llama_json()}, *world);
