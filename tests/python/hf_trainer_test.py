@@ -144,15 +144,21 @@ def train(kind: str, stage: int | None, config_optimizer: bool = False, **option
         return [*numbers_of(trainer), loss]
 
 
+def train_all(kind: str, against_plain: bool, **options) -> list[list[float]]:
+    """At every stage, and last without DeepSpeed."""
+    stages = [0, 1, 2, 3, *([None] if against_plain else [])]
+    return [train(kind, stage, **options) for stage in stages]
+
+
 def compare(kind: str, tolerance: float = 2e-3, against_plain: bool = True, **options) -> None:
-    stages = [run(__file__, "train", 2, kind=kind, stage=stage, **options)[0] for stage in range(4)]
-    for stage, numbers in enumerate(stages):
-        assert numbers == stages[0], f"{kind}: stage {stage} differs from stage 0:\n{numbers}\n{stages[0]}"
+    runs = run(__file__, "train_all", 2, kind=kind, against_plain=against_plain, **options)[0]
+    for stage, numbers in enumerate(runs[:4]):
+        assert numbers == runs[0], f"{kind}: stage {stage} differs from stage 0:\n{numbers}\n{runs[0]}"
+    assert len(runs[0]) > 6, runs[0]
     if against_plain:
-        plain = run(__file__, "train", 2, kind=kind, stage=None, **options)[0]
-        assert len(plain) == len(stages[0]), (plain, stages[0])
-        difference = max(abs(a - b) for a, b in zip(plain, stages[0]))
-        assert difference < tolerance, f"{kind}: {difference} away from DDP:\n{plain}\n{stages[0]}"
+        assert len(runs[4]) == len(runs[0]), runs
+        difference = max(abs(a - b) for a, b in zip(runs[4], runs[0]))
+        assert difference < tolerance, f"{kind}: {difference} away from DDP:\n{runs[4]}\n{runs[0]}"
 
 
 def test_gpt2():
