@@ -80,7 +80,7 @@ struct GatheredShards::Param {
   size_t element() const { return nbytes_of(record.flat.dtype); }
   // As it stood before.
   void leave() {
-    if (!record.shape.empty()) {
+    if (record.shape) {
       leave_empty(slot.tensor(), std::move(record));
     } else {
       slot.leave(std::move(record));

@@ -147,10 +147,10 @@ void leave_empty(const at::Tensor& param, ShardRecord record) {
 
 void restore_shape(const at::Tensor& param) {
   const ShardRecord* found = find_shard_record(param);
-  if (found == nullptr || found->shape.empty()) return;
+  if (found == nullptr || !found->shape) return;
   ShardRecord record = *found;
-  param.unsafeGetTensorImpl()->set_sizes_contiguous(record.shape);
-  record.shape.clear();
+  param.unsafeGetTensorImpl()->set_sizes_contiguous(*record.shape);
+  record.shape.reset();
   ParamSlot(param, record.name, record.flat.dtype).leave(std::move(record));
 }
 

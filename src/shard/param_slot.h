@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,8 @@ struct ShardRecord {
   FlatLayout flat;
   Piece piece;  // the parameter within the flat
   int world = 1;
-  std::string name;            // for messages
-  std::vector<int64_t> shape;  // of a parameter that stands empty; see leave_empty
+  std::string name;                           // for messages
+  std::optional<std::vector<int64_t>> shape;  // of a parameter that stands empty; see leave_empty
 };
 
 class ParamSlot {

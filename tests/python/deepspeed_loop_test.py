@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -187,6 +188,49 @@ def test_resume_is_equal_to_the_bit():
         with tempfile.TemporaryDirectory() as folder:
             for straight, back, resumed in run(__file__, "save_and_resume", 2, folder=folder, stage=stage):
                 assert straight == back == resumed, (straight, back, resumed)
+
+
+def resume_elsewhere(folder: str, stage: int, save: bool) -> list[float]:
+    """Saves after two steps, or loads and says what the model evaluates to and what its optimizer holds."""
+    import deepspeed
+    from deepspeed import utils
+
+    torch.manual_seed(0)
+    model = Net()
+    engine = deepspeed.initialize(model=model, config=config(stage, gradient_accumulation_steps=1))[0]
+    if save:
+        for step in range(2):
+            engine.backward(engine(tokens(step, int(os.environ["RANK"]))))
+            engine.step()
+        engine.save_checkpoint(folder)
+    else:
+        engine.load_checkpoint(folder)
+    with torch.no_grad():
+        loss = model(tokens(99, 0)).item()
+    moments = [utils.safe_get_full_optimizer_state(param, "exp_avg_sq") for param in model.parameters()]
+    return [loss, *(moment.double().sum().item() for moment in moments)]
+
+
+def test_resume_on_another_number_of_ranks_and_at_another_stage():
+    for stage, other_stage in ((3, 1), (2, 3)):
+        with tempfile.TemporaryDirectory() as folder:
+            saved = run(__file__, "resume_elsewhere", 2, folder=folder, stage=stage, save=True)[0]
+            for world in (1, 3):
+                for found in run(__file__, "resume_elsewhere", world, folder=folder, stage=other_stage, save=False):
+                    assert found == saved, (stage, other_stage, world, found, saved)
+
+
+def test_the_launcher_starts_ranks_with_local_rank():
+    script = "import os, sys; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], sys.argv[1:])"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "script.py")
+        path.write_text(script)
+        for extra, argument in (([], "--local_rank=1"), (["--no_local_rank"], "")):
+            command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--master_port", "29641"]
+            done = subprocess.run([*command, *extra, str(path), "--mine"], capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0, done.stderr
+            wanted = f"rank 1 of 2 {[argument, '--mine'] if argument else ['--mine']}"
+            assert wanted in done.stdout, done.stdout
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-LIMIT_SECONDS = 300
+LIMIT_SECONDS = 600
 
 
 def run(file: str, name: str, world: int, **arguments: Any) -> list[Any]:
