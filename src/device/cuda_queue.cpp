@@ -76,7 +76,8 @@ void launch(const kernels::cuda::SegmentTable& table, const kernels::LionStep* s
 
 class CudaQueue final : public Queue {
  public:
-  CudaQueue(int device, cuda::StreamHandle stream) : device_(device), stream_(stream) {
+  CudaQueue(int device, cuda::StreamHandle stream, ParallelFor on_host)
+      : device_(device), stream_(stream), on_host_(std::move(on_host)) {
     cuda::use_device(device_);
     always_ = static_cast<int*>(cuda::allocate(sizeof(int)));
     const int one = 1;
@@ -108,6 +109,8 @@ class CudaQueue final : public Queue {
     cuda::copy(to_host, from, nbytes, stream_);
     cuda::synchronize(stream_);
   }
+
+  void on_host(int64_t numel, const std::function<void(int64_t, int64_t)>& work) override { on_host_(numel, work); }
 
   void zero(void* memory, size_t nbytes) override { cuda::zero(memory, nbytes, stream_); }
   void copy(void* to, const void* from, size_t nbytes) override { cuda::copy(to, from, nbytes, stream_); }
@@ -165,14 +168,15 @@ class CudaQueue final : public Queue {
 
   int device_;
   cuda::StreamHandle stream_;
+  ParallelFor on_host_;
   int* always_ = nullptr;  // in GPU memory: 1
   std::unique_ptr<Uploads> uploads_;
 };
 
 }  // namespace
 
-std::unique_ptr<Queue> make_cuda_queue(int device, cuda::StreamHandle stream) {
-  return std::make_unique<CudaQueue>(device, stream);
+std::unique_ptr<Queue> make_cuda_queue(int device, cuda::StreamHandle stream, ParallelFor on_host) {
+  return std::make_unique<CudaQueue>(device, stream, std::move(on_host));
 }
 
 }  // namespace shoal

@@ -9,6 +9,6 @@
 namespace shoal {
 
 // On a stream of this GPU, which outlives the queue. Work may be given by one thread at a time.
-std::unique_ptr<Queue> make_cuda_queue(int device, cuda::StreamHandle stream);
+std::unique_ptr<Queue> make_cuda_queue(int device, cuda::StreamHandle stream, ParallelFor on_host = in_one_span);
 
 }  // namespace shoal

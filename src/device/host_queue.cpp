@@ -71,6 +71,10 @@ class HostQueue final : public Queue {
   void upload(void* to, const void* from_host, size_t nbytes) override { copy(to, from_host, nbytes); }
   void download(void* to_host, const void* from, size_t nbytes) override { copy(to_host, from, nbytes); }
 
+  void on_host(int64_t numel, const std::function<void(int64_t, int64_t)>& work) override {
+    parallel_for_(numel, work);
+  }
+
   void zero(void* memory, size_t nbytes) override {
     if (nbytes > 0) std::memset(memory, 0, nbytes);
   }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <variant>
 #include <vector>
@@ -15,6 +16,12 @@
 #include "kernels/update.h"
 
 namespace shoal {
+
+// Calls work(begin, end) for spans that cover [0, numel), maybe on several threads.
+using ParallelFor = std::function<void(int64_t numel, const std::function<void(int64_t begin, int64_t end)>& work)>;
+
+// In the calling thread alone.
+void in_one_span(int64_t numel, const std::function<void(int64_t, int64_t)>& work);
 
 // Runs of elements that are updated together, in a form that the queue made of them.
 class UpdateList {
@@ -49,6 +56,9 @@ class Queue {
   // given before is done.
   virtual void upload(void* to, const void* from_host, size_t nbytes) = 0;
   virtual void download(void* to_host, const void* from, size_t nbytes) = 0;
+
+  // Elementwise work on host memory, on this rank's threads: work(begin, end) for spans that cover [0, numel).
+  virtual void on_host(int64_t numel, const std::function<void(int64_t begin, int64_t end)>& work) = 0;
 
   virtual void zero(void* memory, size_t nbytes) = 0;
   virtual void copy(void* to, const void* from, size_t nbytes) = 0;

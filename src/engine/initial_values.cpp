@@ -1,7 +1,6 @@
 // See initial_values.h.
 #include "engine/initial_values.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
@@ -56,7 +55,6 @@ class RecordReader {
 
 // Values are read and written in spans of at most this many elements where no rank needs a parameter whole.
 constexpr int64_t kSpanNumel = int64_t{1} << 24;
-constexpr int64_t kReadGrain = int64_t{1} << 16;  // of a span, for one thread
 
 void read_param(const at::Tensor& tensor, const ValueSource* source, const std::string& name, RecordReader& records,
                 float* out) {
@@ -109,7 +107,7 @@ void fill_from_sources(const TakeOver& parts, int unit, int flat) {
     for (int64_t done = 0; done < run.numel; done += kSpanNumel) {
       const int64_t numel = std::min(kSpanNumel, run.numel - done);
       values.resize(static_cast<size_t>(numel));
-      at::parallel_for(0, numel, kReadGrain, [&](int64_t begin, int64_t end) {
+      parts.queue.on_host(numel, [&](int64_t begin, int64_t end) {
         source.read(run.param_offset + done + begin, end - begin, values.data() + begin);
       });
       const int64_t at = run.flat_offset + done;

@@ -1,8 +1,6 @@
 // See updater.h.
 #include "optim/updater.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -30,13 +28,6 @@ std::byte* advance(void* pointer, int64_t numel, size_t element) {
 
 std::byte* weight_data(int unit, int flat, const Weights& weights) {
   return weights.is_sharded(unit, flat) ? weights.shard(unit, flat) : weights.whole(unit, flat);
-}
-
-// Elementwise work on host memory, on torch's threads.
-template <class Work>
-void in_spans(int64_t numel, const Work& work) {
-  constexpr int64_t kGrain = 32 * 1024;
-  at::parallel_for(0, numel, kGrain, work);
 }
 
 Updater::Range common(Updater::Range a, Updater::Range b) {
@@ -115,7 +106,7 @@ void Updater::set_values(int unit, int flat_index, Range range, const float* val
     if (split) {
       // The weight is the high half of its master everywhere, also where another rank keeps the remainder.
       auto* out = reinterpret_cast<uint16_t*>(made.data());
-      in_spans(numel, [&](int64_t begin, int64_t end) {
+      queue_.on_host(numel, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) out[i] = kernels::split_weight(in[i]);
       });
     } else {
@@ -131,7 +122,7 @@ void Updater::set_values(int unit, int flat_index, Range range, const float* val
   const auto numel = static_cast<size_t>(owned.end - owned.begin);
   if (split) {
     std::vector<uint16_t> remainders(numel);
-    in_spans(static_cast<int64_t>(numel), [&](int64_t begin, int64_t end) {
+    queue_.on_host(static_cast<int64_t>(numel), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         remainders[static_cast<size_t>(i)] = kernels::split_remainder(in[i]);
       }

@@ -5,6 +5,7 @@
 #include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "base/thread_pool.h"
 #include "device/cuda_queue.h"
 #include "device/host_queue.h"
 
@@ -15,16 +16,18 @@ namespace {
 constexpr int64_t kGrain = 32 * 1024;  // elements; below this one thread does it all
 
 // Elementwise work only: results do not depend on where the cuts fall.
-void on_torch_threads(int64_t numel, const std::function<void(int64_t, int64_t)>& work) {
-  if (numel > 0) at::parallel_for(0, numel, kGrain, work);
+ParallelFor on_threads(int threads) {
+  auto pool = std::make_shared<ThreadPool>(threads);  // shared with copies of the function
+  return [pool](int64_t numel, const std::function<void(int64_t, int64_t)>& work) { pool->run(numel, kGrain, work); };
 }
 
 }  // namespace
 
 std::unique_ptr<Queue> make_compute_queue(at::Device device) {
-  if (!device.is_cuda()) return make_host_queue(on_torch_threads);
+  ParallelFor on_host = on_threads(at::get_num_threads());
+  if (!device.is_cuda()) return make_host_queue(std::move(on_host));
   const c10::impl::VirtualGuardImpl guard(device.type());
-  return make_cuda_queue(device.index(), guard.getStream(device).native_handle());
+  return make_cuda_queue(device.index(), guard.getStream(device).native_handle(), std::move(on_host));
 }
 
 }  // namespace shoal

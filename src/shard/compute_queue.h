@@ -1,4 +1,4 @@
-// The queue on which a rank computes: torch's threads in host memory, torch's current stream on a GPU.
+// The queue on which a rank computes: in host memory on as many threads as torch uses, on a GPU torch's current stream.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,7 @@
 
 namespace shoal {
 
-// The stream is the one that is current in the calling thread now.
+// The number of threads is torch's now; the stream is the one that is current in the calling thread now.
 std::unique_ptr<Queue> make_compute_queue(at::Device device);
 
 }  // namespace shoal
