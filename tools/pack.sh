@@ -4,6 +4,7 @@
 #   FOLDER/run shoal train ...                              on the other machine; finds torch through python3
 # Libraries that are neither torch's nor the C library's own come along. CUDA's runtime is linked statically.
 set -euo pipefail
+caller=$PWD
 cd "$(dirname "$0")/.."
 
 build=build/dev
@@ -17,6 +18,11 @@ while getopts b:o: flag; do
 done
 shift $((OPTIND - 1))
 [[ -n "$folder" ]] || { echo "[pack] give the folder to make: tools/pack.sh -o FOLDER" >&2; exit 2; }
+folder=$(cd "$caller" && realpath -m "$folder")
+if [[ -e "$folder" && ! -x "$folder/run" ]]; then
+  echo "[pack] $folder is there and is no pack. Give a new folder, or remove it." >&2
+  exit 2
+fi
 
 find_program() { find "$build" -type f -perm -u+x -name "$1" -not -path '*/CMakeFiles/*' | head -1; }
 

@@ -4,8 +4,10 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
 #include "bindings.h"
+#include "shoal/error.h"
 #include "tensors.h"
 
 namespace shoal::python {
@@ -30,6 +32,25 @@ std::vector<Unit> to_units(const std::vector<UnitTuple>& tuples) {
   return units;
 }
 
+// The modules of Python run where they are and as they are.
+void refuse_what_only_the_trainer_does(const std::vector<Unit>& units, const Config& config) {
+  for (const Unit& unit : units) {
+    for (const Parameter& param : unit.params) {
+      if (!param.tensor.is_cuda()) continue;
+      throw Error("initialize",
+                  "the model is on a GPU, and the Python package trains on the CPU in this version. Call "
+                  "model.cpu() first (with the Trainer: use_cpu=True), or train on the GPU with `shoal "
+                  "train`.");
+    }
+  }
+  if (config.fp8.enabled) {
+    throw Error("config fp8.enabled", "is carried out by `shoal train` alone, not by modules of Python. Leave it out.");
+  }
+  if (config.shoal.tf32) {
+    throw Error("config shoal.tf32", "is for `shoal train`. In Python set torch.backends.cuda.matmul.allow_tf32.");
+  }
+}
+
 std::shared_ptr<Engine> make_engine(const std::vector<UnitTuple>& units, const Config& config, Group& world,
                                     const std::vector<std::pair<double, double>>& groups, uint64_t seed,
                                     bool broadcast_weights) {
@@ -40,6 +61,7 @@ std::shared_ptr<Engine> make_engine(const std::vector<UnitTuple>& units, const C
   options.broadcast_weights = broadcast_weights;
   options.backward_from_outside = true;
   std::vector<Unit> made = to_units(units);
+  refuse_what_only_the_trainer_does(made, config);
   py::gil_scoped_release without_gil;
   return std::make_shared<Engine>(std::move(made), config, world, options);
 }
@@ -91,7 +113,15 @@ Runs gradient_runs(Engine& engine, int param) {
 
 // Writes what this rank keeps of a parameter's state, from the whole of it.
 void write_param(Engine& engine, StateKind kind, int param, const at::Tensor& whole) {
-  const at::Tensor values = whole.to(at::kFloat).contiguous();
+  const ParamInfo& info = engine.params().at(static_cast<size_t>(param));
+  int64_t numel = 1;
+  for (const int64_t extent : info.shape) numel *= extent;
+  if (whole.numel() != numel) {
+    throw Error(
+        "state of " + info.name,
+        fmt::format("the values have {} elements and the parameter {}. Pass them whole.", whole.numel(), numel));
+  }
+  const at::Tensor values = whole.to(at::kCPU, at::kFloat).contiguous();
   for (const StateRun& run : engine.kept_state()) {
     if (run.param == param && run.kind == kind) engine.write_state(run, values.const_data_ptr<float>() + run.begin);
   }

@@ -1,6 +1,8 @@
 // See cuda_board_carrier.h.
 #include "comm/cuda_board_carrier.h"
 
+#include <fmt/format.h>
+
 #include <vector>
 
 #include "comm/failure.h"
@@ -11,6 +13,7 @@ namespace shoal {
 CudaBoardCarrier::CudaBoardCarrier(std::unique_ptr<Board> board, const ComputeStream& compute)
     : CudaCarrier(compute), board_(std::move(board)) {
   for (Offer& offer : offers_) {
+    offer.device = compute.device;
     offer.ready = std::make_shared<cuda::Event>();
     offer.read = std::make_shared<cuda::Event>();
   }
@@ -34,6 +37,12 @@ void CudaBoardCarrier::exchange(const Ticket& ticket, const void* data,
         throw error_of(failure, rank(), failure.at);
       }
       offers.push_back(*reinterpret_cast<const Offer*>(board_->buffer_of(peer)));
+      if (offers.back().device != own.device) {
+        throw Error("comm threads",
+                    fmt::format("rank {} is on GPU {} and rank {} on GPU {}. Ranks as threads share one "
+                                "GPU; use processes for several.",
+                                rank(), own.device, peer, offers.back().device));
+      }
     }
     std::vector<const std::byte*> sources;
     for (const Offer& offer : offers) {

@@ -1,4 +1,4 @@
-// Collectives between ranks that are threads of this process, with memory of one GPU or of GPUs that reach each other.
+// Collectives between ranks that are threads of this process and share one GPU.
 //
 // [Note: two meetings of hosts, two kinds of events]
 // The threads meet at the board as they do for host memory, and it is there that ranks which disagree, die or come late
@@ -38,6 +38,7 @@ class CudaBoardCarrier final : public CudaCarrier {
  private:
   struct Offer {
     const std::byte* data = nullptr;
+    int device = 0;
     std::shared_ptr<cuda::Event> ready, read;  // shared: a peer may still mean them when this rank is gone
   };
   // Calls `read` with every rank's data, in the order of ranks; what it gives to the stream is ordered as the note

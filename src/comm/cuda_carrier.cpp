@@ -23,6 +23,7 @@ CudaCarrier::CudaCarrier(const ComputeStream& compute)
       queue_(make_cuda_queue(compute.device, stream_.handle())) {}
 
 std::shared_ptr<const void> CudaCarrier::mark() {
+  cuda::use_device(compute_.device);
   auto event = std::make_shared<cuda::Event>();
   event->record(compute_.stream);
   return event;

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "shoal/error.h"
+
 namespace shoal {
 
 namespace {
@@ -34,8 +36,17 @@ NcclCarrier::NcclCarrier(std::unique_ptr<Group> host, const ComputeStream& compu
 }
 
 NcclCarrier::~NcclCarrier() {
-  // Abort, not destroy: destroying waits for the peers, and destructors communicate nothing.
-  if (comm_ != nullptr) nccl_.comm_abort(comm_);
+  if (comm_ == nullptr) return;
+  if (failed_) {
+    nccl_.comm_abort(comm_);  // destroying would wait for peers that do not come
+    return;
+  }
+  try {
+    cuda::synchronize(stream());  // a peer may still need this rank for the last collective
+    nccl_.comm_destroy(comm_);
+  } catch (const Error&) {
+    nccl_.comm_abort(comm_);
+  }
 }
 
 void NcclCarrier::all_gather(const Ticket&, const AllGather& args) {
@@ -90,6 +101,14 @@ std::unique_ptr<Carrier> NcclCarrier::channel(const std::string& name) {
   return std::make_unique<NcclCarrier>(host_->channel(name), compute());
 }
 
-void NcclCarrier::abort(const std::string& reason) { host_->abort(reason); }
+void NcclCarrier::abort(const std::string& reason) {
+  failed_ = true;
+  host_->abort(reason);
+}
+
+void NcclCarrier::check(int result, const char* call) {
+  if (result != 0) failed_ = true;
+  nccl_.check(result, call);
+}
 
 }  // namespace shoal

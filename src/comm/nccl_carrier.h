@@ -3,6 +3,7 @@
 // order is NCCL's, not the contract's ordered mean.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "comm/cuda_carrier.h"
@@ -30,11 +31,12 @@ class NcclCarrier final : public CudaCarrier {
   std::string transport_name() const override { return "GPU, NCCL"; }
 
  private:
-  void check(int result, const char* call) { nccl_.check(result, call); }
+  void check(int result, const char* call);
 
   std::unique_ptr<Group> host_;
   const NcclLibrary& nccl_;
   NcclComm comm_ = nullptr;
+  std::atomic<bool> failed_{false};  // abort() comes from other threads
 };
 
 }  // namespace shoal

@@ -1,6 +1,7 @@
 // An arena of blocks, for memory whose pages cannot be moved (a GPU's): a tenant takes the smallest free block that
-// holds it, or a new slab of exactly its size. Units of one size therefore hand the same few blocks on, and the arena
-// is as large as the most that was taken at one time.
+// holds it, or a new slab of exactly its size. Units of one size therefore hand the same few blocks on. With units of
+// several sizes the arena may grow beyond the most that was taken at one time: a large unit finds no room in the blocks
+// that small ones left.
 #pragma once
 
 #include <cstddef>

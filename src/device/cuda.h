@@ -31,7 +31,7 @@ std::string identity_of(int device);
 // Makes the GPU the calling thread's current one: launches and allocations go there.
 void use_device(int device);
 
-void* allocate(size_t nbytes);  // on the current GPU; throws bad_alloc's kin, see slab.cpp
+void* allocate(size_t nbytes);  // on the current GPU; throws shoal::Error
 void release(void* memory);     // waits for what uses it
 
 // Asynchronous to the host where host memory is registered, else the runtime may block.

@@ -102,10 +102,12 @@ class CudaQueue final : public Queue {
   }
 
   void upload(void* to, const void* from_host, size_t nbytes) override {
+    cuda::use_device(device_);  // the default stream is the current GPU's
     cuda::copy(to, from_host, nbytes, stream_);
     cuda::synchronize(stream_);
   }
   void download(void* to_host, const void* from, size_t nbytes) override {
+    cuda::use_device(device_);
     cuda::copy(to_host, from, nbytes, stream_);
     cuda::synchronize(stream_);
   }

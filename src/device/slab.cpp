@@ -29,8 +29,13 @@ std::atomic<uint64_t> next_slab_id{1};
 std::byte* allocate_on_device(size_t nbytes, MemoryKind kind) {
   try {
     void* memory = cuda::allocate(nbytes);
-    cuda::zero(memory, nbytes, nullptr);
-    cuda::synchronize(nullptr);
+    try {
+      cuda::zero(memory, nbytes, nullptr);
+      cuda::synchronize(nullptr);
+    } catch (...) {
+      cuda::release(memory);
+      throw;
+    }
     return static_cast<std::byte*>(memory);
   } catch (const Error& error) {
     throw Error("memory", fmt::format("{} of GPU memory for {} cannot be had: {} Use a higher ZeRO stage, more ranks, "

@@ -119,7 +119,13 @@ std::vector<Finding> check_gpus() {
     return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
   }));
   for (int index = 0; index < count; ++index) {
-    for (Finding& finding : judge_gpu(measure(index))) findings.push_back(std::move(finding));
+    try {
+      for (Finding& finding : judge_gpu(measure(index))) findings.push_back(std::move(finding));
+    } catch (const Error& error) {
+      findings.push_back({fmt::format("GPU {}", index), Health::missing, error.what(),
+                          "Look at nvidia-smi and the kernel's log (dmesg); leave this GPU out with "
+                          "CUDA_VISIBLE_DEVICES."});
+    }
   }
   return findings;
 }

@@ -8,6 +8,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -22,8 +23,10 @@ namespace shoal::doctor {
 namespace {
 
 // Bytes a second that all cores together copy, read and write counted.
-double copy_rate() {
-  constexpr size_t kNbytes = size_t{64} << 20;  // a thread; larger than its share of the caches
+double copy_rate(uint64_t free_nbytes) {
+  // A thread's part: larger than its share of the caches, and a small part of what is free.
+  const uint64_t share = free_nbytes / 8 / std::max(1u, std::thread::hardware_concurrency());
+  const auto nbytes = static_cast<size_t>(std::min<uint64_t>(uint64_t{64} << 20, share));
   constexpr int kRounds = 4;
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::vector<char>> from(cores), to(cores);
@@ -33,15 +36,15 @@ double copy_rate() {
     for (std::thread& thread : threads) thread.join();
   };
   on_all([&](unsigned core) {
-    from[core].assign(kNbytes, 1);
-    to[core].assign(kNbytes, 0);
+    from[core].assign(nbytes, 1);
+    to[core].assign(nbytes, 0);
   });
   const auto begin = std::chrono::steady_clock::now();
   on_all([&](unsigned core) {
-    for (int round = 0; round < kRounds; ++round) std::memcpy(to[core].data(), from[core].data(), kNbytes);
+    for (int round = 0; round < kRounds; ++round) std::memcpy(to[core].data(), from[core].data(), nbytes);
   });
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return 2.0 * static_cast<double>(kNbytes) * kRounds * cores / seconds;
+  return 2.0 * static_cast<double>(nbytes) * kRounds * cores / seconds;
 }
 
 Finding check_processor() {
@@ -65,7 +68,7 @@ Finding judge_locked_memory(uint64_t limit_nbytes, uint64_t total_nbytes, bool u
     return {"locked memory", Health::good, unlimited ? "no limit" : format_nbytes(limit_nbytes), ""};
   }
   return {"locked memory", Health::poor, fmt::format("at most {} a process", format_nbytes(limit_nbytes)),
-          "io_uring's registered buffers are counted against it: raise it with ulimit -l unlimited."};
+          "Offload will want more, for buffers that the disk writes to: ulimit -l unlimited. Nothing needs it yet."};
 }
 
 Finding judge_shared_memory(uint64_t nbytes, uint64_t total_nbytes) {
@@ -79,9 +82,9 @@ Finding judge_io_uring(int error_number) {
   if (error_number == 0) return {"io_uring", Health::good, "can be used", ""};
   const bool forbidden = error_number == EPERM || error_number == EACCES;
   return {"io_uring", Health::poor, std::strerror(error_number),
-          forbidden ? "The system forbids it (seccomp, or /proc/sys/kernel/io_uring_disabled). Reads and writes of "
-                      "offloaded states use threads instead."
-                    : "This kernel has none. Reads and writes of offloaded states use threads instead."};
+          forbidden ? "The system forbids it (seccomp, or /proc/sys/kernel/io_uring_disabled). Offload to disk, "
+                      "once it is there, will use threads instead."
+                    : "This kernel has none. Offload to disk, once it is there, will use threads instead."};
 }
 
 std::vector<Finding> check_host() {
@@ -93,7 +96,7 @@ std::vector<Finding> check_host() {
       static_cast<uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   findings.push_back({"memory", Health::good,
                       fmt::format("{}, {} free, copied at {:.0f} GB/s", format_nbytes(total), format_nbytes(available),
-                                  copy_rate() * 1e-9),
+                                  copy_rate(available) * 1e-9),
                       ""});
   rlimit locked{};
   ::getrlimit(RLIMIT_MEMLOCK, &locked);

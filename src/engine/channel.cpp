@@ -11,7 +11,7 @@ Channel::Channel(Group& world, const std::string& name, const Queue& queue) : no
     queue_ = make_host_queue();
     return;
   }
-  bytes_ = world.device_channel(name + " of GPUs", queue.device(), queue.stream());
+  bytes_ = world.device_channel(name, queue.device(), queue.stream());
   queue_ = make_cuda_queue(queue.device(), bytes_->stream());
 }
 

@@ -345,8 +345,13 @@ class Engine::Impl {
     loss_scale_.restore(progress);
     if (progress.random_state.empty()) return;
     const at::Tensor state = generator_.get_state();
-    // Random numbers of another kind of device cannot be continued: they begin anew from the seed.
-    if (progress.random_state.size() != static_cast<size_t>(state.numel())) return;
+    if (progress.random_state.size() != static_cast<size_t>(state.numel())) {
+      if (weights_channel_->notes().rank() == 0) {
+        fmt::print(stderr,
+                   "shoal: the saved random numbers are of another kind of device; they begin anew from the seed\n");
+      }
+      return;
+    }
     std::copy(progress.random_state.begin(), progress.random_state.end(), state.mutable_data_ptr<uint8_t>());
     generator_.set_state(state);
   }

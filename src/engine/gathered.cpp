@@ -9,14 +9,22 @@ namespace shoal {
 
 GatheredParams::GatheredParams(const GatherParts& parts, const std::vector<ParamAddress>& params) : parts_(parts) {
   find_flats(params);
-  attach();
-  hold_units();
+  try {
+    attach();
+    hold_units();
+  } catch (...) {  // what is attached already must not outlive its memory
+    release();
+    throw;
+  }
 }
 
-GatheredParams::~GatheredParams() {
+GatheredParams::~GatheredParams() { release(); }
+
+void GatheredParams::release() {
   for (const int unit : held_) parts_.weights.set_held(unit, false);
+  held_.clear();
   for (const auto& [place, flat] : flats_) {
-    if (!flat.memory) continue;
+    if (!flat.attached) continue;
     for (const Piece& piece : flat.pieces) {
       parts_.weights.params(place.first)[static_cast<size_t>(piece.param)].release();
     }
@@ -45,6 +53,7 @@ void GatheredParams::attach() {
         parts_.queue.allocate(static_cast<size_t>(layout.numel) * element, parts_.ledger, MemoryKind::user_gather);
     gathered.whole = gathered.memory->data();
     parts_.weights.gather_into(unit, flat, gathered.whole);
+    gathered.attached = true;
     for (const Piece& piece : gathered.pieces) {
       parts_.weights.params(unit)[static_cast<size_t>(piece.param)].attach(gathered.whole +
                                                                            static_cast<size_t>(piece.offset) * element);

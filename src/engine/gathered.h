@@ -45,11 +45,13 @@ class GatheredParams {
     std::shared_ptr<Slab> memory;  // null where the flat is whole anyway
     std::byte* whole = nullptr;
     std::vector<Piece> pieces;  // those asked for
+    bool attached = false;      // their parameters read `memory`
   };
 
   void find_flats(const std::vector<ParamAddress>& params);
   void attach();
   void hold_units();
+  void release();
 
   GatherParts parts_;
   std::map<std::pair<int, int>, Flat> flats_;  // by unit and flat: the same order on every rank

@@ -33,7 +33,7 @@ FlatLayout lone_flat(int64_t numel, DType dtype, bool trainable, int world) {
 }  // namespace
 
 void shard_param(const at::Tensor& param, const std::string& name, DType dtype, Group& world, Standing standing) {
-  const at::Tensor dense = param.detach().contiguous();
+  const at::Tensor dense = param.detach().to(at::kCPU).contiguous();
   const FlatLayout flat = lone_flat(param.numel(), dtype, param.requires_grad(), world.size());
   const size_t element = nbytes_of(dtype);
   const auto whole = Slab::create(static_cast<size_t>(flat.numel) * element, Slab::Backing::anonymous, lone_ledger(),
@@ -92,6 +92,11 @@ GatheredShards::GatheredShards(const std::vector<at::Tensor>& params, Group& wor
   for (const at::Tensor& param : params) {
     const ShardRecord* found = find_shard_record(param);
     if (found == nullptr) continue;
+    if (param.is_cuda()) {
+      throw Error("gather", fmt::format("parameter {} was left sharded on a GPU. Make the model whole first "
+                                        "(shoal::make_whole).",
+                                        found->name));
+    }
     if (found->world != world.size()) {
       throw Error("gather", fmt::format("a parameter was left sharded over {} ranks, and this group has {}. Use the "
                                         "same number of ranks.",

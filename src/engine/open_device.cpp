@@ -40,8 +40,13 @@ at::Device open_device(const std::string& text) {
   if (text == "cpu") return at::kCPU;
   const int count = cuda::device_count();
   if (count == 0 && text == "auto") return at::kCPU;
-  if (count == 0) throw Error(place, fmt::format("there is no GPU to use: {}. Use cpu.", cuda::why_none()));
-  if (wanted >= count) throw Error(place, fmt::format("there {} {} here.", count == 1 ? "is" : "are", count));
+  if (count == 0)
+    throw Error(place,
+                fmt::format("there is no GPU to use: {}. Mend that (shoal doctor), or use cpu.", cuda::why_none()));
+  if (wanted >= count) {
+    throw Error(place, count == 1 ? "there is 1 GPU here. Use cuda:0."
+                                  : fmt::format("there are {} GPUs here. Use cuda:0 to cuda:{}.", count, count - 1));
+  }
   load_torch_cuda();
   const int index = wanted >= 0 ? wanted : local_rank() % count;
   cuda::use_device(index);

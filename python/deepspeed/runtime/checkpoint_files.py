@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import torch
@@ -35,6 +36,23 @@ def find_model_files(folder: str) -> list[str]:
         files.append(model_file(folder, 3, len(files)))
     single = model_file(folder, 0, 0)
     return files or ([single] if os.path.exists(single) else [])
+
+
+_STATES = re.compile(r"(?P<bf16>bf16_)?zero_pp_rank_(?P<rank>\d+)_mp_rank_00_(?P<what>model|optim)_states\.pt$")
+
+
+def remove_stale(folder: str, stage: int, bf16: bool, ranks: int) -> None:
+    """Removes files of states that `ranks` ranks at this stage do not write."""
+    for name in os.listdir(folder):
+        match = _STATES.match(name)
+        if match is None:
+            stale = name == "mp_rank_00_model_states.pt" and stage == 3
+        elif match["what"] == "model":
+            stale = stage != 3 or int(match["rank"]) >= ranks
+        else:
+            stale = bool(match["bf16"]) != bf16 or int(match["rank"]) >= ranks
+        if stale:
+            os.remove(os.path.join(folder, name))
 
 
 def read(path: str) -> Any:

@@ -36,6 +36,8 @@ def save(engine: Any, save_dir: str, tag: str | None, client_state: dict[str, An
     world.barrier()
     Writer(engine, folder).write(client_state)
     world.barrier()
+    if world.rank == 0:  # an earlier save under this tag, by more ranks or at another stage, would be read with it
+        files.remove_stale(folder, engine.zero_optimization_stage(), engine.bfloat16_enabled(), world.size)
     if world.rank == 0 and save_latest:
         files.write_text(os.path.join(save_dir, "latest"), tag)
     world.barrier()

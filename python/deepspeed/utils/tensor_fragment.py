@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from shoal import state
+from shoal import Error, state
 
 
 @dataclass
@@ -22,7 +22,7 @@ def safe_get_full_fp32_param(param: torch.nn.Parameter) -> torch.Tensor | None:
 
 
 def safe_get_full_optimizer_state(param: torch.nn.Parameter, optim_state_key: str) -> torch.Tensor | None:
-    return state.read_param(param, _KINDS.get(optim_state_key, optim_state_key))
+    return state.read_param(param, _kind(optim_state_key))
 
 
 def safe_get_full_grad(param: torch.nn.Parameter) -> torch.Tensor | None:
@@ -34,7 +34,19 @@ def safe_set_full_fp32_param(param: torch.nn.Parameter, value: torch.Tensor) -> 
 
 
 def safe_set_full_optimizer_state(param: torch.nn.Parameter, value: torch.Tensor, optim_state_key: str) -> None:
-    state.write_param(param, _KINDS.get(optim_state_key, optim_state_key), value)
+    state.write_param(param, _kind(optim_state_key), value)
 
 
-_KINDS = {"exp_avg": "first_moment", "exp_avg_sq": "second_moment"}
+_KINDS = {
+    "exp_avg": "first_moment",
+    "exp_avg_sq": "second_moment",
+    "momentum_buffer": "first_moment",
+    "sum": "first_moment",
+    "fp32_param": "weight",
+}
+
+
+def _kind(key: str) -> str:
+    if key in _KINDS:
+        return _KINDS[key]
+    raise Error(f"[optimizer state {key}] is not known. Use one of {', '.join(sorted(_KINDS))}.")

@@ -12,6 +12,7 @@ namespace {
 
 void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
+  cudaGetLastError();  // said here; the next launch is not to blame for it
   throw Error("cuda", fmt::format("{} failed: {} ({}).", call, cudaGetErrorString(status), cudaGetErrorName(status)));
 }
 
@@ -22,7 +23,9 @@ cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
 
 int device_count() {
   int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();  // it was asked, not failed
+  return 0;
 }
 
 std::string why_none() {
