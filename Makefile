@@ -7,7 +7,7 @@ JOBS = $(shell tools/jobs.sh)
 FILES = $(shell find include src tests bench examples tools -name '*.h' -o -name '*.cpp')
 LINT_FILES = $(filter src/%.cpp examples/%.cpp,$(FILES))
 
-.PHONY: help setup build demo test unit sanitize sanitize-address sanitize-thread bench format check-format lint clean FORCE
+.PHONY: help setup build demo test unit wheel sanitize sanitize-address sanitize-thread bench format check-format lint clean FORCE
 
 help:
 	@echo "make demo       train a small language model on 2 ranks with sharded weights, stop, resume on 1"
@@ -15,6 +15,7 @@ help:
 	@echo "make unit       only the quick tests"
 	@echo "make sanitize   the tests, small, under address and undefined-behaviour, then thread sanitizers"
 	@echo "make bench      measure against DDP, FSDP2 and DeepSpeed; writes bench/results/"
+	@echo "make wheel      wheels of shoal and of the package that answers as deepspeed, in build/wheels"
 	@echo "make format     clang-format (FILES=... for some files); make check-format only looks"
 	@echo "make lint       clang-tidy (FILES=... for some files)"
 	@echo "make setup      system packages and .venv; every target does it when needed"
@@ -62,6 +63,10 @@ bench: build/release/build.ninja
 	@cmake --build --preset release -j $(JOBS)
 	@tools/peers_setup.sh
 	@.venv/bin/python3 bench/run.py --build build/release
+
+# Needs scikit-build-core in .venv.
+wheel: setup
+	@.venv/bin/python3 -m pip wheel --no-build-isolation --no-deps -w build/wheels . ./python
 
 format: setup
 	@.venv/bin/clang-format -i $(FILES)

@@ -207,6 +207,13 @@ def resume_elsewhere(folder: str, stage: int, save: bool) -> list[float]:
         engine.load_checkpoint(folder)
     with torch.no_grad():
         loss = model(tokens(99, 0)).item()
+    if save and engine.global_rank == 0:
+        from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+
+        whole = get_fp32_state_dict_from_zero_checkpoint(folder)
+        again = Net()
+        again.load_state_dict(whole)
+        assert again(tokens(99, 0)).item() == loss and whole["head.weight"] is whole["embedding.weight"]
     moments = [utils.safe_get_full_optimizer_state(param, "exp_avg_sq") for param in model.parameters()]
     return [loss, *(moment.double().sum().item() for moment in moments)]
 
