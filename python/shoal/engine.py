@@ -67,7 +67,7 @@ class Engine:
         _prepare(model)
         modules = find_units(model, units)
         self.names = {id(param): name for name, param in model.named_parameters()}
-        self.unit_tuples = _declare(modules, model, _group_of(model, groups), _keeps_dtype(model))
+        self.unit_tuples = _declare(modules, _group_of(groups))
         self._indices: dict[str, int] | None = None
         self.group_dicts = list(groups or [{"params": list(model.parameters())}])
         self.groups = [
@@ -80,7 +80,6 @@ class Engine:
         self.core: _core.Engine | None = _core.Engine(
             self.unit_tuples, self.core_config, self.world, self.groups, seed
         )
-        _cast_buffers(model, self.core_config)
         for index, (_, module) in enumerate(modules):
             self._handles += hooks.attach(module, index, self.core)
         _engines.add(self)
@@ -184,7 +183,7 @@ class Engine:
         return self.core
 
 
-def _declare(modules: list, model: nn.Module, group_of: dict[int, int], keeps: set[str]) -> list:
+def _declare(modules: list, group_of: dict[int, int]) -> list:
     """Units for the core: each module's parameters, tied ones in every unit that uses them, the rest in the root."""
     prefixes = tuple(f"{path}." for path, _ in modules if path)
     units = []
@@ -194,12 +193,12 @@ def _declare(modules: list, model: nn.Module, group_of: dict[int, int], keeps: s
             name = f"{path}.{local}" if path else local
             if not path and name.startswith(prefixes):
                 continue
-            params.append((name, param, group_of.get(id(param), 0), name in keeps))
+            params.append((name, param, group_of.get(id(param), 0), False))
         units.append((path or "root", params))
     return units
 
 
-def _group_of(model: nn.Module, groups: list[dict[str, Any]] | None) -> dict[int, int]:
+def _group_of(groups: list[dict[str, Any]] | None) -> dict[int, int]:
     found = {}
     for index, group in enumerate(groups or []):
         for param in group["params"]:
@@ -207,17 +206,8 @@ def _group_of(model: nn.Module, groups: list[dict[str, Any]] | None) -> dict[int
     return found
 
 
-def _keeps_dtype(model: nn.Module) -> set[str]:
-    """Parameters that the model wants in fp32 whatever the config says."""
-    return set()
-
-
 def _prepare(model: nn.Module) -> None:
     """Gradients of before are not ours; parameters that stand empty get their shape."""
     _core.restore_shapes(list(model.parameters()))
     for param in model.parameters():
         param.grad = None
-
-
-def _cast_buffers(model: nn.Module, config: _core.Config) -> None:
-    """Buffers keep their dtype: positions and masks would be wrong in another."""

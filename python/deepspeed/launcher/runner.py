@@ -54,12 +54,11 @@ def devices_of(include: str, exclude: str, count: int) -> list[int]:
 
 def torchrun_arguments(options: argparse.Namespace) -> list[str]:
     """What torchrun is called with."""
-    if (options.num_nodes > 1 or options.hostfile) and not options.no_ssh:
-        if options.num_nodes > 1:
-            raise SystemExit(
-                "deepspeed: several hosts need --no_ssh here: start the command on each host with --node_rank, "
-                "--master_addr and --num_nodes."
-            )
+    if options.num_nodes > 1 and not options.no_ssh:
+        raise SystemExit(
+            "deepspeed: several hosts need --no_ssh here: start the command on each host with --node_rank, "
+            "--master_addr and --num_nodes."
+        )
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 1

@@ -117,7 +117,8 @@ class GatheredParameters:
 
 
 def register_external_parameter(module: nn.Module, parameter: nn.Parameter) -> None:
-    """The module's forward reads a parameter of another module: `initialize` puts the two into one unit."""
+    """Notes that the module's forward reads a parameter of another module. Kept for programs that ask; a parameter that is
+    read while its own block is released raises, so gather it there, or name both modules as one unit."""
     if not isinstance(parameter, nn.Parameter):
         raise RuntimeError("[register_external_parameter] the parameter is not a torch.nn.Parameter. Pass one.")
     externals = module.__dict__.setdefault("_external_params", {})
