@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -113,14 +114,14 @@ template <class Result>
 std::vector<Result> on_threads(int world, const std::function<Result(Group&)>& play,
                                Timeout timeout = std::chrono::seconds(60)) {
   std::vector<std::unique_ptr<Group>> groups = make_thread_groups(world, timeout);
-  std::vector<Result> results(static_cast<size_t>(world));
+  std::vector<std::optional<Result>> played(static_cast<size_t>(world));  // not Result: bits of bool share their bytes
   std::vector<std::exception_ptr> errors(static_cast<size_t>(world));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
       const auto at = static_cast<size_t>(rank);
       try {
-        results[at] = play(*groups[at]);
+        played[at] = play(*groups[at]);
       } catch (const std::exception& error) {
         errors[at] = std::current_exception();
         groups[at]->abort(error.what());
@@ -131,6 +132,8 @@ std::vector<Result> on_threads(int world, const std::function<Result(Group&)>& p
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }
+  std::vector<Result> results;
+  for (std::optional<Result>& result : played) results.push_back(std::move(*result));
   return results;
 }
 
