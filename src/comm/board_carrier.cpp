@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "comm/cuda_board_carrier.h"
+#include "comm/reduction.h"
 #include "comm/slices.h"
 #include "kernels/reduce.h"
 
@@ -30,13 +31,13 @@ std::byte* bytes(void* data) { return static_cast<std::byte*>(data); }
 
 }  // namespace
 
-void BoardCarrier::compare_tickets(const Ticket& mine) {
-  for (int peer = 0; peer < size(); ++peer) {
-    const std::string how = disagreement(mine, board_->ticket_of(peer), peer, channel_name());
+void compare_tickets(Board& board, const Ticket& mine) {
+  for (int peer = 0; peer < board.size(); ++peer) {
+    const std::string how = disagreement(mine, board.ticket_of(peer), peer, board.channel_name());
     if (how.empty()) continue;
-    const Failure failure{rank(), describe(mine, channel_name()), how};
-    board_->fail(failure);
-    throw error_of(failure, rank(), failure.at);
+    const Failure failure{board.rank(), describe(mine, board.channel_name()), how};
+    board.fail(failure);
+    throw error_of(failure, board.rank(), failure.at);
   }
 }
 
@@ -67,7 +68,7 @@ void BoardCarrier::exchange(const Ticket& ticket, const Window& window, const st
     if (staged) stage(window, round);
     const std::byte* offered = window.nbytes == 0 ? nullptr : staged ? board_->staging(0) : window.data;
     board_->arrive(ticket, offered, staged);
-    compare_tickets(ticket);
+    compare_tickets(*board_, ticket);
     try {
       bool in_rounds = false;
       for (int peer = 0; peer < size(); ++peer) in_rounds = in_rounds || board_->staged(peer);
@@ -105,16 +106,11 @@ void BoardCarrier::reduce_scatter(const Ticket& ticket, const ReduceScatter& arg
                         : round.nbytes > 0 ? source(peer, rank(), round)
                                            : nullptr);
     }
-    kernels::OrderedMean mean;
+    kernels::OrderedMean mean = mean_of(args);
     mean.sources = sources.data();
     mean.source_count = size();
-    mean.source_dtype = args.whole_dtype;
     mean.out = bytes(args.shard) + round.begin / in_nbytes * nbytes_of(args.shard_dtype);
-    mean.out_dtype = args.shard_dtype;
     mean.numel = static_cast<int64_t>(round.nbytes / in_nbytes);
-    mean.pre = args.pre;
-    mean.post = args.post;
-    mean.accumulate = args.accumulate;
     kernels::ordered_mean(mean);
   });
 }

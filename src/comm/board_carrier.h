@@ -16,6 +16,9 @@
 
 namespace shoal {
 
+// After arrive(): throws, and fails the world, when a rank has come with another collective than this one.
+void compare_tickets(Board& board, const Ticket& mine);
+
 class BoardCarrier final : public Carrier {
  public:
   explicit BoardCarrier(std::unique_ptr<Board> board) : board_(std::move(board)) {}
@@ -53,7 +56,6 @@ class BoardCarrier final : public Carrier {
   };
   void exchange(const Ticket& ticket, const Window& window, const std::function<void(const Round&)>& read);
   void stage(const Window& window, const Round& round);
-  void compare_tickets(const Ticket& mine);
   const std::byte* source(int rank, int strip, const Round& round);
 
   std::unique_ptr<Board> board_;

@@ -5,7 +5,8 @@
 
 #include <vector>
 
-#include "comm/failure.h"
+#include "comm/board_carrier.h"
+#include "comm/reduction.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -27,15 +28,10 @@ void CudaBoardCarrier::exchange(const Ticket& ticket, const void* data,
   own.data = static_cast<const std::byte*>(data);
   own.ready->record(stream());
   board_->arrive(ticket, reinterpret_cast<const std::byte*>(&own), /*staged=*/false);
+  compare_tickets(*board_, ticket);
   std::vector<Offer> offers;
   try {
     for (int peer = 0; peer < size(); ++peer) {
-      const std::string how = disagreement(ticket, board_->ticket_of(peer), peer, channel_name());
-      if (!how.empty()) {
-        const Failure failure{rank(), describe(ticket, channel_name()), how};
-        board_->fail(failure);
-        throw error_of(failure, rank(), failure.at);
-      }
       offers.push_back(*reinterpret_cast<const Offer*>(board_->buffer_of(peer)));
       if (offers.back().device != own.device) {
         throw Error("comm threads",
@@ -84,11 +80,8 @@ void CudaBoardCarrier::all_reduce(const Ticket& ticket, const AllReduce& args) {
   const size_t nbytes = static_cast<size_t>(args.numel) * nbytes_of(args.dtype);
   std::byte* sum = scratch(nbytes);
   exchange(ticket, args.data, [&](const std::vector<const std::byte*>& all) {
-    ReduceScatter reduce;
-    reduce.whole_dtype = reduce.shard_dtype = args.dtype;
+    ReduceScatter reduce = reduction_of(args);
     reduce.shard = sum;
-    reduce.shard_numel = args.numel;
-    reduce.post = args.post;
     sum_slices({all.begin(), all.end()}, reduce);
   });
   queue().copy(args.data, sum, nbytes);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/reduction.h"
 #include "device/cuda_queue.h"
 
 namespace shoal {
@@ -56,16 +57,9 @@ std::byte* CudaCarrier::scratch(size_t nbytes) {
 }
 
 void CudaCarrier::sum_slices(const std::vector<const void*>& sources, const ReduceScatter& args) {
-  kernels::OrderedMean mean;
+  kernels::OrderedMean mean = mean_of(args);
   mean.sources = sources.data();
   mean.source_count = static_cast<int>(sources.size());
-  mean.source_dtype = args.whole_dtype;
-  mean.out = args.shard;
-  mean.out_dtype = args.shard_dtype;
-  mean.numel = args.shard_numel;
-  mean.pre = args.pre;
-  mean.post = args.post;
-  mean.accumulate = args.accumulate;
   queue_->ordered_mean(mean);
 }
 

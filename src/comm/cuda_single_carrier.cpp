@@ -1,6 +1,8 @@
 // See cuda_single_carrier.h.
 #include "comm/cuda_single_carrier.h"
 
+#include "comm/reduction.h"
+
 namespace shoal {
 
 void CudaSingleCarrier::all_gather(const Ticket&, const AllGather& args) {
@@ -14,12 +16,7 @@ void CudaSingleCarrier::reduce_scatter(const Ticket&, const ReduceScatter& args)
 }
 
 void CudaSingleCarrier::all_reduce(const Ticket& ticket, const AllReduce& args) {
-  ReduceScatter reduce;
-  reduce.whole = reduce.shard = args.data;
-  reduce.whole_dtype = reduce.shard_dtype = args.dtype;
-  reduce.shard_numel = args.numel;
-  reduce.post = args.post;
-  reduce_scatter(ticket, reduce);
+  reduce_scatter(ticket, reduction_of(args));
 }
 
 }  // namespace shoal

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/reduction.h"
 #include "comm/slices.h"
 
 namespace shoal {
@@ -159,13 +160,7 @@ void GlooCarrier::reduce_scatter(const Ticket& ticket, const ReduceScatter& args
         ticket.piece_nbytes > 0 ? std::min<size_t>(ticket.piece_nbytes, kStagingNbytes) : kStagingNbytes;
     slices.piece_nbytes =
         std::max(kPieceAlignment, whole / 2 / static_cast<size_t>(size()) / kPieceAlignment * kPieceAlignment);
-    kernels::OrderedMean mean;
-    mean.source_dtype = args.whole_dtype;
-    mean.out = args.shard;
-    mean.out_dtype = args.shard_dtype;
-    mean.pre = args.pre;
-    mean.post = args.post;
-    mean.accumulate = args.accumulate;
+    kernels::OrderedMean mean = mean_of(args);
     reduce_own_slice(slices, mean);
   });
 }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/reduction.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -82,12 +83,7 @@ void NcclCarrier::all_reduce(const Ticket&, const AllReduce& args) {
                          stream()),
         "ncclAllReduce");
   if (args.post == 1.0f) return;
-  ReduceScatter scale;
-  scale.whole_dtype = scale.shard_dtype = args.dtype;
-  scale.shard = args.data;
-  scale.shard_numel = args.numel;
-  scale.post = args.post;
-  sum_slices({args.data}, scale);
+  sum_slices({args.data}, reduction_of(args));
 }
 
 void NcclCarrier::broadcast(const Ticket&, const Broadcast& args) {

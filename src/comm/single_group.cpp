@@ -9,6 +9,7 @@
 #include "comm/cuda_single_carrier.h"
 #include "comm/failure.h"
 #include "comm/handle.h"
+#include "comm/reduction.h"
 #include "device/slab.h"
 #include "kernels/reduce.h"
 #include "shoal/group.h"
@@ -30,16 +31,9 @@ class SingleGroup final : public Group {
 
   Handle reduce_scatter(ReduceScatter args) override {
     begin();
-    kernels::OrderedMean mean;
+    kernels::OrderedMean mean = mean_of(args);
     mean.sources = &args.whole;
     mean.source_count = 1;
-    mean.source_dtype = args.whole_dtype;
-    mean.out = args.shard;
-    mean.out_dtype = args.shard_dtype;
-    mean.numel = args.shard_numel;
-    mean.pre = args.pre;
-    mean.post = args.post;
-    mean.accumulate = args.accumulate;
     kernels::ordered_mean(mean);
     if (!args.after) return Handle();
     auto state = std::make_shared<Handle::State>();
@@ -52,15 +46,7 @@ class SingleGroup final : public Group {
     return Handle(state);
   }
 
-  Handle all_reduce(AllReduce args) override {
-    ReduceScatter reduce;
-    reduce.whole = args.data;
-    reduce.shard = args.data;
-    reduce.whole_dtype = reduce.shard_dtype = args.dtype;
-    reduce.shard_numel = args.numel;
-    reduce.post = args.post;
-    return reduce_scatter(std::move(reduce));
-  }
+  Handle all_reduce(AllReduce args) override { return reduce_scatter(reduction_of(args)); }
 
   Handle broadcast(Broadcast args) override {
     begin();
