@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "device/page_arena.h"
 #include "kernels/convert.h"
+#include "kernels/segment.h"
 #include "plan/memory.h"
 
 namespace shoal {
@@ -26,26 +27,6 @@ template <class Pointer>
 Pointer* advance(Pointer* pointer, int64_t numel, size_t element) {
   using Byte = std::conditional_t<std::is_const_v<Pointer>, const std::byte, std::byte>;
   return pointer == nullptr ? nullptr : reinterpret_cast<Byte*>(pointer) + static_cast<size_t>(numel) * element;
-}
-
-size_t master_nbytes_of(const kernels::Segment& segment) {
-  switch (segment.master_kind) {
-    case kernels::Master::weight: return 0;
-    case kernels::Master::remainder: return sizeof(uint16_t);
-    case kernels::Master::full: return sizeof(float);
-  }
-  return 0;
-}
-
-kernels::Segment part_of(const kernels::Segment& whole, int64_t begin, int64_t end) {
-  kernels::Segment part = whole;
-  part.numel = end - begin;
-  part.weight = advance(whole.weight, begin, nbytes_of(whole.weight_dtype));
-  part.master = advance(whole.master, begin, master_nbytes_of(whole));
-  part.grad = advance(whole.grad, begin, nbytes_of(whole.grad_dtype));
-  if (whole.first != nullptr) part.first = whole.first + begin;
-  if (whole.second != nullptr) part.second = whole.second + begin;
-  return part;
 }
 
 void run(const kernels::Segment& segment, const kernels::AdamStep& step) { kernels::adam(segment, step); }
@@ -127,7 +108,8 @@ class HostQueue final : public Queue {
           for (size_t index = 0; index < host.segments.size(); ++index) {
             const kernels::Segment& segment = host.segments[index];
             const auto& step = of_groups.at(static_cast<size_t>(host.groups[index]));
-            parallel_for_(segment.numel, [&](int64_t begin, int64_t end) { run(part_of(segment, begin, end), step); });
+            parallel_for_(segment.numel,
+                          [&](int64_t begin, int64_t end) { run(kernels::part_of(segment, begin, end), step); });
           }
         },
         steps);

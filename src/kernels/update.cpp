@@ -3,20 +3,14 @@
 
 #include "base/check.h"
 #include "kernels/isa.h"
+#include "kernels/segment.h"
 
 namespace shoal::kernels {
 namespace {
 
 void check(const Segment& s, bool needs_first, bool needs_second) {
-  SHOAL_CHECK_GE(s.numel, 0);
+  check_segment(s);
   if (s.numel == 0) return;
-  SHOAL_CHECK(s.weight != nullptr && s.grad != nullptr, "(a segment of {} elements)", s.numel);
-  SHOAL_CHECK((s.master != nullptr) == (s.master_kind != Master::weight), "(master kind {})",
-              static_cast<int>(s.master_kind));
-  SHOAL_CHECK((s.weight_dtype == DType::f32) == (s.master_kind == Master::weight), "(weight {}, master kind {})",
-              name_of(s.weight_dtype), static_cast<int>(s.master_kind));
-  SHOAL_CHECK(s.master_kind != Master::remainder || s.weight_dtype == DType::bf16, "(weight {})",
-              name_of(s.weight_dtype));
   SHOAL_CHECK(!needs_first || s.first != nullptr, "(a segment of {} elements)", s.numel);
   SHOAL_CHECK(!needs_second || s.second != nullptr, "(a segment of {} elements)", s.numel);
 }

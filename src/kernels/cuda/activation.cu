@@ -130,7 +130,7 @@ void swiglu(const SwigluForward& args, Stream stream) {
   with_width(args.dtype, args.numel, all_aligned(args.gate, args.up, args.y), "swiglu",
              [&](auto tag, auto width, unsigned blocks) {
                using T = typename decltype(tag)::Type;
-               swiglu_forward<T, decltype(width)::value><<<blocks, kThreads, 0, native(stream)>>>(args);
+               swiglu_forward<T, decltype(width)::value><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
              });
 }
 
@@ -138,7 +138,7 @@ void swiglu_backward(const SwigluBackward& args, Stream stream) {
   const bool aligned = all_aligned(args.gate, args.up, args.dy, args.dgate, args.dup, args.y);
   with_width(args.dtype, args.numel, aligned, "swiglu_backward", [&](auto tag, auto width, unsigned blocks) {
     using T = typename decltype(tag)::Type;
-    swiglu_backward_kernel<T, decltype(width)::value><<<blocks, kThreads, 0, native(stream)>>>(args);
+    swiglu_backward_kernel<T, decltype(width)::value><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
   });
 }
 
@@ -146,9 +146,9 @@ void gelu(const GeluForward& args, Stream stream) {
   with_width(args.dtype, args.numel, all_aligned(args.x, args.y), "gelu", [&](auto tag, auto width, unsigned blocks) {
     using T = typename decltype(tag)::Type;
     if (args.kind == Gelu::tanh) {
-      gelu_forward<T, decltype(width)::value, TanhGelu><<<blocks, kThreads, 0, native(stream)>>>(args);
+      gelu_forward<T, decltype(width)::value, TanhGelu><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
     } else {
-      gelu_forward<T, decltype(width)::value, ExactGelu><<<blocks, kThreads, 0, native(stream)>>>(args);
+      gelu_forward<T, decltype(width)::value, ExactGelu><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
     }
   });
 }
@@ -159,9 +159,9 @@ void gelu_backward(const GeluBackward& args, Stream stream) {
       [&](auto tag, auto width, unsigned blocks) {
         using T = typename decltype(tag)::Type;
         if (args.kind == Gelu::tanh) {
-          gelu_backward_kernel<T, decltype(width)::value, TanhGelu><<<blocks, kThreads, 0, native(stream)>>>(args);
+          gelu_backward_kernel<T, decltype(width)::value, TanhGelu><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
         } else {
-          gelu_backward_kernel<T, decltype(width)::value, ExactGelu><<<blocks, kThreads, 0, native(stream)>>>(args);
+          gelu_backward_kernel<T, decltype(width)::value, ExactGelu><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
         }
       });
 }

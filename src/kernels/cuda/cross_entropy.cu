@@ -179,9 +179,10 @@ template <typename In, typename Out>
 void launch_scale(const ScaleGradient& args, Stream stream) {
   constexpr int kWidth = std::min(kWidest<In>, kWidest<Out>);
   if (all_aligned(args.in, args.out) && args.numel % kWidth == 0) {
-    scale<In, Out, kWidth><<<blocks_for(args.numel / kWidth, kScaleThreads), kScaleThreads, 0, native(stream)>>>(args);
+    scale<In, Out, kWidth>
+        <<<blocks_for(args.numel / kWidth, kScaleThreads), kScaleThreads, 0, stream_of(stream)>>>(args);
   } else {
-    scale<In, Out, 1><<<blocks_for(args.numel, kScaleThreads), kScaleThreads, 0, native(stream)>>>(args);
+    scale<In, Out, 1><<<blocks_for(args.numel, kScaleThreads), kScaleThreads, 0, stream_of(stream)>>>(args);
   }
 }
 
@@ -189,19 +190,19 @@ template <typename T, bool kGradient>
 void launch_rows(const CrossEntropy& args, Stream stream) {
   int device = 0;
   int most_shared = 0;
-  check_call("cudaGetDevice", cudaGetDevice(&device));
-  check_call("cudaDeviceGetAttribute",
-             cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "cudaDeviceGetAttribute");
   constexpr int64_t kReductionNbytes = 2048;  // static shared memory of the kernel, and some air
   const int64_t row_nbytes = (args.vocab * static_cast<int64_t>(sizeof(T)) + 15) / 16 * 16;
   const int64_t kept_nbytes = kGradient ? std::min<int64_t>(row_nbytes, (most_shared - kReductionNbytes) / 16 * 16) : 0;
   // A block that fills a processor's shared memory brings all its threads; smaller ones share the processor.
   const int threads = row_nbytes > most_shared / 2 ? kMostThreads : kMostThreads / 2;
-  check_call("cudaFuncSetAttribute",
-             cudaFuncSetAttribute(cross_entropy_row<T, kGradient>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(kept_nbytes)));
+  check_cuda(cudaFuncSetAttribute(cross_entropy_row<T, kGradient>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(kept_nbytes)),
+             "cudaFuncSetAttribute");
   cross_entropy_row<T, kGradient>
-      <<<blocks_for(args.rows, 1), threads, static_cast<size_t>(kept_nbytes), native(stream)>>>(
+      <<<blocks_for(args.rows, 1), threads, static_cast<size_t>(kept_nbytes), stream_of(stream)>>>(
           args, static_cast<int>(kept_nbytes / 16));
 }
 
@@ -227,7 +228,7 @@ void cross_entropy(const CrossEntropy& args, Stream stream) {
 }
 
 void mean_loss(const float* losses, const int64_t* targets, int64_t rows, float* mean, float* share, Stream stream) {
-  mean_of_losses<<<1, kMostThreads, 0, native(stream)>>>(losses, targets, rows, mean, share);
+  mean_of_losses<<<1, kMostThreads, 0, stream_of(stream)>>>(losses, targets, rows, mean, share);
   check_launch("mean_loss");
 }
 

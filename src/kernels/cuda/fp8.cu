@@ -176,21 +176,22 @@ void check_input(const Fp8Input& input) {
 }
 
 void finish_scales(float* most, int64_t count, Fp8 format, Stream stream) {
-  to_scales<<<blocks_for(count, kThreads), kThreads, 0, native(stream)>>>(most, count, largest_of(format));
+  to_scales<<<blocks_for(count, kThreads), kThreads, 0, stream_of(stream)>>>(most, count, largest_of(format));
   check_launch("fp8 scales");
 }
 
 void clear(float* most, int64_t count, Stream stream) {
-  check_call("cudaMemsetAsync", cudaMemsetAsync(most, 0, static_cast<size_t>(count) * sizeof(float), native(stream)));
+  check_cuda(cudaMemsetAsync(most, 0, static_cast<size_t>(count) * sizeof(float), stream_of(stream)),
+             "cudaMemsetAsync");
 }
 
 }  // namespace
 
 bool multiplies_fp8() {
   int device = 0, major = 0, minor = 0;
-  check_call("cudaGetDevice", cudaGetDevice(&device));
-  check_call("cudaDeviceGetAttribute", cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  check_call("cudaDeviceGetAttribute", cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
   return major * 10 + minor >= 89;
 }
 
@@ -203,7 +204,7 @@ void fp8_scale(const Fp8Input& input, Fp8 format, float* scale, Stream stream) {
       using T = typename decltype(tag)::Type;
       constexpr int64_t kMostBlocks = 132 * 8;
       const int64_t blocks = std::min<int64_t>(kMostBlocks, blocks_for(numel / kWidest<T>, kThreads));
-      largest<T><<<static_cast<unsigned>(blocks), kThreads, 0, native(stream)>>>(input.x, numel, scale);
+      largest<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(stream)>>>(input.x, numel, scale);
     });
     check_launch("fp8 largest");
   }
@@ -218,7 +219,7 @@ void fp8_scales(const Fp8Input& input, Fp8 format, float* row_scales, float* col
     with_type(input.dtype, [&](auto tag) {
       using T = typename decltype(tag)::Type;
       largest_of_lines<T>
-          <<<tiles_of(input.rows, input.columns), kThreads, 0, native(stream)>>>(input, row_scales, column_scales);
+          <<<tiles_of(input.rows, input.columns), kThreads, 0, stream_of(stream)>>>(input, row_scales, column_scales);
     });
     check_launch("fp8 largest of lines");
   }
@@ -240,9 +241,9 @@ void quantize_fp8(const QuantizeFp8& args, Stream stream) {
     using T = typename decltype(tag)::Type;
     const dim3 tiles = tiles_of(rows, args.input.columns);
     if (args.format == Fp8::e4m3) {
-      quantize<T, __NV_E4M3><<<tiles, kThreads, 0, native(stream)>>>(args);
+      quantize<T, __NV_E4M3><<<tiles, kThreads, 0, stream_of(stream)>>>(args);
     } else {
-      quantize<T, __NV_E5M2><<<tiles, kThreads, 0, native(stream)>>>(args);
+      quantize<T, __NV_E5M2><<<tiles, kThreads, 0, stream_of(stream)>>>(args);
     }
   });
   check_launch("quantize_fp8");

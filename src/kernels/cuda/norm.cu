@@ -291,7 +291,8 @@ void run_forward(const NormForward& args, Stream stream) {
     constexpr int kElements = decltype(elements)::value;
     const int lanes = lanes_for(args.columns, kElements);
     const unsigned blocks = blocks_for(args.rows, kThreads / lanes);
-    norm_forward<T, decltype(width)::value, kElements, kCentered><<<blocks, kThreads, 0, native(stream)>>>(args, lanes);
+    norm_forward<T, decltype(width)::value, kElements, kCentered>
+        <<<blocks, kThreads, 0, stream_of(stream)>>>(args, lanes);
   });
   check_launch("norm_forward");
 }
@@ -309,18 +310,18 @@ void run_backward(const NormBackward& args, Stream stream) {
       constexpr int kNbytes = (kCentered ? 2 : 1) * kElements * kThreads * static_cast<int>(sizeof(float));
       const auto kernel = norm_backward<T, decltype(width)::value, kElements, kCentered>;
       if (kNbytes > 48 * 1024) {
-        check_call("cudaFuncSetAttribute",
-                   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kNbytes));
+        check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kNbytes),
+                   "cudaFuncSetAttribute");
       }
       const int lanes = lanes_for(args.columns, kElements);
-      kernel<<<static_cast<unsigned>(line_count), kThreads, kNbytes, native(stream)>>>(args, lanes);
+      kernel<<<static_cast<unsigned>(line_count), kThreads, kNbytes, stream_of(stream)>>>(args, lanes);
     });
     check_launch("norm_backward");
   }
   const int64_t line_numel = args.columns * (kCentered && args.dbias != nullptr ? 2 : 1);
   with_type(args.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    sum_lines<T><<<blocks_for(line_numel, kSumColumns), dim3(kSumColumns, kSumRows), 0, native(stream)>>>(
+    sum_lines<T><<<blocks_for(line_numel, kSumColumns), dim3(kSumColumns, kSumRows), 0, stream_of(stream)>>>(
         args.partials, line_count, line_numel, args.columns, args.dweight, args.dbias);
   });
   check_launch("sum_lines");

@@ -1,5 +1,5 @@
 // What the models' kernels share: an element as fp32 and back, 16 bytes of elements at once, the choice of a dtype at
-// run time, and the look at a launch. Everything here is of the including file alone.
+// run time, and how many blocks a launch takes. Everything here is of the including file alone.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -7,10 +7,9 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <string>
 
+#include "kernels/cuda/launch.cuh"
 #include "shoal/dtype.h"
-#include "shoal/error.h"
 
 namespace shoal::kernels::cuda {
 namespace {
@@ -73,16 +72,6 @@ template <int kNumber>
 struct Number {
   static constexpr int value = kNumber;
 };
-
-inline cudaStream_t native(void* stream) { return static_cast<cudaStream_t>(stream); }
-
-inline void check_call(const char* what, cudaError_t result) {
-  if (result == cudaSuccess) return;
-  throw Error("cuda", std::string(what) + ": " + cudaGetErrorString(result) +
-                          ". If this was not the first error of the run, look at the first one.");
-}
-// After each launch.
-inline void check_launch(const char* kernel) { check_call(kernel, cudaGetLastError()); }
 
 inline unsigned blocks_for(int64_t threads, int per_block) {
   const int64_t blocks = (threads + per_block - 1) / per_block;

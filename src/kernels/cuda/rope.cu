@@ -82,7 +82,7 @@ void launch(const Rope& args, Stream stream) {
   shape.head_steps = static_cast<unsigned>((heads + kHeads - 1) / kHeads);
   const int64_t threads = args.rows * shape.packs * shape.head_steps;
   if (threads == 0) return;
-  turn<T, kWidth><<<blocks_for(threads, kThreads), kThreads, 0, native(stream)>>>(args, shape);
+  turn<T, kWidth><<<blocks_for(threads, kThreads), kThreads, 0, stream_of(stream)>>>(args, shape);
   check_launch("rope");
 }
 

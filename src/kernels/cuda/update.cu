@@ -7,6 +7,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/update_chunk.cuh"
 #include "kernels/cuda/update_formula.cuh"
+#include "kernels/segment.h"
 
 namespace shoal::kernels::cuda {
 namespace {
@@ -66,28 +67,6 @@ void launch_all(const SegmentTable& table, const Step* steps, const int* apply, 
   }
 }
 
-void check(const Segment& s, int group) {
-  SHOAL_CHECK_GE(s.numel, 0);
-  SHOAL_CHECK_GE(group, 0);
-  if (s.numel == 0) return;
-  SHOAL_CHECK(s.weight != nullptr && s.grad != nullptr, "(a segment of {} elements)", s.numel);
-  SHOAL_CHECK((s.master != nullptr) == (s.master_kind != Master::weight), "(master kind {})",
-              static_cast<int>(s.master_kind));
-  SHOAL_CHECK((s.weight_dtype == DType::f32) == (s.master_kind == Master::weight), "(weight {}, master kind {})",
-              name_of(s.weight_dtype), static_cast<int>(s.master_kind));
-  SHOAL_CHECK(s.master_kind != Master::remainder || s.weight_dtype == DType::bf16, "(weight {})",
-              name_of(s.weight_dtype));
-}
-
-size_t master_nbytes(Master kind) { return kind == Master::full ? 4 : 2; }
-
-template <class T>
-T* advance(T* memory, int64_t numel, size_t element_nbytes) {
-  if (memory == nullptr) return nullptr;
-  const auto address = reinterpret_cast<uintptr_t>(memory) + static_cast<uintptr_t>(numel) * element_nbytes;
-  return reinterpret_cast<T*>(address);
-}
-
 // Every chunk but a segment's first begins at a vector, since chunks are whole tiles behind the first vector.
 void cut(const Segment& s, int group, int64_t chunk_numel, std::vector<Chunk>& chunks) {
   AlignmentFinder finder;
@@ -100,12 +79,13 @@ void cut(const Segment& s, int group, int64_t chunk_numel, std::vector<Chunk>& c
   int head = static_cast<int>(std::min<int64_t>(alignment.head, s.numel));
   for (int64_t begin = 0; begin < s.numel;) {
     const int64_t numel = std::min(head + chunk_numel, s.numel - begin);
+    const Segment part = part_of(s, begin, begin + numel);
     Chunk chunk;
-    chunk.weight = advance(s.weight, begin, nbytes_of(s.weight_dtype));
-    chunk.master = advance(s.master, begin, master_nbytes(s.master_kind));
-    chunk.grad = advance(s.grad, begin, nbytes_of(s.grad_dtype));
-    chunk.first = advance(s.first, begin, 4);
-    chunk.second = advance(s.second, begin, 4);
+    chunk.weight = part.weight;
+    chunk.master = part.master;
+    chunk.grad = part.grad;
+    chunk.first = part.first;
+    chunk.second = part.second;
     chunk.group = group;
     chunk.numel = static_cast<uint16_t>(numel);
     chunk.head = static_cast<uint8_t>(head);
@@ -134,7 +114,8 @@ SegmentTable::SegmentTable(const std::vector<Segment>& segments, const std::vect
   SHOAL_CHECK_EQ(segments.size(), groups.size());
   std::vector<size_t> order;
   for (size_t i = 0; i < segments.size(); ++i) {
-    check(segments[i], groups[i]);
+    check_segment(segments[i]);
+    SHOAL_CHECK_GE(groups[i], 0);
     if (segments[i].numel == 0) continue;
     order.push_back(i);
     has_first_ = has_first_ && segments[i].first != nullptr;

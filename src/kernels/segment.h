@@ -1,0 +1,51 @@
+// Segments of an update, in parts: what the host and the GPU need to cut one, and to know that it is whole.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "kernels/update.h"
+
+namespace shoal::kernels {
+
+// Bytes an element of what Segment::master points at.
+inline size_t master_nbytes(Master kind) {
+  switch (kind) {
+    case Master::weight: return 0;
+    case Master::remainder: return sizeof(uint16_t);
+    case Master::full: return sizeof(float);
+  }
+  return 0;
+}
+
+// The same elements from `begin` to `end`.
+inline Segment part_of(const Segment& whole, int64_t begin, int64_t end) {
+  const auto advance = [begin](auto* pointer, size_t element) {
+    const auto address = reinterpret_cast<uintptr_t>(pointer) + static_cast<uintptr_t>(begin) * element;
+    return pointer == nullptr ? nullptr : reinterpret_cast<decltype(pointer)>(address);
+  };
+  Segment part = whole;
+  part.numel = end - begin;
+  part.weight = advance(whole.weight, nbytes_of(whole.weight_dtype));
+  part.master = advance(whole.master, master_nbytes(whole.master_kind));
+  part.grad = advance(whole.grad, nbytes_of(whole.grad_dtype));
+  part.first = advance(whole.first, sizeof(float));
+  part.second = advance(whole.second, sizeof(float));
+  return part;
+}
+
+// Pointers, dtypes and the kind of master fit each other. Moments are the optimizer's to ask for.
+inline void check_segment(const Segment& s) {
+  SHOAL_CHECK_GE(s.numel, 0);
+  if (s.numel == 0) return;
+  SHOAL_CHECK(s.weight != nullptr && s.grad != nullptr, "(a segment of {} elements)", s.numel);
+  SHOAL_CHECK((s.master != nullptr) == (s.master_kind != Master::weight), "(master kind {})",
+              static_cast<int>(s.master_kind));
+  SHOAL_CHECK((s.weight_dtype == DType::f32) == (s.master_kind == Master::weight), "(weight {}, master kind {})",
+              name_of(s.weight_dtype), static_cast<int>(s.master_kind));
+  SHOAL_CHECK(s.master_kind != Master::remainder || s.weight_dtype == DType::bf16, "(weight {})",
+              name_of(s.weight_dtype));
+}
+
+}  // namespace shoal::kernels
