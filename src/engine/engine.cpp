@@ -1,5 +1,5 @@
 // Wires the parts together; see include/shoal/engine.h. What happens in a pass is in passes.h, at a boundary in
-// finish_step below; everything that computes lives in the folders before this one.
+// optim/stepper.h; everything that computes lives in the folders before this one.
 #include "shoal/engine.h"
 
 #include <ATen/core/grad_mode.h>
@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <map>
 #include <optional>
-#include <tuple>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -32,9 +31,7 @@
 #include "engine/state_access.h"
 #include "engine/step_line.h"
 #include "engine/stopwatch.h"
-#include "optim/grad_norm.h"
-#include "optim/loss_scale.h"
-#include "optim/lr_schedule.h"
+#include "optim/stepper.h"
 #include "optim/updater.h"
 #include "plan/from_config.h"
 #include "plan/memory.h"
@@ -63,10 +60,8 @@ class Engine::Impl {
         state_(blueprint_, layout_, world.rank(), updater_, weights_),
         passes_(layout_, pass_options(config), weights_, gradients_, weights_channel_->notes(),
                 gradients_channel_->notes()),
-        norm_(gradients_channel_->bytes(), *queue_, gradients_.trainable_flats(), ledger_),
-        loss_scale_(config),
-        lr_schedule_(config.scheduler, group_lrs(options, config)),
-        weight_decays_(group_weight_decays(options, config)),
+        stepper_({layout_, config_, weights_, gradients_, updater_, gradients_channel_->bytes(), *queue_, ledger_},
+                 group_lrs(options, config), group_weight_decays(options, config)),
         generator_(make_generator(device_, hash_text(fmt::format("seed {} rank {}", options.seed, world.rank())))) {
     take_over({blueprint_, layout_, weights_, updater_, *weights_channel_, *queue_, device_},
               options.broadcast_weights);
@@ -154,10 +149,10 @@ class Engine::Impl {
 
   // A gradient came and Engine::backward was not called: autograd itself says when it is through.
   void begin_outside_backward() {
-    if (loss_scale_.value() != 1) {
+    if (stepper_.loss_scale() != 1) {
       throw Error("backward", fmt::format("loss.backward() does not know the loss scale, {}. Call "
                                           "engine.backward(loss).",
-                                          loss_scale_.value()));
+                                          stepper_.loss_scale()));
     }
     begin_backward();
     torch::autograd::Engine::get_default_engine().queue_callback([this, alive = passes_.alive()] {
@@ -178,7 +173,7 @@ class Engine::Impl {
     const OwnThreadBackward own_thread;
     // In fp32: a 16-bit loss could not hold the scale.
     const at::Tensor root = loss.scalar_type() == at::kFloat ? loss : loss.to(at::kFloat);
-    const double scale = loss_scale_.value() / static_cast<double>(config_.batch.accumulation_steps);
+    const double scale = stepper_.loss_scale() / static_cast<double>(config_.batch.accumulation_steps);
     try {
       torch::autograd::backward({root}, {at::full(root.sizes(), scale, root.options().requires_grad(false))});
     } catch (const c10::OutOfMemoryError& error) {
@@ -189,68 +184,17 @@ class Engine::Impl {
 
   StepResult step() {
     if (micro_step_ == 0) throw Error("step", "no gradient has come since the last step. Call backward(loss) first.");
+    if (!boundary_.value_or(micro_step_ >= config_.batch.accumulation_steps)) return stepper_.standing();
     StepResult result;
-    if (!boundary_.value_or(micro_step_ >= config_.batch.accumulation_steps)) {
-      result.loss_scale = loss_scale_.value();
-      result.lrs = lrs();
-      result.applied_steps = applied_steps_;
-      result.skipped_steps = skipped_steps_;
-      return result;
-    }
     {
       Stopwatch watch(times_.step, timing_);
-      result = finish_step();
+      micro_step_ = 0;
+      passes_.set_micro_step(0);
+      result = stepper_.take();
     }
     print(result);
     times_ = {};
     return result;
-  }
-
-  std::vector<double> lrs() const { return lrs_.empty() ? lr_schedule_.lrs(applied_steps_) : lrs_; }
-
-  // The boundary: norm, clip, update, publish.
-  StepResult finish_step() {
-    gradients_.wait();
-    micro_step_ = 0;
-    passes_.set_micro_step(0);
-    const GradNorm norm = norm_.of(gradients_.sum_shard_squares());
-
-    StepResult result;
-    result.boundary = true;
-    result.applied = norm.finite;
-    result.loss_scale = loss_scale_.value();
-    result.grad_norm = norm.value / result.loss_scale;
-    result.lrs = lrs();
-    if (norm.finite) {
-      update(result);
-      ++applied_steps_;
-    } else {
-      ++skipped_steps_;
-      result.overflow_unit = unit_of_flat(norm.first_bad_flat);
-    }
-    loss_scale_.update(!norm.finite);
-    result.applied_steps = applied_steps_;
-    result.skipped_steps = skipped_steps_;
-    return result;
-  }
-
-  void update(const StepResult& result) {
-    StepNumbers numbers;
-    numbers.step = applied_steps_ + 1;
-    const double limit = config_.gradient_clipping;
-    const double clip = limit > 0 ? std::max(1.0, (result.grad_norm + 1e-6) / limit) : 1.0;
-    numbers.grad_scale = 1.0 / (result.loss_scale * clip);
-    numbers.lrs = result.lrs;
-    numbers.weight_decays = weight_decays_;
-    numbers.beta1 = lr_schedule_.beta1(applied_steps_).value_or(config_.optimizer.beta1);
-    numbers.beta2 = lr_schedule_.beta2().value_or(config_.optimizer.beta2);
-    if (betas_) std::tie(numbers.beta1, numbers.beta2) = *betas_;
-    for (int unit = 0; unit < static_cast<int>(layout_.units.size()); ++unit) {
-      updater_.update(unit, numbers, weights_, gradients_);
-      weights_.publish(unit);
-      if (!config_.zero.overlap_comm) weights_.finish_publish();
-    }
-    weights_.finish_publish();
   }
 
   void print(const StepResult& result) const {
@@ -328,9 +272,7 @@ class Engine::Impl {
 
   EngineProgress progress() const {
     EngineProgress progress;
-    progress.applied_steps = applied_steps_;
-    progress.skipped_steps = skipped_steps_;
-    loss_scale_.save(progress);
+    stepper_.save(progress);
     const at::Tensor state = generator_.get_state();
     progress.random_state.assign(state.const_data_ptr<uint8_t>(), state.const_data_ptr<uint8_t>() + state.numel());
     return progress;
@@ -340,9 +282,7 @@ class Engine::Impl {
     check_between_steps("finish_restore");
     for (int unit = 0; unit < static_cast<int>(layout_.units.size()); ++unit) weights_.publish(unit);
     weights_.finish_publish();
-    applied_steps_ = progress.applied_steps;
-    skipped_steps_ = progress.skipped_steps;
-    loss_scale_.restore(progress);
+    stepper_.restore(progress);
     if (progress.random_state.empty()) return;
     const at::Tensor state = generator_.get_state();
     if (progress.random_state.size() != static_cast<size_t>(state.numel())) {
@@ -381,16 +321,6 @@ class Engine::Impl {
                 fmt::format("there is no unit {}: the model has {}, counted from 0.", unit, layout_.units.size()));
   }
 
-  std::string unit_of_flat(int trainable_flat) const {
-    int index = 0;
-    for (const UnitLayout& unit : layout_.units) {
-      for (const FlatLayout& flat : unit.flats) {
-        if (flat.trainable && index++ == trainable_flat) return unit.name;
-      }
-    }
-    return "the sum over all units";  // every unit is finite, their sum is not
-  }
-
   Config config_;
   Blueprint blueprint_;
   ModelLayout layout_;
@@ -404,26 +334,18 @@ class Engine::Impl {
   Updater updater_;
   StateAccess state_;
   Passes passes_;
-  GlobalNorm norm_;
   ModuleCalls calls_{passes_};
-  LossScale loss_scale_;
-  LrSchedule lr_schedule_;
-  std::vector<double> weight_decays_;
+  Stepper stepper_;
   at::Generator generator_;
   std::vector<GradientHook> gradient_hooks_;
-  std::vector<double> lrs_;                         // told from outside; empty: by the schedule
-  std::optional<std::pair<double, double>> betas_;  // told from outside
-  bool reduced_ = false;                            // the last backward ended a step
-  std::optional<bool> boundary_;                    // told from outside; nothing: by the count of micro-steps
-  int64_t micro_step_ = 0;                          // of the step that is being accumulated
-  int64_t applied_steps_ = 0;
-  int64_t skipped_steps_ = 0;
+  bool reduced_ = false;          // the last backward ended a step
+  std::optional<bool> boundary_;  // told from outside; nothing: by the count of micro-steps
+  int64_t micro_step_ = 0;        // of the step that is being accumulated
   StepTimes times_;
   bool timing_ = false;  // a Stopwatch is running
   bool inside_gathered_ = false;
   std::map<int, std::unique_ptr<GatheredParams>> gathered_;  // begun and not finished
   int last_gathered_ = 0;
-  bool evaluating_ = false;
 };
 
 Engine::Engine(std::vector<Unit> units, const Config& config, Group& world, EngineOptions options)
@@ -455,16 +377,8 @@ bool Engine::at_boundary() const {
   return impl_->boundary_.value_or(impl_->micro_step_ + 1 >= impl_->config_.batch.accumulation_steps);
 }
 
-void Engine::set_betas(double beta1, double beta2) { impl_->betas_ = {beta1, beta2}; }
-
-void Engine::set_groups(const std::vector<GroupValues>& groups) {
-  SHOAL_CHECK_EQ(groups.size(), impl_->weight_decays_.size());
-  impl_->lrs_.clear();
-  for (size_t group = 0; group < groups.size(); ++group) {
-    impl_->lrs_.push_back(groups[group].lr);
-    impl_->weight_decays_[group] = groups[group].weight_decay;
-  }
-}
+void Engine::set_betas(double beta1, double beta2) { impl_->stepper_.set_betas(beta1, beta2); }
+void Engine::set_groups(const std::vector<GroupValues>& groups) { impl_->stepper_.set_groups(groups); }
 
 Engine::Tensors Engine::recompute(const Tensors& inputs, const Forward& forward) {
   return shoal::recompute(impl_->passes_, impl_->generator_, inputs, forward);
@@ -478,20 +392,17 @@ void Engine::evaluate(const std::function<void()>& forward) {
   double evaluation = 0;  // no part of a step's times
   Stopwatch watch(evaluation, impl_->timing_);
   impl_->passes_.begin_evaluation();
-  impl_->evaluating_ = true;
   at::NoGradGuard without_graph;
   try {
     forward();
   } catch (...) {
-    impl_->evaluating_ = false;
     impl_->passes_.finish_evaluation();  // the next pass begins clean, and the other ranks' gathers have this rank
     throw;
   }
-  impl_->evaluating_ = false;
   impl_->passes_.finish_evaluation();
 }
 
-bool Engine::evaluating() const { return impl_->evaluating_; }
+bool Engine::evaluating() const { return impl_->passes_.evaluating(); }
 
 void Engine::backward(const at::Tensor& loss) { impl_->backward(loss); }
 
@@ -550,7 +461,7 @@ int Engine::unit_index(const std::string& name) const {
 
 at::Device Engine::device() const { return impl_->device_; }
 at::Generator& Engine::generator() { return impl_->generator_; }
-double Engine::loss_scale() const { return impl_->loss_scale_.value(); }
+double Engine::loss_scale() const { return impl_->stepper_.loss_scale(); }
 MemoryReport Engine::memory() const { return impl_->memory(); }
 Traffic Engine::traffic() const { return impl_->traffic(); }
 double Engine::waited_seconds() const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/torch_library.h"
+#include "comm/rendezvous.h"
 #include "device/cuda.h"
 #include "shoal/device.h"
 #include "shoal/error.h"
@@ -17,9 +18,11 @@ namespace shoal {
 
 namespace {
 
+// Without a launcher a process is alone on its host.
 int local_rank() {
-  for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}) {
-    if (const char* value = std::getenv(name)) return std::atoi(value);
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    if (std::getenv(name) != nullptr)
+      return read_rendezvous([](const char* key) { return std::getenv(key); }).local_rank;
   }
   return 0;
 }

@@ -1,7 +1,6 @@
 // See decoder.h.
 #include "models/decoder.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -33,9 +32,7 @@ at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens) const {
                             info_.max_positions));
   }
   Pass pass;
-  // Gradients are off in Engine::evaluate. They are off too where a recomputed block first runs, so this is asked here,
-  // outside of the blocks.
-  pass.randomness = {at::GradMode::is_enabled(), engine.generator()};
+  pass.randomness = {!engine.evaluating(), engine.generator()};
   pass.matmul = matmul_of(engine.config().fp8);
   if (pass.matmul != ops::Matmul::plain) ops::check_fp8(tokens);
   at::Tensor x = engine.run(0, tokens, [&](const at::Tensor& t) { return embed(pass, t); });

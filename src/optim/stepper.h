@@ -1,0 +1,68 @@
+// The boundary of a step: the norm, whether it is taken at all, clipping, the update of every unit, and the new weights
+// on their way to where they are read. Holds what lasts from step to step: the loss scale, the schedule, the counts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "optim/grad_norm.h"
+#include "optim/loss_scale.h"
+#include "optim/lr_schedule.h"
+#include "optim/updater.h"
+#include "shoal/engine.h"
+
+namespace shoal {
+
+// What a step works on; all of it outlives the stepper.
+struct StepParts {
+  const ModelLayout& layout;
+  const Config& config;
+  Weights& weights;
+  Gradients& gradients;
+  Updater& updater;
+  Group& channel;  // for the norm
+  Queue& queue;
+  std::shared_ptr<Ledger> ledger;
+};
+
+class Stepper {
+ public:
+  // One learning rate and one weight decay a parameter group.
+  Stepper(const StepParts& parts, const std::vector<double>& lrs, std::vector<double> weight_decays);
+
+  // Between boundaries: what the next step will be taken with.
+  StepResult standing() const;
+  // At a boundary: waits for the reductions and takes the step, or skips it. Collective.
+  StepResult take();
+
+  double loss_scale() const { return loss_scale_.value(); }
+
+  // Instead of the schedule's and the config's, from the next step on.
+  void set_groups(const std::vector<GroupValues>& groups);
+  void set_betas(double beta1, double beta2) { betas_ = {beta1, beta2}; }
+
+  // The part of a checkpoint that belongs here.
+  void save(EngineProgress& progress) const;
+  void restore(const EngineProgress& progress);
+
+ private:
+  std::vector<double> lrs() const { return lrs_.empty() ? lr_schedule_.lrs(applied_steps_) : lrs_; }
+  void update(const StepResult& result);
+  std::string unit_of_flat(int trainable_flat) const;
+
+  StepParts parts_;
+  GlobalNorm norm_;
+  LossScale loss_scale_;
+  LrSchedule lr_schedule_;
+  std::vector<double> weight_decays_;
+  std::vector<double> lrs_;                         // told from outside; empty: by the schedule
+  std::optional<std::pair<double, double>> betas_;  // told from outside
+  int64_t applied_steps_ = 0;
+  int64_t skipped_steps_ = 0;
+};
+
+}  // namespace shoal
