@@ -15,14 +15,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from shapes import SHAPES
+
 HERE = Path(__file__).parent
 SEQUENCE, BATCH = 2048, 8
 PEAK = 989e12  # bf16, dense, by the vendor
-SHAPES = {  # hidden, layers, heads, kv heads, ffn, vocabulary
-    "llama-1b": (2048, 16, 32, 8, 8192, 32000),
-    "llama-3b": (3072, 28, 24, 8, 8192, 32000),
-    "llama-8b": (4096, 32, 32, 8, 14336, 128256),
-}
 
 
 def flops_a_token(model):

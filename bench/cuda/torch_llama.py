@@ -14,11 +14,7 @@ import time
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-SHAPES = {  # hidden, layers, heads, kv heads, ffn, vocabulary
-    "llama-1b": (2048, 16, 32, 8, 8192, 32000),
-    "llama-3b": (3072, 28, 24, 8, 8192, 32000),
-    "llama-8b": (4096, 32, 32, 8, 14336, 128256),
-}
+from shapes import SHAPES
 
 
 def build(name):

@@ -1,81 +1,26 @@
 // The exactness matrix on one GPU, ranks as threads: at each world size every stage, with overlap on or off and
 // recompute on or off, gives the same bits of loss, norm and weights.
-#include <fmt/format.h>
+#include <cmath>
 
 #include "cuda/torch_gpu.h"
-#include "training/matrix_run.h"
+#include "training/exactness.h"
 
 namespace shoal::testing {
 namespace {
-
-struct Cell {
-  int world;
-  Precision precision;
-  int64_t accumulation;
-  bool clip;
-};
 
 class GpuExactness : public ::testing::TestWithParam<Cell> {};
 
 TEST_P(GpuExactness, StagesOverlapAndRecomputeGiveTheSameBits) {
   SHOAL_NEEDS_GPU();
-  const Cell cell = GetParam();
-  RunOptions options;
-  options.device = gpu();
-  options.precision = cell.precision;
-  options.accumulation = cell.accumulation;
-  options.clip = cell.clip;
-  if (small_grid()) options.steps = 10;
-  options.overlap = false;
-  const std::vector<RunResult> expected = train_on_threads(cell.world, options);
-  for (int rank = 0; rank < cell.world; ++rank) {
-    EXPECT_EQ(expected[rank].weights, expected[0].weights) << "the ranks of one run have different weights";
-    EXPECT_FALSE(expected[rank].applied[7]) << "the forced overflow was applied";
-    EXPECT_TRUE(expected[rank].applied[8]);
-  }
-  for (const bool recompute : {false, true}) {
-    for (const bool overlap : {false, true}) {
-      for (int stage = 0; stage <= 3; ++stage) {
-        if (small_grid() && (recompute == overlap) != (stage % 2 == 0)) continue;
-        options.stage = stage;
-        options.overlap = overlap;
-        options.recompute = recompute;
-        const std::vector<RunResult> got = train_on_threads(cell.world, options);
-        const std::string what = fmt::format("stage {} overlap {} recompute {}", stage, overlap, recompute);
-        for (int rank = 0; rank < cell.world; ++rank) {
-          EXPECT_EQ(RunResult::bits(expected[rank].losses), RunResult::bits(got[rank].losses)) << what;
-          EXPECT_EQ(RunResult::bits(expected[rank].norms), RunResult::bits(got[rank].norms)) << what;
-          EXPECT_TRUE(expected[rank].weights == got[rank].weights) << what << " rank " << rank;
-          EXPECT_EQ(expected[rank].applied, got[rank].applied) << what;
-          if (HasFailure()) return;
-        }
-      }
-    }
-  }
+  expect_same_bits_in(GetParam(), gpu());
 }
 
 std::vector<Cell> cells() {
-  if (small_grid()) return {{1, Precision::bf16, 3, true}, {2, Precision::fp16, 1, true}};
-  std::vector<Cell> all;
-  for (const int world : {1, 2, 4}) {
-    for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
-      for (const int64_t accumulation : {1, 3}) {
-        for (const bool clip : {true, false}) all.push_back({world, precision, accumulation, clip});
-      }
-    }
-  }
-  return all;
+  if (small_matrix()) return {{1, Precision::bf16, 3, true}, {2, Precision::fp16, 1, true}};
+  return every_cell({1, 2, 4});
 }
 
-INSTANTIATE_TEST_SUITE_P(Matrix, GpuExactness, ::testing::ValuesIn(cells()),
-                         [](const ::testing::TestParamInfo<Cell>& info) {
-                           const Cell& cell = info.param;
-                           const char* precision = cell.precision == Precision::fp32   ? "fp32"
-                                                   : cell.precision == Precision::bf16 ? "bf16"
-                                                                                       : "fp16";
-                           return fmt::format("world{}_{}_accumulate{}_{}", cell.world, precision, cell.accumulation,
-                                              cell.clip ? "clip" : "noclip");
-                         });
+INSTANTIATE_TEST_SUITE_P(Matrix, GpuExactness, ::testing::ValuesIn(cells()), cell_name);
 
 TEST(GpuTraining, EveryOptimizerTrainsAsOnTheCpu) {
   SHOAL_NEEDS_GPU();

@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <string_view>
-
 #include "device/cuda.h"
 #include "shoal/device.h"
 
@@ -18,11 +15,6 @@ inline at::Device gpu() {
     return opened;
   }();
   return device;
-}
-
-inline bool small_grid() {
-  const char* size = std::getenv("SHOAL_TEST_SIZE");
-  return size != nullptr && std::string_view(size) == "small";
 }
 
 // Before anything asks torch for CUDA: it looks for the library once.
