@@ -36,13 +36,13 @@ void bind_group(py::module_& module) {
   module.def("make_single_group", [] { return std::shared_ptr<Group>(make_single_group()); });
   module.def(
       "make_process_group",
-      [](double timeout_seconds) {
-        ProcessGroupOptions options;
-        options.timeout = Timeout(static_cast<int64_t>(timeout_seconds * 1000));
-        return std::shared_ptr<Group>(make_process_group(options));
+      [](const Config* config) {
+        return std::shared_ptr<Group>(
+            make_process_group(config != nullptr ? process_group_options(*config) : ProcessGroupOptions{}));
       },
-      py::arg("timeout_seconds") = 600.0, py::call_guard<py::gil_scoped_release>(),
-      "Joins the world that the environment of torchrun, mpirun or srun describes.");
+      py::arg("config").none(true) = nullptr, py::call_guard<py::gil_scoped_release>(),
+      "Joins the world that the environment of torchrun, mpirun or srun describes, by the config's transport and "
+      "timeout.");
 }
 
 }  // namespace shoal::python

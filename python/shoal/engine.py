@@ -13,6 +13,7 @@ from shoal import _core, hooks
 from shoal import config as configs
 from shoal.units import UnitRule, find_units
 from shoal.world import world as join_world
+from shoal.world import world_size
 
 # Engines that hold parameters now: a module belongs to one engine at a time, except for reading.
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
@@ -60,9 +61,9 @@ class Engine:
     ):
         if next(model.parameters(), None) is None:
             raise _core.Error(f"[initialize] {type(model).__name__} has no parameters. Pass the model that is trained.")
-        self.world = world or join_world()
+        self.core_config = configs.parse(config, world.size if world is not None else world_size())
+        self.world = world or join_world(self.core_config)
         self.module = model
-        self.core_config = configs.parse(config, self.world.size)
         self._handles: list[Any] = []
         _prepare(model)
         modules = find_units(model, units)

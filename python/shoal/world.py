@@ -10,12 +10,13 @@ _LAUNCHERS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 _world: _core.Group | None = None
 
 
-def world(timeout_seconds: float = 600.0) -> _core.Group:
-    """The group of all ranks, joined on the first call: every rank calls it. Without a launcher it is a world of one."""
+def world(config: _core.Config | None = None) -> _core.Group:
+    """The group of all ranks, joined on the first call: every rank calls it. Without a launcher it is a world of one.
+    What the first call's config says of transport and timeout holds for all."""
     global _world
     if _world is None:
         launched = any(name in os.environ for name in _LAUNCHERS)
-        _world = _core.make_process_group(timeout_seconds) if launched else _core.make_single_group()
+        _world = _core.make_process_group(config) if launched else _core.make_single_group()
     return _world
 
 
