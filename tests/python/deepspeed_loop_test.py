@@ -227,6 +227,19 @@ def test_resume_on_another_number_of_ranks_and_at_another_stage():
                     assert found == saved, (stage, other_stage, world, found, saved)
 
 
+def end_with_collectives_in_flight() -> bool:
+    import deepspeed
+
+    deepspeed.init_distributed()
+    for _ in range(600):
+        deepspeed.comm.all_reduce(torch.ones(500_000), async_op=True)
+    return True
+
+
+def test_a_process_ends_well_with_collectives_in_flight():
+    assert run(__file__, "end_with_collectives_in_flight", 2) == [True, True]
+
+
 def test_the_launcher_starts_ranks_with_local_rank():
     script = "import os, sys; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], sys.argv[1:])"
     with tempfile.TemporaryDirectory() as folder:

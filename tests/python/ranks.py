@@ -24,7 +24,7 @@ def run(file: str, name: str, world: int, **arguments: Any) -> list[Any]:
         job = {"file": file, "name": name, "arguments": arguments, "folder": folder}
         command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={world}", "--standalone"]
         command += [__file__, json.dumps(job)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONFAULTHANDLER": "1"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS)
         if done.returncode != 0:
             raise AssertionError(f"{name}{arguments} failed on {world} ranks:\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}")
@@ -59,6 +59,8 @@ def _play_rank() -> None:
     spec.loader.exec_module(module)
     result = getattr(module, job["name"])(**job["arguments"])
     Path(job["folder"], f"{os.environ['RANK']}.json").write_text(json.dumps(result))
+    if "deepspeed" not in sys.modules and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()  # torch's own threads may abort a process that ends without it
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import os
 from typing import Any
@@ -51,6 +52,13 @@ def init_distributed(
         _dist.init_process_group(backend, **options)
     else:
         _dist.init_process_group(backend, store=_dist.HashStore(), rank=0, world_size=1, **options)
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    """Ends Gloo's threads while there is an interpreter: one that lets go of a tensor later aborts the process."""
+    if is_initialized():
+        _dist.destroy_process_group()
 
 
 def get_rank(group: Any = None) -> int:
