@@ -37,6 +37,30 @@ struct Fp16Config {
   bool operator==(const Fp16Config&) const = default;
 };
 
+// Where a state lives: on the device that computes, in host memory, or on disk.
+enum class Tier : uint8_t { device, host, disk };
+// "device", "host", "disk".
+std::string_view name_of(Tier tier);
+
+// zero_optimization.offload_optimizer and offload_param.
+struct OffloadConfig {
+  Tier tier = Tier::device;
+  std::string nvme_path = {};  // of the disk tier
+  int buffer_count = 4;        // chunks on their way to or from the disk
+  double ratio = 1;            // the share that is offloaded; optimizer states only
+
+  bool operator==(const OffloadConfig&) const = default;
+};
+
+// How the disk is read and written.
+struct AioConfig {
+  int64_t block_size = 1 << 20;  // bytes
+  int queue_depth = 8;
+  int threads = 1;  // intra_op_parallelism
+
+  bool operator==(const AioConfig&) const = default;
+};
+
 struct ZeroConfig {
   int stage = 0;
   bool overlap_comm = true;
@@ -45,6 +69,8 @@ struct ZeroConfig {
   int64_t param_persistence_threshold = 100'000;    // elements
   int64_t model_persistence_threshold = INT64_MAX;  // elements in all
   int64_t max_live_parameters = 1'000'000'000;      // elements
+  OffloadConfig offload_optimizer = {};
+  OffloadConfig offload_param = {};  // stage 3
 
   bool operator==(const ZeroConfig&) const = default;
 };
@@ -92,6 +118,8 @@ struct ShoalConfig {
   TransportChoice transport = TransportChoice::automatic;
   double timeout_seconds = 600;
   bool tf32 = false;  // fp32 matrix products of the native trainer, on a GPU
+  int64_t offload_chunk_size = int64_t{1} << 22;  // elements whose states move together
+  bool verify_offload = false;                    // a checksum of every page that comes back from disk
 
   bool operator==(const ShoalConfig&) const = default;
 };
@@ -123,6 +151,7 @@ struct Config {
   double gradient_predivide_factor = 1.0;
   bool gradient_sum = false;  // gradient_allreduce_op "sum"
   ZeroConfig zero;
+  AioConfig aio;
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   int64_t steps_per_print = 0;  // 0: never

@@ -13,9 +13,16 @@ struct MemoryPlan {
   size_t states = 0;        // master remainder or copy, and moments
   size_t gather_arena = 0;  // stage 3: gathered units, at most at one time
   size_t reduce_slots = 0;  // gradients on their way to the reduction
+  // Off the device:
+  size_t host_weights = 0;
+  size_t host_states = 0;
+  size_t disk_states = 0;   // on disk, in whole pages
+  size_t disk_buffers = 0;  // in host memory, between disk and update
 
   size_t model_states() const { return weights + gradients + states; }
+  // Of the device.
   size_t total() const { return model_states() + gather_arena + reduce_slots; }
+  size_t host_total() const { return host_weights + host_states + disk_buffers; }
   bool operator==(const MemoryPlan&) const = default;
 };
 

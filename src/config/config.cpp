@@ -43,6 +43,15 @@ Config fill_config(const Settings& settings) {
 
 }  // namespace
 
+std::string_view name_of(Tier tier) {
+  switch (tier) {
+    case Tier::device: return "device";
+    case Tier::host: return "host";
+    case Tier::disk: return "disk";
+  }
+  return "?";
+}
+
 std::string_view name_of(Precision precision) {
   switch (precision) {
     case Precision::fp32: return "fp32";

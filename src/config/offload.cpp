@@ -1,5 +1,4 @@
-// The sections "offload_param" and "offload_optimizer" inside zero_optimization. Nothing is offloaded yet: any device
-// but "none" is refused, and the other keys, typed as DeepSpeed has them, have no effect.
+// The sections "offload_param" and "offload_optimizer" inside zero_optimization.
 #include <fmt/format.h>
 
 #include "config/sections.h"
@@ -8,9 +7,14 @@
 namespace shoal::config {
 namespace {
 
-constexpr const char* kIdle = "nothing is offloaded";
+std::string check_path(const Value& value, const Settings& all) {
+  if (value.as_text() != "nvme") return "";
+  const Value path = all.value("zero_optimization.offload_optimizer.nvme_path");
+  if (!path.is_null() && !path.as_text().empty()) return "";
+  return "\"nvme\" needs a folder on that disk. Give it as nvme_path.";
+}
 
-std::string check_param_stage(const Value& value, const Settings& all) {
+std::string check_param(const Value& value, const Settings& all) {
   const int64_t stage = all.value("zero_optimization.stage").as_integer();
   if (value.as_text() == "none" || stage == 3) return "";
   return fmt::format(
@@ -19,62 +23,95 @@ std::string check_param_stage(const Value& value, const Settings& all) {
       value.as_text(), stage);
 }
 
-Key device_key() {
-  return text("device", "none")
-      .one_of({"none", "cpu", "nvme"})
-      .is_refused("is not supported yet: Shoal cannot offload. Remove the section or set its device to \"none\".");
+template <typename Access>
+Binding bound_to_path(Access access) {
+  return {[access](Config& config, const Value& value) { access(config) = value.is_null() ? "" : value.as_text(); },
+          [access](const Config& config) {
+            const std::string& path = access(config);
+            return path.empty() ? Value() : Value(path);
+          }};
+}
+
+Key pin_key(const char* what) {
+  return boolean("pin_memory", true)
+      .means(fmt::format("Keep {} in page-locked host memory.", what))
+      .has_no_effect("host memory is page-locked where a GPU copies from it, and nowhere else");
 }
 
 }  // namespace
 
 std::vector<Section> offload_sections() {
+  const auto of_param = [](auto& c) -> auto& { return c.zero.offload_param; };
+  const auto of_states = [](auto& c) -> auto& { return c.zero.offload_optimizer; };
   Section param{
       .path = "zero_optimization.offload_param",
       .meaning = "Parameters off the device, at stage 3.",
       .keys = {
-          device_key().means("Where sharded parameters live.").must(check_param_stage),
-          text("nvme_path", Value()).means("The folder for parameters on disk.").has_no_effect(kIdle),
+          text("device", "none")
+              .one_of({"none", "cpu"})
+              .not_yet({"nvme"})
+              .means("Where sharded parameters live: on the device, in host memory or on disk.")
+              .must(check_param)
+              .fills(bound_to_choice([=](auto& c) -> auto& { return of_param(c).tier; }, {"none", "cpu", "nvme"})),
+          text("nvme_path", Value())
+              .means("The folder for parameters on disk.")
+              .has_no_effect("parameters are not kept on disk"),
           integer("buffer_count", 5)
               .at_least(1)
               .means("Buffers that parameters on disk pass through.")
-              .has_no_effect(kIdle),
+              .has_no_effect("parameters are not kept on disk"),
           integer("buffer_size", int64_t{100'000'000})
               .at_least(1)
               .in("elements")
               .means("The size of one buffer.")
-              .has_no_effect(kIdle),
+              .has_no_effect("parameters pass through slots of exactly their unit's size"),
           integer("max_in_cpu", int64_t{1'000'000'000})
               .at_least(0)
               .in("elements")
               .means("Elements kept in host memory when parameters are on disk.")
-              .has_no_effect(kIdle),
-          boolean("pin_memory", true).means("Keep parameters in page-locked host memory.").has_no_effect(kIdle),
+              .has_no_effect("parameters are not kept on disk"),
+          pin_key("parameters"),
       }};
   Section optimizer{
       .path = "zero_optimization.offload_optimizer",
-      .meaning = "Optimizer states off the device.",
+      .meaning = "Optimizer states off the device, at any stage.",
       .keys = {
-          device_key().means("Where optimizer states live."),
-          text("nvme_path", Value()).means("The folder for states on disk.").has_no_effect(kIdle),
+          text("device", "none")
+              .one_of({"none", "cpu", "nvme"})
+              .means("Where optimizer states live: on the device, in host memory or on disk. Never changes a bit.")
+              .must(check_path)
+              .fills(bound_to_choice([=](auto& c) -> auto& { return of_states(c).tier; }, {"none", "cpu", "nvme"})),
+          text("nvme_path", Value())
+              .means("The folder for states on disk. Each run makes a folder of its own there and removes it.")
+              .fills(bound_to_path([=](auto& c) -> auto& { return of_states(c).nvme_path; })),
           integer("buffer_count", 4)
-              .at_least(1)
-              .means("Buffers that states on disk pass through.")
-              .has_no_effect(kIdle),
-          boolean("pin_memory", true).means("Keep states in page-locked host memory.").has_no_effect(kIdle),
-          boolean("pipeline_read", false).means("Read the next tile while one is updated.").has_no_effect(kIdle),
-          boolean("pipeline_write", false).means("Write the last tile while one is updated.").has_no_effect(kIdle),
-          boolean("fast_init", false).means("Initialize states on disk faster.").has_no_effect(kIdle),
+              .at_least(2)
+              .at_most(1024)
+              .means("Chunks of states that are in host memory on their way from or to the disk.")
+              .fills(bound_to([=](auto& c) -> auto& { return of_states(c).buffer_count; })),
+          pin_key("states"),
+          boolean("pipeline_read", false)
+              .means("Read the next tile while one is updated.")
+              .has_no_effect("reading always runs ahead of the update"),
+          boolean("pipeline_write", false)
+              .means("Write the last tile while one is updated.")
+              .has_no_effect("writing always runs behind the update"),
+          boolean("fast_init", false)
+              .means("Initialize states on disk faster.")
+              .has_no_effect("states begin as preallocated zeros, and none are written"),
           number("ratio", 1.0)
               .at_least(0)
               .at_most(1)
-              .means("The share of states that is offloaded.")
-              .has_no_effect(kIdle),
-          boolean("super_offload", false).means("DeepSpeed's update for tightly coupled hosts.").has_no_effect(kIdle),
+              .means("The share of states that is offloaded, in whole chunks; what the next forward needs first stays.")
+              .fills(bound_to([=](auto& c) -> auto& { return of_states(c).ratio; })),
+          boolean("super_offload", false)
+              .means("DeepSpeed's update for tightly coupled hosts.")
+              .is_refused("is DeepSpeed's speculative update, which is not supported yet. Remove the key."),
           number("cpuadam_cores_perc", 0.8)
               .above(0)
               .at_most(1)
               .means("The share of cores that super_offload takes.")
-              .has_no_effect(kIdle),
+              .has_no_effect("there is no super_offload"),
       }};
   param.nullable = optimizer.nullable = true;
   return {std::move(param), std::move(optimizer)};

@@ -24,6 +24,16 @@ std::vector<Section> shoal_sections() {
                           .means("On a GPU: fp32 matrix products of `shoal train` use the tensor cores' tf32, with 10 "
                                  "bits of mantissa instead of 23. No effect on bf16, fp16 or the CPU.")
                           .fills(bound_to([](auto& c) -> auto& { return c.shoal.tf32; })),
+                      integer("offload_chunk_size", int64_t{1} << 22)
+                          .at_least(64)
+                          .in("elements")
+                          .means("Elements whose optimizer states move between tiers together, rounded up to 64. A "
+                                 "buffer of the disk tier holds one chunk.")
+                          .fills(bound_to([](auto& c) -> auto& { return c.shoal.offload_chunk_size; })),
+                      boolean("verify_offload", false)
+                          .means("Compare a checksum of every page that comes back from disk with the one it was "
+                                 "written with.")
+                          .fills(bound_to([](auto& c) -> auto& { return c.shoal.verify_offload; })),
                       number("timeout_seconds", 600.0)
                           .above(0)
                           .at_most(1e6)

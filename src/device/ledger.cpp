@@ -16,6 +16,10 @@ std::string_view name_of(MemoryKind kind) {
     case MemoryKind::reduce_slots: return "reduce_slots";
     case MemoryKind::user_gather: return "user_gather";
     case MemoryKind::staging: return "staging";
+    case MemoryKind::host_weights: return "host_weights";
+    case MemoryKind::host_states: return "host_states";
+    case MemoryKind::disk_states: return "disk_states";
+    case MemoryKind::disk_buffers: return "disk_buffers";
   }
   return "?";
 }

@@ -19,8 +19,12 @@ enum class MemoryKind : uint8_t {
   reduce_slots,  // gradient flats on their way to the reduction
   user_gather,   // parameters gathered by the user
   staging,       // transports that must copy
+  host_weights,  // of a tier below the device
+  host_states,   // of a tier below the device
+  disk_states,   // bytes of a file
+  disk_buffers,  // in host memory, for what is on its way from or to the disk
 };
-inline constexpr size_t kMemoryKinds = 7;
+inline constexpr size_t kMemoryKinds = 11;
 
 std::string_view name_of(MemoryKind kind);
 

@@ -43,7 +43,7 @@ namespace shoal {
 class Engine::Impl {
  public:
   Impl(const std::vector<Unit>& units, const Config& config, Group& world, const EngineOptions& options)
-      : config_((check_world(config, world.size()), config)),
+      : config_((check_world(config, world.size()), check_offload(config, options.device), config)),
         blueprint_(make_blueprint(units, config, options.groups.size())),
         layout_(lay_out(blueprint_.specs, layout_options(config, world.size()))),
         device_(options.device),
@@ -53,10 +53,10 @@ class Engine::Impl {
             (check_agreement(blueprint_, config, options.groups, weights_channel_->notes()), std::in_place), world,
             "gradients", *queue_),
         ledger_(std::make_shared<Ledger>()),
-        weights_(layout_, config.zero.stage, weights_channel_->bytes(), *queue_, ledger_),
+        weights_(layout_, config.zero.stage, config.zero.offload_param.tier, weights_channel_->bytes(), *queue_, ledger_),
         gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), gradients_channel_->bytes(),
                    *queue_, gradients_channel_->queue(), ledger_),
-        updater_(layout_, blueprint_.specs, config.zero.stage, config.optimizer, world.rank(), *queue_, ledger_),
+        updater_(layout_, blueprint_.specs, config, world.rank(), *queue_, ledger_),
         state_(blueprint_, layout_, world.rank(), updater_, weights_),
         passes_(layout_, pass_options(config), weights_, gradients_, weights_channel_->notes(),
                 gradients_channel_->notes()),
@@ -138,6 +138,7 @@ class Engine::Impl {
     }
     passes_.begin_backward();
     gradients_.set_last(is_last());
+    if (is_last()) updater_.read_ahead();
   }
 
   void finish_backward() {
@@ -304,6 +305,10 @@ class Engine::Impl {
     report.held.states = ledger_->line(MemoryKind::states).nbytes;
     report.held.gather_arena = ledger_->line(MemoryKind::gather_arena).nbytes;
     report.held.reduce_slots = ledger_->line(MemoryKind::reduce_slots).nbytes;
+    report.held.host_weights = ledger_->line(MemoryKind::host_weights).nbytes;
+    report.held.host_states = ledger_->line(MemoryKind::host_states).nbytes;
+    report.held.disk_states = ledger_->line(MemoryKind::disk_states).nbytes;
+    report.held.disk_buffers = ledger_->line(MemoryKind::disk_buffers).nbytes;
     report.user_gathered = ledger_->line(MemoryKind::user_gather).nbytes;
     return report;
   }

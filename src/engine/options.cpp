@@ -47,4 +47,17 @@ void check_world(const Config& config, int world) {
                           batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps, world, product));
 }
 
+void check_offload(const Config& config, at::Device device) {
+  if (!device.is_cuda()) return;
+  const auto refuse = [](const char* section, const OffloadConfig& offload) {
+    if (offload.tier == Tier::device) return;
+    throw Error(std::string("config zero_optimization.") + section,
+                fmt::format("a GPU cannot keep this on the {} tier yet; ranks on the CPU can. Remove the section, or "
+                            "use more GPUs.",
+                            name_of(offload.tier)));
+  };
+  refuse("offload_optimizer", config.zero.offload_optimizer);
+  refuse("offload_param", config.zero.offload_param);
+}
+
 }  // namespace shoal

@@ -36,36 +36,29 @@ Updater::Range common(Updater::Range a, Updater::Range b) {
 
 }  // namespace
 
-Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, int stage,
-                 const OptimizerConfig& config, int rank, Queue& queue, std::shared_ptr<Ledger> ledger)
+Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, const Config& config, int rank,
+                 Queue& queue, const std::shared_ptr<Ledger>& ledger)
     : layout_(layout),
-      stage_(stage),
+      stage_(config.zero.stage),
       rank_(rank),
-      config_(config),
-      moments_(moments_of(config)),
+      config_(config.optimizer),
+      moments_(moments_of(config.optimizer)),
       queue_(queue),
-      lists_(layout.units.size()) {
-  size_t offset = 0;
+      states_(cut_states(layout, chunk_options(config, rank)),
+              {config.zero.offload_optimizer, config.aio, config.shoal.verify_offload}, queue, ledger),
+      launches_(layout.units.size()) {
   for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
-    std::vector<Flat>& flats = units_.emplace_back();
-    for (const FlatLayout& flat_layout : layout_.units[unit].flats) {
-      Flat flat;
-      if (flat_layout.trainable) {
-        const bool sharded = row_of(flat_layout, stage_).shard_states;
-        flat.begin = sharded ? rank_ * flat_layout.shard_numel : 0;
-        flat.end = flat.begin + state_numel(flat_layout, stage_);
-        const auto numel = static_cast<size_t>(flat.end - flat.begin);
-        flat.first = offset;
-        flat.second = flat.first + (moments_ > 0 ? numel * 4 : 0);
-        flat.master = flat.second + (moments_ > 1 ? numel * 4 : 0);
-        offset = flat.master + numel * master_nbytes(flat_layout.dtype);
-      }
-      flats.push_back(flat);
-    }
+    units_.emplace_back(layout_.units[unit].flats.size());
     std::vector<int>& groups = groups_.emplace_back();
     for (const ParamSpec& param : specs[unit].params) groups.push_back(param.group);
   }
-  slab_ = queue_.allocate(offset, std::move(ledger), MemoryKind::states);
+  for (int index = 0; index < static_cast<int>(states_.chunks().size()); ++index) {
+    const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
+    Flat& flat = units_[static_cast<size_t>(chunk.unit)][static_cast<size_t>(chunk.flat)];
+    if (flat.begin == flat.end) flat = {index, index, chunk.begin, chunk.begin};
+    flat.last_chunk = index + 1;
+    flat.end = chunk.end;
+  }
 }
 
 Updater::Range Updater::kept_range(int unit, int flat_index) const {
@@ -73,26 +66,44 @@ Updater::Range Updater::kept_range(int unit, int flat_index) const {
   return {flat.begin, flat.end};
 }
 
-float* Updater::moment(int which, int unit, int flat_index, int64_t element) const {
-  SHOAL_CHECK_LT(which, moments_);
+void Updater::for_chunks(int unit, int flat_index, Range range,
+                         const std::function<void(int, int64_t, int64_t)>& use) const {
   const Flat& flat = units_[static_cast<size_t>(unit)][static_cast<size_t>(flat_index)];
-  std::byte* moments = slab_->data() + (which == 0 ? flat.first : flat.second);
-  return reinterpret_cast<float*>(moments) + (element - flat.begin);
+  for (int index = flat.first_chunk; index < flat.last_chunk; ++index) {
+    const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
+    const Range part = common(range, {chunk.begin, chunk.end});
+    if (part.begin < part.end) use(index, part.begin, part.end);
+  }
+}
+
+size_t Updater::moment_offset(int which, int index, int64_t element) const {
+  SHOAL_CHECK_LT(which, moments_);
+  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
+  return (which == 0 ? chunk.first : chunk.second) + static_cast<size_t>(element - chunk.begin) * sizeof(float);
+}
+
+size_t Updater::master_offset(int index, int64_t element) const {
+  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
+  const FlatLayout& flat = layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
+  return chunk.master + static_cast<size_t>(element - chunk.begin) * master_nbytes(flat.dtype);
 }
 
 void Updater::get_moment(int which, int unit, int flat, Range range, float* values) const {
-  queue_.download(values, moment(which, unit, flat, range.begin),
-                  static_cast<size_t>(range.end - range.begin) * sizeof(float));
+  for_chunks(unit, flat, range, [&](int chunk, int64_t begin, int64_t end) {
+    queue_.download(values + (begin - range.begin), states_.look(chunk) + moment_offset(which, chunk, begin),
+                    static_cast<size_t>(end - begin) * sizeof(float));
+  });
 }
 
 void Updater::set_moment(int which, int unit, int flat, Range range, const float* values) {
-  queue_.upload(moment(which, unit, flat, range.begin), values,
-                static_cast<size_t>(range.end - range.begin) * sizeof(float));
+  for_chunks(unit, flat, range, [&](int chunk, int64_t begin, int64_t end) {
+    queue_.upload(states_.change(chunk) + moment_offset(which, chunk, begin), values + (begin - range.begin),
+                  static_cast<size_t>(end - begin) * sizeof(float));
+  });
 }
 
 void Updater::set_values(int unit, int flat_index, Range range, const float* values, Weights& weights) {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat_index)];
-  const Flat& flat = units_[static_cast<size_t>(unit)][static_cast<size_t>(flat_index)];
   const bool split = layout.trainable && layout.dtype == DType::bf16;
 
   const Range kept_weights = weight_range(unit, flat_index, weights);
@@ -115,22 +126,21 @@ void Updater::set_values(int unit, int flat_index, Range range, const float* val
     queue_.upload(weight, made.data(), made.size());
   }
 
-  const Range owned = common(range, {flat.begin, flat.end});
-  if (!layout.trainable || owned.begin >= owned.end) return;
-  std::byte* master = advance(slab_->data() + flat.master, owned.begin - flat.begin, master_nbytes(layout.dtype));
-  const float* in = values + (owned.begin - range.begin);
-  const auto numel = static_cast<size_t>(owned.end - owned.begin);
-  if (split) {
-    std::vector<uint16_t> remainders(numel);
-    queue_.on_host(static_cast<int64_t>(numel), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        remainders[static_cast<size_t>(i)] = kernels::split_remainder(in[i]);
-      }
+  if (!layout.trainable || layout.dtype == DType::f32) return;
+  for_chunks(unit, flat_index, range, [&](int chunk, int64_t begin, int64_t end) {
+    std::byte* master = states_.change(chunk) + master_offset(chunk, begin);
+    const float* in = values + (begin - range.begin);
+    const int64_t numel = end - begin;
+    if (!split) {
+      queue_.upload(master, in, static_cast<size_t>(numel) * sizeof(float));
+      return;
+    }
+    std::vector<uint16_t> remainders(static_cast<size_t>(numel));
+    queue_.on_host(numel, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) remainders[static_cast<size_t>(i)] = kernels::split_remainder(in[i]);
     });
-    queue_.upload(master, remainders.data(), numel * sizeof(uint16_t));
-  } else if (layout.dtype == DType::f16) {
-    queue_.upload(master, in, numel * sizeof(float));
-  }
+    queue_.upload(master, remainders.data(), remainders.size() * sizeof(uint16_t));
+  });
 }
 
 void Updater::get_values(int unit, int flat_index, Range range, float* values, const Weights& weights) const {
@@ -150,14 +160,14 @@ void Updater::get_values(int unit, int flat_index, Range range, float* values, c
   }
   SHOAL_CHECK(flat.begin <= range.begin && range.end <= flat.end, "masters {} to {} are not kept", range.begin,
               range.end);
-  const std::byte* master = advance(slab_->data() + flat.master, range.begin - flat.begin, master_nbytes(layout.dtype));
-  if (layout.dtype == DType::bf16) {
-    std::vector<uint16_t> remainders(static_cast<size_t>(numel));
-    queue_.download(remainders.data(), master, remainders.size() * sizeof(uint16_t));
-    kernels::join(weight.data(), remainders.data(), values, numel);
-  } else {
-    queue_.download(values, master, static_cast<size_t>(numel) * sizeof(float));
-  }
+  std::vector<uint16_t> remainders(layout.dtype == DType::bf16 ? static_cast<size_t>(numel) : 0);
+  for_chunks(unit, flat_index, range, [&](int chunk, int64_t begin, int64_t end) {
+    const std::byte* master = states_.look(chunk) + master_offset(chunk, begin);
+    const int64_t at = begin - range.begin;
+    void* to = remainders.empty() ? static_cast<void*>(values + at) : remainders.data() + at;
+    queue_.download(to, master, static_cast<size_t>(end - begin) * master_nbytes(layout.dtype));
+  });
+  if (!remainders.empty()) kernels::join(weight.data(), remainders.data(), values, numel);
 }
 
 Updater::Range Updater::weight_range(int unit, int flat, const Weights& weights) const {
@@ -168,7 +178,6 @@ Updater::Range Updater::weight_range(int unit, int flat, const Weights& weights)
 
 void Updater::reset_param(int unit, int flat_index, const Piece& piece, const std::byte* whole, Weights& weights) {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat_index)];
-  const Flat& flat = units_[static_cast<size_t>(unit)][static_cast<size_t>(flat_index)];
   const size_t element = nbytes_of(layout.dtype);
   const auto part_of = [&](int64_t begin, int64_t end) {
     const int64_t first = std::max(begin, piece.offset);
@@ -183,54 +192,80 @@ void Updater::reset_param(int unit, int flat_index, const Piece& piece, const st
     }
   }
   if (!layout.trainable || layout.dtype == DType::f32) return;
-  const auto [first, last] = part_of(flat.begin, flat.end);
-  if (first == last) return;
-  std::byte* master = advance(slab_->data() + flat.master, first - flat.begin, master_nbytes(layout.dtype));
-  if (layout.dtype == DType::bf16) {
-    queue_.zero(master, static_cast<size_t>(last - first) * sizeof(uint16_t));
-  } else {
-    queue_.convert(whole + static_cast<size_t>(first) * element, layout.dtype, master, DType::f32, last - first);
-  }
+  for_chunks(unit, flat_index, {piece.offset, piece.offset + piece.numel}, [&](int chunk, int64_t first, int64_t last) {
+    std::byte* master = states_.change(chunk) + master_offset(chunk, first);
+    if (layout.dtype == DType::bf16) {
+      queue_.zero(master, static_cast<size_t>(last - first) * sizeof(uint16_t));
+    } else {
+      queue_.convert(whole + static_cast<size_t>(first) * element, layout.dtype, master, DType::f32, last - first);
+    }
+  });
 }
 
 void Updater::update(int unit, const StepNumbers& numbers, Weights& weights, const Gradients& gradients) {
-  std::unique_ptr<UpdateList>& list = lists_[static_cast<size_t>(unit)];
-  if (!list) list = list_segments(unit, weights, gradients);
-  queue_.update(*list, group_steps(numbers));
+  std::vector<Launch>& launches = launches_[static_cast<size_t>(unit)];
+  if (launches.empty()) launches = list_launches(unit, weights, gradients);
+  const GroupSteps steps = group_steps(numbers);
+  for (const Launch& launch : launches) {
+    if (launch.chunk >= 0) states_.begin_use(launch.chunk);
+    queue_.update(*launch.list, steps);
+    if (launch.chunk >= 0) states_.end_use(launch.chunk);
+  }
 }
 
-// Each parameter of the unit's trainable flats, as far as this rank keeps its states.
-std::unique_ptr<UpdateList> Updater::list_segments(int unit, Weights& weights, const Gradients& gradients) const {
-  const UnitLayout& unit_layout = layout_.units[static_cast<size_t>(unit)];
-  std::vector<kernels::Segment> segments;
-  std::vector<int> groups;
-  for (int index = 0; index < static_cast<int>(unit_layout.flats.size()); ++index) {
-    const FlatLayout& layout = unit_layout.flats[static_cast<size_t>(index)];
-    if (!layout.trainable) continue;
-    const Flat& flat = units_[static_cast<size_t>(unit)][static_cast<size_t>(index)];
-    const bool sharded = row_of(layout, stage_).shard_states;
-    std::byte* weight = sharded ? weights.shard(unit, index) : weights.whole(unit, index);
-    const std::byte* grad = sharded ? gradients.shard(unit, index) : gradients.whole(unit, index);
-    const DType grad_dtype = gradients.rule(unit, index).kept;
-    for (const ParamRun& run_of_param : runs_in(layout, flat.begin, flat.end)) {
-      const int64_t at = run_of_param.flat_offset - flat.begin;
-      kernels::Segment segment;
-      segment.numel = run_of_param.numel;
-      segment.weight = advance(weight, at, nbytes_of(layout.dtype));
-      segment.weight_dtype = layout.dtype;
-      segment.master_kind = master_kind(layout.dtype);
-      if (segment.master_kind != kernels::Master::weight) {
-        segment.master = advance(slab_->data() + flat.master, at, master_nbytes(layout.dtype));
+// One launch for all that is resident, and one for each chunk that is not.
+std::vector<Updater::Launch> Updater::list_launches(int unit, Weights& weights, const Gradients& gradients) const {
+  std::vector<Launch> launches;
+  std::vector<kernels::Segment> resident;
+  std::vector<int> resident_groups;
+  for (const Flat& flat : units_[static_cast<size_t>(unit)]) {
+    for (int chunk = flat.first_chunk; chunk < flat.last_chunk; ++chunk) {
+      if (states_.is_resident(chunk)) {
+        list_segments(chunk, weights, gradients, resident, resident_groups);
+        continue;
       }
-      segment.grad = grad + static_cast<size_t>(at) * nbytes_of(grad_dtype);
-      segment.grad_dtype = grad_dtype;
-      if (moments_ > 0) segment.first = moment(0, unit, index, run_of_param.flat_offset);
-      if (moments_ > 1) segment.second = moment(1, unit, index, run_of_param.flat_offset);
-      segments.push_back(segment);
-      groups.push_back(groups_[static_cast<size_t>(unit)][static_cast<size_t>(run_of_param.param)]);
+      std::vector<kernels::Segment> segments;
+      std::vector<int> groups;
+      list_segments(chunk, weights, gradients, segments, groups);
+      launches.push_back({chunk, queue_.make_update_list(std::move(segments), std::move(groups))});
     }
   }
-  return queue_.make_update_list(std::move(segments), std::move(groups));
+  launches.insert(launches.begin(), {-1, queue_.make_update_list(std::move(resident), std::move(resident_groups))});
+  return launches;
+}
+
+// Each parameter that has elements in the chunk.
+void Updater::list_segments(int chunk_index, Weights& weights, const Gradients& gradients,
+                            std::vector<kernels::Segment>& segments, std::vector<int>& groups) const {
+  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(chunk_index)];
+  const int unit = chunk.unit;
+  const int index = chunk.flat;
+  const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(index)];
+  const bool sharded = row_of(layout, stage_).shard_states;
+  std::byte* weight = sharded ? weights.shard(unit, index) : weights.whole(unit, index);
+  const std::byte* grad = sharded ? gradients.shard(unit, index) : gradients.whole(unit, index);
+  const DType grad_dtype = gradients.rule(unit, index).kept;
+  const int64_t kept_begin = kept_range(unit, index).begin;
+  std::byte* states = states_.address(chunk_index);
+  for (const ParamRun& run_of_param : runs_in(layout, chunk.begin, chunk.end)) {
+    const int64_t element = run_of_param.flat_offset;
+    const int64_t at = element - kept_begin;
+    kernels::Segment segment;
+    segment.numel = run_of_param.numel;
+    segment.weight = advance(weight, at, nbytes_of(layout.dtype));
+    segment.weight_dtype = layout.dtype;
+    segment.master_kind = master_kind(layout.dtype);
+    if (segment.master_kind != kernels::Master::weight) segment.master = states + master_offset(chunk_index, element);
+    segment.grad = grad + static_cast<size_t>(at) * nbytes_of(grad_dtype);
+    segment.grad_dtype = grad_dtype;
+    const auto moment = [&](int which) {
+      return reinterpret_cast<float*>(states + moment_offset(which, chunk_index, element));
+    };
+    if (moments_ > 0) segment.first = moment(0);
+    if (moments_ > 1) segment.second = moment(1);
+    segments.push_back(segment);
+    groups.push_back(groups_[static_cast<size_t>(unit)][static_cast<size_t>(run_of_param.param)]);
+  }
 }
 
 GroupSteps Updater::group_steps(const StepNumbers& numbers) const {

@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "device/queue.h"
 #include "layout/stage.h"
+#include "optim/state_memory.h"
 #include "shard/gradients.h"
 #include "shard/weights.h"
 #include "shoal/config.h"
@@ -26,9 +28,9 @@ struct StepNumbers {
 
 class Updater {
  public:
-  // States lie in the queue's memory, and updates run on it. The queue outlives this object.
-  Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, int stage, const OptimizerConfig& config,
-          int rank, Queue& queue, std::shared_ptr<Ledger> ledger);
+  // States lie where the config's offload section wants them, and updates run on the queue, which outlives this object.
+  Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, const Config& config, int rank, Queue& queue,
+          const std::shared_ptr<Ledger>& ledger);
 
   // Elements of a flat whose states this rank keeps; empty for a frozen flat.
   struct Range {
@@ -51,20 +53,36 @@ class Updater {
   // memory, as exact.
   void reset_param(int unit, int flat, const Piece& piece, const std::byte* whole, Weights& weights);
 
+  // A step is near: begins to bring states that are not in memory.
+  void read_ahead() { states_.read_ahead(); }
   // Updates this rank's part of the unit's trainable flats. Weights and gradients are the same objects in every call.
   void update(int unit, const StepNumbers& numbers, Weights& weights, const Gradients& gradients);
 
+  const StateMemory& states() const { return states_; }
+
  private:
+  // The chunks of one flat, and the elements whose states this rank keeps in them.
   struct Flat {
-    int64_t begin = 0, end = 0;                // elements of the flat whose states this rank keeps
-    size_t master = 0, first = 0, second = 0;  // offsets in the slab
+    int first_chunk = 0, last_chunk = 0;  // one past the last
+    int64_t begin = 0, end = 0;
+  };
+  // What one launch updates.
+  struct Launch {
+    int chunk = -1;  // that is not resident; -1: all chunks of the unit that are
+    std::unique_ptr<UpdateList> list;
   };
 
   // Elements of the flat whose weights this rank keeps.
   Range weight_range(int unit, int flat, const Weights& weights) const;
-  std::unique_ptr<UpdateList> list_segments(int unit, Weights& weights, const Gradients& gradients) const;
+  // The part of each chunk that has elements of the range: use(chunk index, from element, to element).
+  void for_chunks(int unit, int flat, Range range, const std::function<void(int, int64_t, int64_t)>& use) const;
+  // Where chunk `index` has its moment, or its master, of an element.
+  size_t moment_offset(int which, int index, int64_t element) const;
+  size_t master_offset(int index, int64_t element) const;
+  std::vector<Launch> list_launches(int unit, Weights& weights, const Gradients& gradients) const;
+  void list_segments(int chunk, Weights& weights, const Gradients& gradients, std::vector<kernels::Segment>& segments,
+                     std::vector<int>& groups) const;
   GroupSteps group_steps(const StepNumbers& numbers) const;
-  float* moment(int which, int unit, int flat, int64_t element) const;
 
   const ModelLayout& layout_;
   int stage_;
@@ -74,8 +92,8 @@ class Updater {
   Queue& queue_;
   std::vector<std::vector<Flat>> units_;
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
-  std::shared_ptr<Slab> slab_;
-  std::vector<std::unique_ptr<UpdateList>> lists_;  // of each unit, made when it is first updated
+  StateMemory states_;
+  std::vector<std::vector<Launch>> launches_;  // of each unit, made when it is first updated
 };
 
 }  // namespace shoal

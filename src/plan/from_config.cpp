@@ -37,11 +37,24 @@ int moments_of(const OptimizerConfig& config) {
   return 2;
 }
 
+ChunkOptions chunk_options(const Config& config, int rank) {
+  const OffloadConfig& offload = config.zero.offload_optimizer;
+  return {.stage = config.zero.stage,
+          .rank = rank,
+          .moments = moments_of(config.optimizer),
+          .tier = offload.ratio > 0 ? offload.tier : Tier::device,
+          .ratio = offload.ratio,
+          .chunk_numel = config.shoal.offload_chunk_size};
+}
+
 MemoryOptions memory_options(const Config& config) {
   return {.gradients = gradient_options(config),
           .moments = moments_of(config.optimizer),
           .reduce_slots = reduce_slots(config),
-          .gather = gather_limits(config)};
+          .gather = gather_limits(config),
+          .weights_tier = config.zero.offload_param.tier,
+          .offload = chunk_options(config, 0),
+          .disk_buffers = config.zero.offload_optimizer.buffer_count};
 }
 
 DType dtype_of(Precision precision) {

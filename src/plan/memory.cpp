@@ -60,7 +60,38 @@ size_t gathered_nbytes(const UnitLayout& unit, int stage) {
   return (nbytes + kArenaGranule - 1) / kArenaGranule * kArenaGranule;
 }
 
+size_t disk_buffer_nbytes(const std::vector<StateChunk>& chunks) {
+  size_t largest = 0;
+  for (const StateChunk& chunk : chunks) {
+    if (chunk.tier == Tier::disk) largest = std::max(largest, in_pages(chunk.nbytes));
+  }
+  return largest;
+}
+
+int disk_buffers_used(const std::vector<StateChunk>& chunks, int wanted) {
+  const auto on_disk = std::count_if(chunks.begin(), chunks.end(), [](const StateChunk& chunk) {
+    return chunk.tier == Tier::disk;
+  });
+  return static_cast<int>(std::min<int64_t>(wanted, on_disk));
+}
+
 namespace {
+
+void add_states(MemoryPlan& plan, const ModelLayout& layout, const MemoryOptions& options) {
+  ChunkOptions cut = options.offload;
+  cut.stage = options.gradients.stage;
+  cut.moments = options.moments;
+  const std::vector<StateChunk> chunks = cut_states(layout, cut);
+  for (const StateChunk& chunk : chunks) {
+    switch (chunk.tier) {
+      case Tier::device: plan.states += chunk.nbytes; break;
+      case Tier::host: plan.host_states += chunk.nbytes; break;
+      case Tier::disk: plan.disk_states += in_pages(chunk.nbytes); break;
+    }
+  }
+  plan.disk_buffers =
+      disk_buffer_nbytes(chunks) * static_cast<size_t>(disk_buffers_used(chunks, options.disk_buffers));
+}
 
 // A unit uses its own parameters and those it borrows.
 std::vector<int> needed_units(const ModelLayout& layout, int unit) {
@@ -111,15 +142,16 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
   size_t largest_slot = 0;
   for (const UnitLayout& unit : layout.units) {
     for (const FlatLayout& flat : unit.flats) {
-      plan.weights += static_cast<size_t>(weight_numel(flat, stage)) * nbytes_of(flat.dtype);
+      const size_t weights = static_cast<size_t>(weight_numel(flat, stage)) * nbytes_of(flat.dtype);
+      const bool off_device = options.weights_tier != Tier::device && row_of(flat, stage).shard_weights;
+      (off_device ? plan.host_weights : plan.weights) += weights;
       if (!flat.trainable) continue;
       plan.gradients += static_cast<size_t>(kept_gradient_numel(flat, options.gradients)) *
                         nbytes_of(gradient_rule(flat, options.gradients).kept);
-      plan.states += static_cast<size_t>(state_numel(flat, stage)) *
-                     (master_nbytes(flat.dtype) + 4 * static_cast<size_t>(options.moments));
     }
     largest_slot = std::max(largest_slot, slot_nbytes(unit, options.gradients));
   }
+  add_states(plan, layout, options);
   plan.gather_arena = largest_live_nbytes(layout, stage, options.gather);
   plan.reduce_slots = largest_slot * static_cast<size_t>(options.reduce_slots);
   return plan;
@@ -136,6 +168,13 @@ std::string to_text(const MemoryPlan& plan) {
   line("gather arena", plan.gather_arena);
   line("reduce slots", plan.reduce_slots);
   line("total", plan.total());
+  const auto line_if_any = [&](const char* name, size_t nbytes) {
+    if (nbytes > 0) line(name, nbytes);
+  };
+  line_if_any("host weights", plan.host_weights);
+  line_if_any("host states", plan.host_states);
+  line_if_any("disk states", plan.disk_states);
+  line_if_any("disk buffers", plan.disk_buffers);
   return text;
 }
 

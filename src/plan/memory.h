@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "layout/stage.h"
+#include "plan/state_chunks.h"
 #include "schedule/gather_schedule.h"
 #include "shoal/memory_plan.h"
 
@@ -16,8 +17,19 @@ struct MemoryOptions {
   GradientOptions gradients;  // its stage is the run's stage
   int moments = 2;            // fp32 numbers per element that the optimizer keeps
   int reduce_slots = 2;       // units whose gradients are on their way at one time
-  GatherLimits gather;
+  GatherLimits gather = {};
+  Tier weights_tier = Tier::device;  // of sharded weights
+  ChunkOptions offload = {};         // tier, ratio and chunk size of the states
+  int disk_buffers = 4;
 };
+
+// The disk is read and written in whole pages.
+inline constexpr size_t kDiskPage = 4096;
+inline size_t in_pages(size_t nbytes) { return (nbytes + kDiskPage - 1) / kDiskPage * kDiskPage; }
+// The bytes of one buffer that every chunk on disk fits into; 0: there is none.
+size_t disk_buffer_nbytes(const std::vector<StateChunk>& chunks);
+// How many buffers are used: no more than there are chunks on disk.
+int disk_buffers_used(const std::vector<StateChunk>& chunks, int wanted);
 
 // Of one flat on one rank.
 int64_t weight_numel(const FlatLayout& flat, int stage);

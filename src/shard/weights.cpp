@@ -6,9 +6,11 @@
 
 namespace shoal {
 
-Weights::Weights(const ModelLayout& layout, int stage, Group& channel, Queue& queue, std::shared_ptr<Ledger> ledger)
+Weights::Weights(const ModelLayout& layout, int stage, Tier shards, Group& channel, Queue& queue,
+                 const std::shared_ptr<Ledger>& ledger)
     : layout_(layout), stage_(stage), channel_(channel) {
-  size_t offset = 0;
+  size_t whole_nbytes = 0;
+  size_t shard_nbytes = 0;
   std::vector<size_t> arena_ranges;
   for (const UnitLayout& unit_layout : layout_.units) {
     Unit unit;
@@ -16,6 +18,7 @@ Weights::Weights(const ModelLayout& layout, int stage, Group& channel, Queue& qu
     for (const FlatLayout& flat_layout : unit_layout.flats) {
       Flat flat;
       flat.sharded = row_of(flat_layout, stage_).shard_weights;
+      size_t& offset = flat.sharded ? shard_nbytes : whole_nbytes;
       flat.offset = offset;
       offset += static_cast<size_t>(weight_numel(flat_layout, stage_)) * nbytes_of(flat_layout.dtype);
       flat.alone = is_alone(flat_layout);
@@ -28,29 +31,31 @@ Weights::Weights(const ModelLayout& layout, int stage, Group& channel, Queue& qu
     arena_ranges.push_back(gathered_nbytes(unit_layout, stage_));
     units_.push_back(std::move(unit));
   }
-  slab_ = channel_.allocate(offset, ledger, MemoryKind::weights);
-  arena_ = queue.make_arena(std::move(arena_ranges), std::move(ledger));
+  wholes_ = channel_.allocate(whole_nbytes, ledger, MemoryKind::weights);
+  shards_ = channel_.allocate(shard_nbytes, ledger,
+                              shards == Tier::device ? MemoryKind::weights : MemoryKind::host_weights);
+  arena_ = queue.make_arena(std::move(arena_ranges), ledger);
 }
 
 void Weights::take_params(int unit_index, std::vector<ParamSlot> params) {
   Unit& unit = units_[static_cast<size_t>(unit_index)];
   unit.params = std::move(params);
   for (int flat = 0; flat < static_cast<int>(unit.flats.size()); ++flat) {
-    if (!unit.flats[static_cast<size_t>(flat)].sharded) attach_flat(unit_index, flat, whole(unit_index, flat), slab_);
+    if (!unit.flats[static_cast<size_t>(flat)].sharded) attach_flat(unit_index, flat, whole(unit_index, flat), wholes_);
   }
 }
 
 std::byte* Weights::shard(int unit, int flat) const {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
   const Flat& place = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
-  std::byte* data = slab_->data() + place.offset;
+  std::byte* data = slab_of(place)->data() + place.offset;
   if (place.sharded) return data;
   return data + static_cast<size_t>(channel_.rank() * layout.shard_numel) * nbytes_of(layout.dtype);
 }
 
 std::byte* Weights::whole(int unit, int flat) const {
   const Flat& place = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
-  return place.sharded ? nullptr : slab_->data() + place.offset;
+  return place.sharded ? nullptr : wholes_->data() + place.offset;
 }
 
 void Weights::gather(int unit_index) {
@@ -67,7 +72,7 @@ void Weights::gather(int unit_index) {
          .shard = shard(unit_index, static_cast<int>(flat)),
          .whole = unit.memory + unit.flats[flat].arena_offset,
          .shard_nbytes = static_cast<size_t>(layout.flats[flat].shard_numel) * nbytes_of(layout.flats[flat].dtype),
-         .keep = slab_}));
+         .keep = shards_}));
   }
 }
 
@@ -111,7 +116,7 @@ void Weights::publish(int unit_index) {
          .shard = shard(unit_index, flat),
          .whole = whole(unit_index, flat),
          .shard_nbytes = static_cast<size_t>(flat_layout.shard_numel) * nbytes_of(flat_layout.dtype),
-         .keep = slab_}));
+         .keep = wholes_}));
   }
 }
 
@@ -127,7 +132,7 @@ void Weights::gather_into(int unit_index, int flat, std::byte* destination) {
                    .shard = shard(unit_index, flat),
                    .whole = destination,
                    .shard_nbytes = static_cast<size_t>(layout.shard_numel) * nbytes_of(layout.dtype),
-                   .keep = slab_})
+                   .keep = shards_})
       .wait();
 }
 
@@ -138,7 +143,7 @@ void Weights::leave() {
       if (!is_sharded(unit, flat)) continue;
       for (const Piece& piece : layout.flats[static_cast<size_t>(flat)].pieces) {
         ShardRecord record;
-        record.slab = slab_;
+        record.slab = shards_;
         record.shard = shard(unit, flat);
         record.flat = layout.flats[static_cast<size_t>(flat)];
         record.piece = piece;

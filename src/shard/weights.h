@@ -11,6 +11,7 @@
 #include "device/slab.h"
 #include "layout/stage.h"
 #include "shard/param_slot.h"
+#include "shoal/config.h"
 #include "shoal/group.h"
 
 namespace shoal {
@@ -19,7 +20,9 @@ class Weights {
  public:
   // Allocates by the layout, where the queue's memory is; zero until somebody fills it. Channel and queue outlive this
   // object.
-  Weights(const ModelLayout& layout, int stage, Group& channel, Queue& queue, std::shared_ptr<Ledger> ledger);
+  // `shards` is the tier of sharded flats.
+  Weights(const ModelLayout& layout, int stage, Tier shards, Group& channel, Queue& queue,
+          const std::shared_ptr<Ledger>& ledger);
 
   // Hands over a unit's parameters, in the order of its spec. Whole flats are attached at once.
   void take_params(int unit, std::vector<ParamSlot> params);
@@ -56,7 +59,7 @@ class Weights {
 
  private:
   struct Flat {
-    size_t offset = 0;        // of this rank's bytes in the slab
+    size_t offset = 0;        // of this rank's bytes in its slab
     size_t arena_offset = 0;  // within the unit's arena range
     bool sharded = false;
     bool alone = false;  // its shard is the flat: gathering it takes neither bytes nor memory
@@ -71,13 +74,15 @@ class Weights {
     bool held = false;  // by a gather for the user
   };
 
+  const std::shared_ptr<Slab>& slab_of(const Flat& flat) const { return flat.sharded ? shards_ : wholes_; }
   void attach_flat(int unit, int flat, std::byte* data, const std::shared_ptr<Slab>& owner);
 
   const ModelLayout& layout_;
   int stage_;
   Group& channel_;
   std::vector<Unit> units_;
-  std::shared_ptr<Slab> slab_;  // shared with the parameters' storages, which may outlive this
+  std::shared_ptr<Slab> wholes_;  // shared with the parameters' storages, which may outlive this
+  std::shared_ptr<Slab> shards_;
   std::unique_ptr<Arena> arena_;
   std::vector<Handle> publishes_;
 };

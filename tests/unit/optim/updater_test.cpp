@@ -42,13 +42,20 @@ StepNumbers numbers_of(int step, double lr, double weight_decay = 0.01) {
   return numbers;
 }
 
+Config config_with(const OptimizerConfig& optimizer, int stage) {
+  Config config;
+  config.optimizer = optimizer;
+  config.zero.stage = stage;
+  return config;
+}
+
 // One parameter trained on one rank of a group.
 struct Training {
   Training(Group& group, int stage, DType dtype, const OptimizerConfig& config, int param_group = 0)
       : parts({spec(dtype, param_group)}, stage, group),
         weights(parts.weights()),
         gradients(parts.gradients({.communication_dtype = DType::f32})),
-        updater(parts.layout, parts.specs, stage, config, group.rank(), *parts.queue, parts.ledger) {
+        updater(parts.layout, parts.specs, config_with(config, stage), group.rank(), *parts.queue, parts.ledger) {
     const FlatLayout& flat = parts.layout.units[0].flats[0];
     std::vector<float> values(static_cast<size_t>(flat.numel));
     for (int64_t i = 0; i < kNumel; ++i) values[static_cast<size_t>(i)] = initial_at(i);

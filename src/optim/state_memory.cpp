@@ -1,0 +1,109 @@
+// See state_memory.h.
+#include "optim/state_memory.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/check.h"
+#include "plan/memory.h"
+
+namespace shoal {
+
+namespace {
+
+size_t nbytes_on(Tier tier, const std::vector<StateChunk>& chunks) {
+  size_t total = 0;
+  for (const StateChunk& chunk : chunks) {
+    if (chunk.tier == tier) total += chunk.nbytes;
+  }
+  return total;
+}
+
+DiskFile::Options file_options(const StateTiers& tiers, const ScratchFolder& folder, size_t nbytes) {
+  DiskFile::Options options;
+  options.folder = folder.path();
+  options.name = "states";
+  options.nbytes = nbytes;
+  options.block_nbytes = in_pages(static_cast<size_t>(tiers.aio.block_size));
+  options.queue_depth = tiers.aio.queue_depth;
+  options.threads = tiers.aio.threads;
+  options.checksum = tiers.verify;
+  return options;
+}
+
+std::shared_ptr<const void> count(const std::shared_ptr<Ledger>& ledger, MemoryKind kind, size_t nbytes) {
+  ledger->add(kind, nbytes);
+  return {ledger.get(), [ledger, kind, nbytes](const void*) { ledger->remove(kind, nbytes); }};
+}
+
+}  // namespace
+
+StateMemory::StateMemory(std::vector<StateChunk> chunks, const StateTiers& tiers, Queue& queue,
+                         const std::shared_ptr<Ledger>& ledger)
+    : chunks_(std::move(chunks)), places_(chunks_.size()) {
+  device_ = queue.allocate(nbytes_on(Tier::device, chunks_), ledger, MemoryKind::states);
+  host_ = Slab::create(nbytes_on(Tier::host, chunks_), Slab::Backing::anonymous, ledger, MemoryKind::host_states);
+  std::byte* device = device_->data();
+  std::byte* host = host_->data();
+  std::vector<size_t> on_disk;
+  for (size_t index = 0; index < chunks_.size(); ++index) {
+    const StateChunk& chunk = chunks_[index];
+    switch (chunk.tier) {
+      case Tier::device:
+        places_[index].resident = device;
+        device += chunk.nbytes;
+        break;
+      case Tier::host:
+        places_[index].resident = host;
+        host += chunk.nbytes;
+        break;
+      case Tier::disk:
+        places_[index].ring_index = static_cast<int>(on_disk.size());
+        on_disk.push_back(chunk.nbytes);
+        break;
+    }
+  }
+  if (on_disk.empty()) return;
+  folder_ = std::make_unique<ScratchFolder>(tiers.offload.nvme_path);
+  for (const std::string& note : folder_->notes()) fmt::print(stderr, "shoal: {}\n", note);
+  const size_t nbytes = ChunkRing::file_nbytes(on_disk);
+  file_ = std::make_unique<DiskFile>(file_options(tiers, *folder_, nbytes));
+  counted_ = count(ledger, MemoryKind::disk_states, nbytes);
+  ring_ = std::make_unique<ChunkRing>(*file_, on_disk, tiers.offload.buffer_count, ledger);
+}
+
+std::byte* StateMemory::address(int chunk) const {
+  const Place& place = places_[static_cast<size_t>(chunk)];
+  return place.ring_index < 0 ? place.resident : ring_->memory(place.ring_index);
+}
+
+void StateMemory::read_ahead() {
+  if (ring_) ring_->read_ahead();
+}
+
+void StateMemory::begin_use(int chunk) {
+  const Place& place = places_[static_cast<size_t>(chunk)];
+  if (place.ring_index >= 0) ring_->take(place.ring_index);
+}
+
+void StateMemory::end_use(int chunk) {
+  const Place& place = places_[static_cast<size_t>(chunk)];
+  if (place.ring_index >= 0) ring_->give(place.ring_index);
+}
+
+const std::byte* StateMemory::look(int chunk) const {
+  const Place& place = places_[static_cast<size_t>(chunk)];
+  return place.ring_index < 0 ? place.resident : ring_->look(place.ring_index);
+}
+
+std::byte* StateMemory::change(int chunk) {
+  const Place& place = places_[static_cast<size_t>(chunk)];
+  return place.ring_index < 0 ? place.resident : ring_->change(place.ring_index);
+}
+
+std::string StateMemory::description() const {
+  return file_ ? fmt::format("{} ({})", file_->path().string(), file_->description()) : "";
+}
+
+}  // namespace shoal

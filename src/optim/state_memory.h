@@ -1,0 +1,66 @@
+// The memory of the optimizer's states on this rank, chunk by chunk, each on its tier. Whoever updates them does not
+// know the tier: it begins to use a chunk, finds its bytes at a fixed address, and ends.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/queue.h"
+#include "plan/state_chunks.h"
+#include "store/chunk_ring.h"
+#include "store/scratch_folder.h"
+
+namespace shoal {
+
+struct StateTiers {
+  OffloadConfig offload = {};
+  AioConfig aio = {};
+  bool verify = false;
+};
+
+class StateMemory {
+ public:
+  // The queue outlives this object.
+  StateMemory(std::vector<StateChunk> chunks, const StateTiers& tiers, Queue& queue,
+              const std::shared_ptr<Ledger>& ledger);
+
+  const std::vector<StateChunk>& chunks() const { return chunks_; }
+  // Whether the chunk's bytes are at its address all the time.
+  bool is_resident(int chunk) const { return places_[static_cast<size_t>(chunk)].ring_index < 0; }
+  // Where an update finds the chunk's bytes, in the queue's memory.
+  std::byte* address(int chunk) const;
+
+  // Soon all chunks will be used, in their order: begins to bring the first of those that are not resident.
+  void read_ahead();
+  // Around an update of a chunk that is not resident.
+  void begin_use(int chunk);
+  void end_use(int chunk);
+
+  // Between steps, any chunk: its bytes, in the queue's memory, valid until the next call of either.
+  const std::byte* look(int chunk) const;
+  std::byte* change(int chunk);
+
+  // Bytes that the disk moved, and the time that was spent waiting for it.
+  DiskFile::Counters disk() const { return file_ ? file_->counters() : DiskFile::Counters{}; }
+  // Of the disk tier, for people: where it is and how it is read. "" without one.
+  std::string description() const;
+
+ private:
+  struct Place {
+    std::byte* resident = nullptr;
+    int ring_index = -1;
+  };
+
+  std::vector<StateChunk> chunks_;
+  std::vector<Place> places_;
+  std::shared_ptr<Slab> device_;
+  std::shared_ptr<Slab> host_;
+  std::unique_ptr<ScratchFolder> folder_;  // the file lies in it, and the ring is the file's
+  std::unique_ptr<DiskFile> file_;
+  std::unique_ptr<ChunkRing> ring_;
+  std::shared_ptr<const void> counted_;  // the file's bytes in the ledger
+};
+
+}  // namespace shoal

@@ -1,0 +1,157 @@
+// Where never changes what: every placement of the optimizer's states gives the bits of the resident run.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <tuple>
+
+#include "plan/from_config.h"
+#include "plan/memory.h"
+#include "temp_folder.h"
+#include "training/exactness.h"
+#include "training/matrix_engine.h"
+
+namespace shoal::testing {
+namespace {
+
+OffloadConfig placed(Tier tier, double ratio, const TempFolder& folder) {
+  return {.tier = tier, .nvme_path = folder.path(), .buffer_count = 3, .ratio = ratio};
+}
+
+RunOptions steps_with(Precision precision, int64_t accumulation) {
+  RunOptions options;
+  options.precision = precision;
+  options.accumulation = accumulation;
+  if (small_matrix()) options.steps = 10;
+  return options;
+}
+
+using PlacedCell = std::tuple<int, Precision, int64_t>;  // world, precision, accumulation
+
+class Placement : public ::testing::TestWithParam<PlacedCell> {};
+
+TEST_P(Placement, EveryTierAndRatioGivesTheBitsOfTheResidentRun) {
+  const auto [world, precision, accumulation] = GetParam();
+  const TempFolder folder;
+  RunOptions options = steps_with(precision, accumulation);
+  const std::vector<RunResult> resident = train_on_threads(world, options);
+  for (int stage = small_matrix() ? 2 : 0; stage <= 3; ++stage) {
+    for (const Tier tier : {Tier::host, Tier::disk}) {
+      for (const double ratio : {0.0, 0.3, 1.0}) {
+        options.stage = stage;
+        options.offload = placed(tier, ratio, folder);
+        options.overlap = stage % 2 == 0;
+        const std::vector<RunResult> got = train_on_threads(world, options);
+        for (size_t rank = 0; rank < got.size(); ++rank) {
+          EXPECT_TRUE(got[rank] == resident[rank])
+              << fmt::format("stage {} tier {} ratio {} rank {}", stage, name_of(tier), ratio, rank);
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "a run left something behind";
+}
+
+INSTANTIATE_TEST_SUITE_P(Cells, Placement,
+                         ::testing::Values(PlacedCell{1, Precision::bf16, 1}, PlacedCell{2, Precision::bf16, 3},
+                                           PlacedCell{2, Precision::fp16, 1}, PlacedCell{3, Precision::fp32, 1}),
+                         [](const auto& info) {
+                           return fmt::format("world{}_{}_accumulate{}", std::get<0>(info.param),
+                                              name_of(std::get<1>(info.param)), std::get<2>(info.param));
+                         });
+
+TEST(Offload, EveryOptimizerGivesTheSameBitsFromDisk) {
+  const TempFolder folder;
+  for (const OptimizerKind kind :
+       {OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::adagrad, OptimizerKind::lion}) {
+    RunOptions options = steps_with(Precision::bf16, 1);
+    options.optimizer = kind;
+    options.stage = 2;
+    const std::vector<RunResult> resident = train_on_threads(2, options);
+    options.offload = placed(Tier::disk, 1.0, folder);
+    EXPECT_TRUE(train_on_threads(2, options)[1] == resident[1]) << static_cast<int>(kind);
+  }
+}
+
+TEST(Offload, TheEngineHoldsWhatThePlanCountsOnEveryTier) {
+  const TempFolder folder;
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const Tier tier : {Tier::host, Tier::disk}) {
+      for (const double ratio : {0.3, 1.0}) {
+        RunOptions options = released_at(stage);
+        options.precision = Precision::bf16;
+        options.offload = placed(tier, ratio, folder);
+        on_threads<int>(2, [&](Group& group) {
+          MatrixEngine run(group, options);
+          run.train_step(0);
+          const MemoryReport memory = run.engine->memory();
+          EXPECT_EQ(memory.held.states, memory.planned.states);
+          EXPECT_EQ(memory.held.host_states, memory.planned.host_states);
+          EXPECT_EQ(memory.held.disk_states, memory.planned.disk_states);
+          EXPECT_EQ(memory.held.disk_buffers, memory.planned.disk_buffers);
+          EXPECT_EQ(memory.planned.states == 0, ratio == 1.0);
+          EXPECT_GT(tier == Tier::host ? memory.held.host_states : memory.held.disk_states, 0u);
+          return 0;
+        });
+      }
+    }
+  }
+}
+
+TEST(Offload, ParametersInHostMemoryAreCountedThere) {
+  RunOptions options = released_at(3);
+  Config config = config_of(options, 2);
+  config.zero.offload_param.tier = Tier::host;
+  on_threads<int>(2, [&](Group& group) {
+    MatrixEngine run(group, config);
+    run.train_step(0);
+    const MemoryReport memory = run.engine->memory();
+    EXPECT_EQ(memory.held.weights, memory.planned.weights);
+    EXPECT_EQ(memory.held.host_weights, memory.planned.host_weights);
+    EXPECT_GT(memory.held.host_weights, 0u);
+    return 0;
+  });
+}
+
+// The state as a checkpoint sees it, whole, by name.
+std::map<std::string, std::vector<float>> state_of(const Engine& engine) {
+  std::map<std::string, std::vector<float>> state;
+  for (const StateRun& run : engine.owned_state()) {
+    std::vector<float> values(static_cast<size_t>(run.numel));
+    engine.read_state(run, values.data());
+    state[fmt::format("{} {} {}", run.param, static_cast<int>(run.kind), run.begin)] = values;
+  }
+  return state;
+}
+
+TEST(Offload, AStateReadFromDiskIsTheResidentOneAndCanBeWrittenBack) {
+  const TempFolder folder;
+  RunOptions options = released_at(2);
+  options.precision = Precision::bf16;
+  RunOptions from_disk = options;
+  from_disk.offload = placed(Tier::disk, 1.0, folder);
+  on_threads<int>(2, [&](Group& group) {
+    MatrixEngine resident(group, options);
+    MatrixEngine offloaded(group, from_disk);
+    for (int step = 0; step < 3; ++step) {
+      resident.train_step(step);
+      offloaded.train_step(step);
+    }
+    EXPECT_EQ(state_of(*resident.engine), state_of(*offloaded.engine));
+    MatrixEngine later(group, from_disk);
+    for (const StateRun& run : resident.engine->kept_state()) {
+      std::vector<float> values(static_cast<size_t>(run.numel));
+      resident.engine->read_state(run, values.data());
+      later.engine->write_state(run, values.data());
+    }
+    later.engine->finish_restore(resident.engine->progress());
+    resident.train_step(3);
+    later.train_step(3);
+    EXPECT_EQ(resident.weights(), later.weights());
+    return 0;
+  });
+}
+
+}  // namespace
+}  // namespace shoal::testing

@@ -1,0 +1,106 @@
+#include "store/chunk_ring.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+
+#include "message_of.h"
+#include "temp_folder.h"
+
+namespace shoal {
+namespace {
+
+// Chunks of odd sizes; each byte of chunk i counts the rounds it went through.
+struct Rounds {
+  explicit Rounds(int buffers, std::vector<size_t> sizes_in = {5000, 4096, 1, 12'000, 8192})
+      : sizes(std::move(sizes_in)),
+        file({.folder = folder.path(), .name = "chunks", .nbytes = ChunkRing::file_nbytes(sizes), .checksum = true}),
+        ring(file, sizes, buffers, ledger) {}
+
+  void round() {
+    ring.read_ahead();
+    for (int chunk = 0; chunk < static_cast<int>(sizes.size()); ++chunk) {
+      ring.take(chunk);
+      std::byte* bytes = ring.memory(chunk);
+      for (size_t i = 0; i < sizes[static_cast<size_t>(chunk)]; ++i) {
+        bytes[i] = std::byte(static_cast<unsigned char>(std::to_integer<int>(bytes[i]) + chunk + 1));
+      }
+      ring.give(chunk);
+    }
+  }
+  bool holds(int chunk, int rounds) {
+    const std::byte* bytes = ring.look(chunk);
+    return std::all_of(bytes, bytes + sizes[static_cast<size_t>(chunk)], [&](std::byte byte) {
+      return byte == std::byte(static_cast<unsigned char>((chunk + 1) * rounds));
+    });
+  }
+
+  testing::TempFolder folder;
+  std::vector<size_t> sizes;
+  std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
+  DiskFile file;
+  ChunkRing ring;
+};
+
+TEST(ChunkRing, WhatWasGivenComesBackWithAnyNumberOfBuffers) {
+  for (const int buffers : {1, 2, 3, 5, 9}) {
+    Rounds rounds(buffers);
+    for (int i = 0; i < 7; ++i) rounds.round();
+    for (int chunk = 0; chunk < 5; ++chunk) EXPECT_TRUE(rounds.holds(chunk, 7)) << buffers << " buffers, chunk " << chunk;
+  }
+}
+
+TEST(ChunkRing, TakesItsBuffersAndNoMore) {
+  EXPECT_EQ(Rounds(2).ledger->line(MemoryKind::disk_buffers).nbytes, 2u * 12'288);
+  EXPECT_EQ(Rounds(9).ledger->line(MemoryKind::disk_buffers).nbytes, 5u * 12'288);
+}
+
+TEST(ChunkRing, MovesEveryByteOnceEachWayARound) {
+  Rounds rounds(2);
+  rounds.round();
+  for (int chunk = 0; chunk < 5; ++chunk) rounds.ring.look(chunk);  // the last writes are over
+  const DiskFile::Counters before = rounds.file.counters();
+  rounds.round();
+  rounds.round();
+  const size_t whole = ChunkRing::file_nbytes(rounds.sizes);
+  for (int chunk = 0; chunk < 5; ++chunk) rounds.ring.look(chunk);
+  const DiskFile::Counters after = rounds.file.counters();
+  EXPECT_EQ(after.written_nbytes - before.written_nbytes, 2 * whole);
+  EXPECT_GE(after.read_nbytes - before.read_nbytes, 2 * whole);
+  EXPECT_LE(after.read_nbytes - before.read_nbytes, 4 * whole);  // with what was looked at, and what was read ahead
+}
+
+TEST(ChunkRing, WhatIsChangedOutsideOfTheOrderIsSeenInsideIt) {
+  Rounds rounds(2);
+  for (const int chunk : {3, 0, 4, 1, 2}) {
+    std::memset(rounds.ring.change(chunk), 10 * chunk, rounds.sizes[static_cast<size_t>(chunk)]);
+  }
+  rounds.round();
+  for (int chunk = 0; chunk < 5; ++chunk) {
+    EXPECT_EQ(rounds.ring.look(chunk)[0], std::byte(static_cast<unsigned char>(11 * chunk + 1))) << chunk;
+  }
+}
+
+TEST(ChunkRing, WhatWasReadAheadAndNotTakenIsThereLater) {
+  Rounds rounds(3);
+  rounds.round();
+  rounds.ring.read_ahead();  // of a step that is then skipped
+  EXPECT_TRUE(rounds.holds(4, 1));
+  rounds.round();
+  for (int chunk = 0; chunk < 5; ++chunk) EXPECT_TRUE(rounds.holds(chunk, 2));
+}
+
+TEST(ChunkRing, DamageIsNamedWhenTheChunkIsNeeded) {
+  Rounds rounds(1);
+  rounds.round();
+  rounds.ring.look(0);
+  std::filesystem::resize_file(rounds.file.path(), 4096);
+  const std::string message = testing::message_of([&] { rounds.ring.look(3); });
+  EXPECT_NE(message.find(rounds.file.path().string()), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace shoal
