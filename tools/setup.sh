@@ -7,8 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(g++ cmake ninja-build ccache libfmt-dev libgtest-dev libbenchmark-dev libcli11-dev libxxhash-dev openmpi-bin
-          iproute2 util-linux)
+packages=(g++ cmake ninja-build ccache libfmt-dev libgtest-dev libbenchmark-dev libcli11-dev libxxhash-dev liburing-dev
+          openmpi-bin iproute2 util-linux)
 [[ "${1:-}" == lint ]] && packages+=(clang-tidy)
 
 say() { echo "[setup] $*"; }

@@ -115,7 +115,7 @@ DiskFile::DiskFile(Options options)
       block_nbytes_(options.block_nbytes),
       tally_(std::make_shared<Tally>()) {
   check_aligned("a block of", block_nbytes_);
-  SHOAL_CHECK_GE(block_nbytes_, kAlignment);
+  SHOAL_CHECK(block_nbytes_ >= kAlignment && block_nbytes_ <= 1u << 30, "a block of {} bytes", block_nbytes_);
   SHOAL_CHECK_GE(options.queue_depth, 1);
   SHOAL_CHECK_GE(options.threads, 1);
   for (int i = 0; i < options.threads; ++i) {

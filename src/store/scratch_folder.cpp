@@ -1,0 +1,80 @@
+// See scratch_folder.h.
+#include "store/scratch_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <limits.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "shoal/error.h"
+#include "store/dead_runs.h"
+#include "store/io_error.h"
+
+namespace shoal {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string name_of_host() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  std::string host = name.data();
+  for (char& letter : host) {
+    if (std::isalnum(static_cast<unsigned char>(letter)) == 0 && letter != '.' && letter != '-') letter = '_';
+  }
+  return host.empty() ? "localhost" : host;
+}
+
+void make_parent(const fs::path& parent) {
+  std::error_code error;
+  fs::create_directories(parent, error);
+  if (error) throw disk_error(parent, "make the folder", error.value());
+}
+
+}  // namespace
+
+ScratchFolder::ScratchFolder(const fs::path& parent, const std::string& host) : owner_(::getpid()) {
+  make_parent(parent);
+  const std::string of = host.empty() ? name_of_host() : host;
+  notes_ = remove_dead_runs(parent, of);
+
+  std::random_device random;
+  const std::string id = fmt::format("{}-{}-{:08x}{:08x}", of, owner_, random(), random());
+  const fs::path fresh = parent / (std::string(kNewScratchPrefix) + id);
+  const fs::path named = parent / (std::string(kScratchPrefix) + id);
+  const auto give_up = [&](const std::string& verb, const fs::path& path) {
+    const int error_number = errno;
+    std::error_code ignored;
+    fs::remove_all(fresh, ignored);
+    if (lock_fd_ >= 0) ::close(lock_fd_);
+    throw disk_error(path, verb, error_number);
+  };
+  // Others may read nothing here: these are the weights of somebody's model.
+  if (::mkdir(fresh.c_str(), 0700) != 0) throw disk_error(fresh, "make the folder", errno);
+  lock_fd_ = ::open((fresh / kScratchLock).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (lock_fd_ < 0) give_up("make its lock", fresh);
+  if (::flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
+    // Nobody can hold it. Without locks no run removes what others left, so this one is safe from them.
+    notes_.push_back(fmt::format("[{}] has no file locks: {}. What a killed run leaves there is not removed.",
+                                 disk_place(parent), words_of_errno(errno)));
+  }
+  if (::rename(fresh.c_str(), named.c_str()) != 0) give_up("name the folder", named);
+  path_ = named;
+}
+
+ScratchFolder::~ScratchFolder() {
+  if (::getpid() == owner_) remove_run_folder(path_);  // what cannot be removed, the next run removes
+  ::close(lock_fd_);
+}
+
+}  // namespace shoal

@@ -1,0 +1,66 @@
+// What io_uring alone can do; what it shares with threads is in block_io_test.cpp.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <future>
+
+#include "store/block_io.h"
+#include "temp_folder.h"
+#include "unit/store/aligned_memory.h"
+#include "unit/store/in_child.h"
+
+namespace shoal::testing {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+int64_t move(BlockIo& io, BlockRequest request) {
+  std::promise<int64_t> result;
+  request.done = [&](int64_t moved) { result.set_value(moved); };
+  io.start(request);
+  return result.get_future().get();
+}
+
+TEST(UringIo, RegisteredMemoryIsUsedInsideAndAcrossItsEnds) {
+  std::string why_not;
+  const AlignedMemory written = random_memory(16 * kPage, 1);
+  const AlignedMemory read(16 * kPage);
+  const auto io = make_uring_io(4, &why_not);
+  if (io == nullptr) GTEST_SKIP() << why_not;
+  if (!io->register_memory(written.data(), 8 * kPage) || !io->register_memory(read.data() + 2 * kPage, 4 * kPage)) {
+    GTEST_SKIP() << "memory cannot be registered here: an old kernel, or ulimit -l";
+  }
+  const TempFolder temp;
+  const int fd = ::open((temp / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const auto write = BlockRequest::Kind::write;
+  EXPECT_EQ(move(*io, {write, fd, 0, written.data(), 8 * kPage}), 8 * kPage);
+  EXPECT_EQ(move(*io, {write, fd, 6 * kPage, written.data() + 6 * kPage, 4 * kPage}), 4 * kPage);
+  EXPECT_EQ(move(*io, {write, fd, 10 * kPage, written.data() + 10 * kPage, 6 * kPage}), 6 * kPage);
+  for (size_t page = 0; page < 16; page += 2) {
+    EXPECT_EQ(move(*io, {BlockRequest::Kind::read, fd, page * kPage, read.data() + page * kPage, 2 * kPage}),
+              2 * kPage);
+  }
+  EXPECT_TRUE(same_bytes(written, read));
+  ::close(fd);
+}
+
+TEST(UringIo, WhereThereIsNoneItSaysWhyAndThreadsTakeItsPlace) {
+  // No descriptor is left: the kernel cannot make a ring.
+  const int code = in_child([] {
+    const rlimit none{3, 3};
+    setrlimit(RLIMIT_NOFILE, &none);
+    std::string why_not;
+    EXPECT_EQ(make_uring_io(4, &why_not), nullptr);
+    EXPECT_THAT(why_not, ::testing::AnyOf("io_uring: Too many open files (EMFILE)", "this build has no liburing",
+                                          ::testing::StartsWith("io_uring: ")));
+    EXPECT_EQ(make_block_io(4, true)->description(), "4 threads with pread and pwrite (" + why_not + ")");
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
+}
+
+}  // namespace
+}  // namespace shoal::testing
