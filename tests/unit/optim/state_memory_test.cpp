@@ -46,7 +46,7 @@ TEST(StateMemory, KeepsEachChunkOnItsTierAndCountsIt) {
       EXPECT_EQ(memory.address(chunk)[99], std::byte(static_cast<unsigned char>(chunk + 1)));
       memory.end_use(chunk);
     }
-    EXPECT_NE(memory.description().find(folder.path().string()), std::string::npos);
+    EXPECT_NE(memory.description().find(folder.path()), std::string::npos);
   }
   EXPECT_EQ(ledger->total_nbytes(), 0u);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
