@@ -46,7 +46,7 @@ unit: build
 	@tools/run_tests.sh dev -L unit
 
 # The process tests stay out: they wait for real time to pass, and what runs in a rank runs in the ranks tests too.
-# ThreadSanitizer sees what has threads of ours: comm, shard, engine, and ranks as threads.
+# ThreadSanitizer sees what has threads of ours: store, comm, shard, engine, and ranks as threads.
 sanitize: sanitize-address sanitize-thread
 
 # The instrumented library with the test objects of dev: see tests/CMakeLists.txt.

@@ -21,8 +21,8 @@ class PageDigests;
 class DiskFile {
  public:
   struct Options {
-    std::filesystem::path folder;    // is there
-    std::string name;                // of a file that is not there
+    std::filesystem::path folder{};  // is there
+    std::string name{};              // of a file that is not there
     size_t nbytes = 0;               // rounded up to kAlignment; 0 is a valid, empty file
     size_t block_nbytes = 1u << 20;  // a transfer is cut into blocks of this; a multiple of kAlignment
     int queue_depth = 8;             // blocks in flight, for each of `threads`
