@@ -65,6 +65,13 @@ struct GroupValues {
 
 enum class Access : uint8_t { read, write };
 
+// Between this rank and its disk tier.
+struct DiskTraffic {
+  uint64_t read_nbytes = 0;
+  uint64_t written_nbytes = 0;
+  double waited_seconds = 0;  // for what could not hide
+};
+
 class Engine {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -152,6 +159,8 @@ class Engine {
   Traffic traffic() const;
   // Seconds that this rank has spent waiting for communication so far.
   double waited_seconds() const;
+  // What offloaded states have cost so far.
+  DiskTraffic disk() const;
   const Config& config() const;
 
  private:

@@ -189,9 +189,11 @@ class Engine::Impl {
     StepResult result;
     {
       Stopwatch watch(times_.step, timing_);
+      const double waited_before = updater_.states().disk().waited_seconds;
       micro_step_ = 0;
       passes_.set_micro_step(0);
       result = stepper_.take();
+      times_.disk = updater_.states().disk().waited_seconds - waited_before;
     }
     print(result);
     times_ = {};
@@ -471,6 +473,10 @@ MemoryReport Engine::memory() const { return impl_->memory(); }
 Traffic Engine::traffic() const { return impl_->traffic(); }
 double Engine::waited_seconds() const {
   return impl_->weights_channel_->waited_seconds() + impl_->gradients_channel_->waited_seconds();
+}
+DiskTraffic Engine::disk() const {
+  const DiskFile::Counters counters = impl_->updater_.states().disk();
+  return {counters.read_nbytes, counters.written_nbytes, counters.waited_seconds};
 }
 const Config& Engine::config() const { return impl_->config_; }
 

@@ -12,6 +12,7 @@ struct StepTimes {
   double forward = 0;  // inside run(), evaluation apart
   double backward = 0;
   double step = 0;
+  double disk = 0;  // of step, waiting for the disk tier
 };
 
 std::string step_line(const StepResult& result);

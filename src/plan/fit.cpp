@@ -24,11 +24,15 @@ std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks
 
 // What a stage takes where the budget is.
 std::string need(const StagePlan& plan, const Budget& budget) {
-  const std::string of_rank = fmt::format("{} a rank", format_nbytes(plan.total()));
-  if (budget.device) return of_rank;
-  return fmt::format("{}, {} a host with {}", of_rank,
-                     format_nbytes(plan.total() * static_cast<size_t>(budget.ranks_per_host)),
-                     ranks_text(budget.ranks_per_host));
+  if (budget.device) return fmt::format("{} a rank", format_nbytes(plan.total()));
+  const std::string disk =
+      plan.memory.disk_states > 0
+          ? fmt::format(", and {} of disk",
+                        format_nbytes(plan.memory.disk_states * static_cast<size_t>(budget.ranks_per_host)))
+          : "";
+  return fmt::format("{} a rank, {} a host with {}{}", format_nbytes(plan.total_on_host()),
+                     format_nbytes(plan.total_on_host() * static_cast<size_t>(budget.ranks_per_host)),
+                     ranks_text(budget.ranks_per_host), disk);
 }
 
 std::string room(const Budget& budget) {
@@ -72,11 +76,23 @@ std::string offload_advice(const std::vector<Attempt>& attempts, const Budget& b
   return "Offload of every state would not fit either: gathered units and activations remain.";
 }
 
+// Stage 3 with the optimizer's states on disk, if that would fit and is not what the config has.
+std::string disk_advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
+  if (config.zero.offload_optimizer.tier == Tier::disk) return "";
+  Config on_disk = config;
+  on_disk.zero.offload_optimizer.tier = Tier::disk;
+  on_disk.zero.offload_optimizer.ratio = 1;
+  const StagePlan plan = plan_stages(subject, on_disk, world)[3];
+  if (!fits(plan, budget)) return "";
+  return fmt::format("Stage 3 with offload_optimizer.device=nvme would fit: {}.", need(plan, budget));
+}
+
 }  // namespace
 
 bool fits(const StagePlan& plan, const Budget& budget) {
-  if (budget.device) return plan.total() <= *budget.device;
-  return !budget.host || plan.total() * static_cast<size_t>(budget.ranks_per_host) <= *budget.host;
+  const auto ranks = static_cast<size_t>(budget.ranks_per_host);
+  if (!budget.device) return !budget.host || plan.total_on_host() * ranks <= *budget.host;
+  return plan.total() <= *budget.device && (!budget.host || plan.memory.host_total() * ranks <= *budget.host);
 }
 
 std::vector<OffloadPlan> offload_plans(const StagePlan& stage3, int ranks_per_host) {
@@ -118,7 +134,11 @@ std::vector<std::string> advice(const PlanSubject& subject, const Config& config
     lines.push_back(fmt::format("Stage 3 with {} would fit: {}.", attempt.flags, need(attempt.plan, budget)));
     break;
   }
-  if (budget.device) lines.push_back(offload_advice(attempts, budget));
+  if (budget.device) {
+    lines.push_back(offload_advice(attempts, budget));
+  } else if (const std::string line = disk_advice(subject, config, world, budget); !line.empty()) {
+    lines.push_back(line);
+  }
   if (const int ranks = ranks_that_fit(subject, config, budget, world); ranks > 0) {
     lines.push_back(budget.device
                         ? fmt::format("Without offload stage 3 fits on {} ranks.", ranks)

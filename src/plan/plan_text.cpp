@@ -30,6 +30,22 @@ std::string stage_cell(const PlanReport& report, int stage) {
   return fmt::format("{}{}", stage, stage == report.config.zero.stage ? "*" : " ");
 }
 
+// What the config's offload sections put elsewhere; nothing without them.
+std::string offloaded_table(const PlanReport& report) {
+  std::string text;
+  for (const StagePlan& plan : plan_stages(report.subject, report.config, report.world)) {
+    if (plan.memory.host_total() + plan.memory.disk_states == 0) continue;
+    if (text.empty()) {
+      text = fmt::format("\noff the device, bytes a rank\n\n{:<6}{:>16}{:>16}{:>16}{:>16}\n", "stage", "host weights",
+                         "host states", "disk buffers", "disk states");
+    }
+    text += fmt::format("{:<6}{:>16}{:>16}{:>16}{:>16}\n", stage_cell(report, plan.stage),
+                        format_nbytes(plan.memory.host_weights), format_nbytes(plan.memory.host_states),
+                        format_nbytes(plan.memory.disk_buffers), format_nbytes(plan.memory.disk_states));
+  }
+  return text;
+}
+
 std::string states_table(const PlanReport& report) {
   std::string text = "\nbytes a rank (* the config's stage)\n\n";
   const bool budget = report.budget.given();
@@ -43,7 +59,7 @@ std::string states_table(const PlanReport& report) {
                         format_nbytes(plan.total()));
     text += budget ? fmt::format("  {}\n", fits_word(report, plan)) : "\n";
   }
-  return text;
+  return text + offloaded_table(report);
 }
 
 // Model states alone, in decimal units: the classic arithmetic beside ours.
@@ -94,6 +110,10 @@ std::string plan_json(const PlanReport& report) {
         {"buffers", number(plan.memory.reduce_slots), {}},
         {"activations", number(plan.activations), {}},
         {"total", number(plan.total()), {}},
+        {"host_weights", number(plan.memory.host_weights), {}},
+        {"host_states", number(plan.memory.host_states), {}},
+        {"disk_buffers", number(plan.memory.disk_buffers), {}},
+        {"disk_states", number(plan.memory.disk_states), {}},
         {"classic_model_states", classic_nbytes(report.subject.numel(), plan.stage, report.world), {}}};
     if (report.budget.given()) stage.push_back({"fits", fits(plan, report.budget), {}});
     stages.emplace_back(std::move(stage));

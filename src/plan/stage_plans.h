@@ -21,6 +21,8 @@ struct StagePlan {
   size_t activations = 0;  // of one micro-step at its peak, estimated
 
   size_t total() const { return memory.total() + activations; }
+  // Where the host computes: with what is off the device in the same memory.
+  size_t total_on_host() const { return total() + memory.host_total(); }
 };
 
 // The same training with fewer activations at a time.

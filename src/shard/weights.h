@@ -31,7 +31,9 @@ class Weights {
   std::byte* shard(int unit, int flat) const;
   // The whole flat, where this stage keeps it whole; null otherwise.
   std::byte* whole(int unit, int flat) const;
-  bool is_sharded(int unit, int flat) const { return whole(unit, flat) == nullptr; }
+  bool is_sharded(int unit, int flat) const {
+    return units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].sharded;
+  }
 
   // Starts gathering the unit's sharded flats into the arena.
   void gather(int unit);

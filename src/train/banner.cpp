@@ -31,6 +31,7 @@ Column column_of(const ModelLayout& layout, const Config& config) {
 std::string memory_table(const BannerFacts& facts) {
   Config whole = facts.config;
   whole.zero.stage = 0;
+  whole.zero.offload_optimizer = whole.zero.offload_param = {};
   const Column here = column_of(facts.layout, facts.config);
   const Column there = column_of(facts.layout, whole);
   std::string text = fmt::format(
@@ -42,11 +43,23 @@ std::string memory_table(const BannerFacts& facts) {
   };
   line("weights", here.plan.weights, there.plan.weights);
   line("gradients", here.plan.gradients, there.plan.gradients);
-  if (here.master > 0) line("master", here.master, there.master);
-  line("moments", here.plan.states - here.master, there.plan.states - there.master);
+  const bool offloads = here.plan.host_states + here.plan.disk_states > 0;
+  if (offloads) {
+    line("optimizer states", here.plan.states, there.plan.states);
+  } else {
+    if (here.master > 0) line("master", here.master, there.master);
+    line("moments", here.plan.states - here.master, there.plan.states - there.master);
+  }
   line("gathered units", here.plan.gather_arena, there.plan.gather_arena);
   line("gradients on the way", here.plan.reduce_slots, there.plan.reduce_slots);
   line("total", here.plan.total(), there.plan.total());
+  const auto below = [&](const char* name, size_t nbytes) {
+    if (nbytes > 0) text += fmt::format("  {:<20}{:>14}\n", name, format_nbytes(nbytes));
+  };
+  below("weights, host tier", here.plan.host_weights);
+  below("states, host tier", here.plan.host_states);
+  below("buffers of the disk", here.plan.disk_buffers);
+  below("states, disk tier", here.plan.disk_states);
   return text;
 }
 

@@ -114,6 +114,29 @@ TEST(Offload, ParametersInHostMemoryAreCountedThere) {
   });
 }
 
+std::filesystem::path only_file_named(const std::string& name, const std::string& folder) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().filename() == name) return entry.path();
+  }
+  return {};
+}
+
+TEST(Offload, ADamagedFileIsAnErrorAtTheStepThatNeedsItAndTheProcessLives) {
+  const TempFolder folder;
+  RunOptions options = released_at(1);
+  options.offload = placed(Tier::disk, 1.0, folder);
+  const std::unique_ptr<Group> group = make_single_group();
+  MatrixEngine run(*group, options);
+  run.train_step(0);
+  const std::filesystem::path file = only_file_named("states", folder.path());
+  ASSERT_FALSE(file.empty());
+  std::filesystem::resize_file(file, 4096);
+  const std::string message = message_of([&] { run.train_step(1); });
+  EXPECT_NE(message.find(file.string()), std::string::npos) << message;
+  MatrixEngine another(*group, options);
+  EXPECT_TRUE(another.train_step(0).applied);
+}
+
 // The state as a checkpoint sees it, whole, by name.
 std::map<std::string, std::vector<float>> state_of(const Engine& engine) {
   std::map<std::string, std::vector<float>> state;

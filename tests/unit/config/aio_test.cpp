@@ -4,10 +4,12 @@
 
 namespace shoal::config {
 
-TEST(Aio, HasNoEffectWhileNothingIsOffloaded) {
-  const Config config = parse_members(R"("aio": {"block_size": 262144, "queue_depth": 32})");
-  EXPECT_EQ(config.notices, (std::vector<std::string>{"aio.block_size has no effect: nothing is offloaded to disk.",
-                                                      "aio.queue_depth has no effect: nothing is offloaded to disk."}));
+TEST(Aio, SaysHowTheDiskIsReadAndWritten) {
+  const Config config =
+      parse_members(R"("aio": {"block_size": 262144, "queue_depth": 32, "intra_op_parallelism": 2, "single_submit": true})");
+  EXPECT_EQ(config.aio, (AioConfig{.block_size = 262144, .queue_depth = 32, .threads = 2}));
+  EXPECT_EQ(config.notices,
+            (std::vector<std::string>{"aio.single_submit has no effect: requests go to the kernel as they come."}));
 }
 
 TEST(Aio, ThreadCountNamesTheRealKey) {

@@ -15,24 +15,39 @@ TEST(Offload, ParametersNeedStageThree) {
             "zero_optimization.stage is 2. Use stage 3, or remove offload_param.");
 }
 
-TEST(Offload, DevicesAreNotSupportedYet) {
-  for (const char* device : {"cpu", "nvme"}) {
-    const std::string section =
-        R"("zero_optimization": {"stage": 3, "offload_optimizer": {"device": ")" + std::string(device) + "\"}}";
-    EXPECT_EQ(mistakes_of(section),
-              "[line 1, zero_optimization.offload_optimizer.device] \"" + std::string(device) +
-                  "\" is not supported yet: Shoal cannot offload. Remove the section or set its device to "
-                  "\"none\".");
-  }
+TEST(Offload, TheTierOfTheOptimizerIsCarriedOutAtAnyStage) {
+  EXPECT_EQ(parse_members(R"("zero_optimization": {"offload_optimizer": {"device": "cpu"}})").zero.offload_optimizer,
+            (OffloadConfig{.tier = Tier::host}));
+  const Config config = parse_members(R"("zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme",
+      "nvme_path": "/local", "buffer_count": 7, "ratio": 0.25, "pipeline_read": true}})");
+  EXPECT_EQ(config.zero.offload_optimizer,
+            (OffloadConfig{.tier = Tier::disk, .nvme_path = "/local", .buffer_count = 7, .ratio = 0.25}));
+  EXPECT_EQ(config.notices, (std::vector<std::string>{"zero_optimization.offload_optimizer.pipeline_read has no effect: "
+                                                      "reading always runs ahead of the update."}));
+}
+
+TEST(Offload, TheDiskNeedsAPath) {
+  EXPECT_EQ(mistakes_of(R"("zero_optimization": {"offload_optimizer": {"device": "nvme"}})"),
+            "[line 1, zero_optimization.offload_optimizer.device] \"nvme\" needs a folder on that disk. Give it as "
+            "nvme_path.");
+}
+
+TEST(Offload, ParametersGoToTheHostAndNotYetToTheDisk) {
+  EXPECT_EQ(parse_members(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}})")
+                .zero.offload_param.tier,
+            Tier::host);
+  EXPECT_EQ(mistakes_of(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}})"),
+            "[line 1, zero_optimization.offload_param.device] nvme is not supported yet. Give one of none, cpu.");
+}
+
+TEST(Offload, MistakesAreNamed) {
   EXPECT_EQ(mistakes_of(R"("zero_optimization": {"offload_optimizer": {"device": "gpu"}})"),
             "[line 1, zero_optimization.offload_optimizer.device] \"gpu\" is not known. Did you mean \"cpu\"? Give one "
             "of none, cpu, "
             "nvme.");
-}
-
-TEST(Offload, OtherKeysAreTypedWhileNothingIsOffloaded) {
   EXPECT_NE(mistakes_of(R"("zero_optimization": {"offload_optimizer": {"ratio": 1.5}})"), "");
   EXPECT_NE(mistakes_of(R"("zero_optimization": {"offload_param": {"buffer_count": 0}})"), "");
+  EXPECT_NE(mistakes_of(R"("zero_optimization": {"offload_optimizer": {"super_offload": true}})"), "");
 }
 
 }  // namespace shoal::config

@@ -53,7 +53,9 @@ inline Value another_value(const Key& key, const std::string& type = "") {
   const Value was = fallback == nullptr ? Value() : *fallback;
   switch (key.type) {
     case Type::boolean: return !was.is_boolean() || !was.as_boolean();
-    case Type::integer: return was == Value(3) || key.most < 3 ? Value(2) : Value(3);
+    case Type::integer:
+      if (key.least > 3) return static_cast<int64_t>(key.least);
+      return was == Value(3) || key.most < 3 ? Value(2) : Value(3);
     case Type::number: return was == Value(0.5) || key.most < 0.5 ? Value(0.25) : Value(0.5);
     case Type::text: return key.choices.empty() ? Value("somewhere") : Value(key.choices.back());
     case Type::pair: return json::Array{Value(0.5), Value(0.75)};
@@ -84,6 +86,7 @@ inline std::string text_with(const Section& section, const std::string& spelling
   if (spelling == "total_num_steps") home->set("warmup_num_steps", 1);
   if (spelling.starts_with("decay_")) home->set("decay_step_size", 4);
   if (spelling == "nesterov") home->set("momentum", 0.5);
+  if (section.path == "zero_optimization.offload_optimizer" && spelling == "device") home->set("nvme_path", "/local");
   home->set(spelling, value);
   if (section.path == "zero_optimization.offload_param") root.find("zero_optimization")->set("stage", 3);
   return json::write(root);

@@ -10,6 +10,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
+TEST(EngineOptions, AGpuRefusesTiersThatItCannotServeYet) {
+  Config config;
+  config.zero.offload_optimizer.tier = Tier::host;
+  EXPECT_NO_THROW(check_offload(config, at::kCPU));
+  EXPECT_THAT(testing::message_of([&] { check_offload(config, at::Device("cuda:0")); }),
+              HasSubstr("[config zero_optimization.offload_optimizer] a GPU cannot keep this on the host tier yet"));
+  EXPECT_NO_THROW(check_offload(Config{}, at::Device("cuda:0")));
+}
+
 TEST(EngineOptions, TheMeanDividesOnceAfterTheSum) {
   const ReduceOptions options = reduce_options(Config{}, 4);
   EXPECT_EQ(options.pre, 1.0f);

@@ -80,9 +80,26 @@ TEST(Advice, SaysWhenTheHostIsTooSmallForOffload) {
 TEST(Advice, RanksWithoutAGpuShareTheHost) {
   EXPECT_THAT(advice_for(7 * kGB, 3, 4, {.device = {}, .host = 50 * kGB, .ranks_per_host = 4}),
               ElementsAre("Stage 3 does not fit: 22.82 GiB a rank, 91.27 GiB a host with 4 ranks, which has 46.57 GiB.",
+                          "Stage 3 with offload_optimizer.device=nvme would fit: 6.676 GiB a rank, 26.7 GiB a host with "
+                          "4 ranks, and 65.19 GiB of disk.",
                           "Stage 3 fits on 8 ranks, 4 a host."));
   EXPECT_THAT(advice_for(7 * kGB, 3, 4, {.device = {}, .host = 100 * kGB, .ranks_per_host = 4})[0],
               "Stage 3 fits: 22.82 GiB a rank, 91.27 GiB a host with 4 ranks, which has 93.13 GiB.");
+}
+
+TEST(Advice, WithoutAGpuTheDiskMayHelp) {
+  const Budget budget{.device = {}, .host = 50 * kGB, .ranks_per_host = 4};
+  EXPECT_THAT(advice_for(7 * kGB, 3, 4, {.device = {}, .host = 64 * kGB, .ranks_per_host = 4})[1],
+              HasSubstr("Stage 3 with offload_optimizer.device=nvme would fit: "));
+  Config config = config_in(Precision::bf16, 3);
+  config.zero.offload_optimizer.tier = Tier::disk;
+  const PlanSubject subject = subject_of_count(2 * kGB, Precision::bf16);
+  EXPECT_TRUE(fits(plan_stages(subject, config, 4)[3], budget));
+  config.zero.offload_optimizer.tier = Tier::host;
+  const StagePlan on_host = plan_stages(subject, config, 4)[3];
+  EXPECT_EQ(on_host.memory.states, 0u);
+  EXPECT_EQ(on_host.total_on_host(), plan_stages(subject, config_in(Precision::bf16, 3), 4)[3].total());
+  EXPECT_FALSE(fits(on_host, {.device = 80 * kGB, .host = kGB, .ranks_per_host = 4})) << "the host counts too";
 }
 
 TEST(Advice, PointsAtActivationsWhenTheyAreWhatIsTooMuch) {

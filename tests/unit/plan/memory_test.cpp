@@ -36,6 +36,30 @@ TEST(MemoryPlan, EachStageDividesOneThingMoreByTheWorld) {
   EXPECT_EQ(plan(3, 4, DType::f16).model_states(), numel * 16 / 4);
 }
 
+TEST(MemoryPlan, OffloadedStatesAreCountedOnTheirTier) {
+  MemoryOptions options;
+  options.gradients.stage = 2;
+  options.offload.tier = Tier::host;
+  const ModelLayout layout = three_units(4, DType::bf16);
+  EXPECT_EQ(plan_memory(layout, options).states, 0u);
+  EXPECT_EQ(plan_memory(layout, options).host_states, 4096u * 10 / 4);
+  options.offload.tier = Tier::disk;
+  options.disk_buffers = 2;
+  const MemoryPlan disk = plan_memory(layout, options);  // 256, 512 and 256 elements a rank: one, two and one pages
+  EXPECT_EQ(disk.host_states, 0u);
+  EXPECT_EQ(disk.disk_states, 4u * kDiskPage);
+  EXPECT_EQ(disk.disk_buffers, 2u * 2 * kDiskPage);
+  EXPECT_EQ(disk.host_total(), disk.disk_buffers);
+}
+
+TEST(MemoryPlan, ShardedWeightsMayLieInHostMemory) {
+  MemoryOptions options;
+  options.gradients.stage = 3;
+  options.weights_tier = Tier::host;
+  EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).weights, 0u);
+  EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).host_weights, 4096u * 2 / 4);
+}
+
 TEST(MemoryPlan, AccumulationKeepsFp32Gradients) {
   EXPECT_EQ(plan(0, 2, DType::bf16, 3).gradients, 4096u * 4);
   EXPECT_EQ(plan(2, 2, DType::bf16, 3).gradients, 4096u * 4 / 2);

@@ -42,6 +42,14 @@ TEST(Banner, SaysWhereEveryByteLivesAndWhatAStepMoves) {
             "  total                       24 MiB        32 MiB\n");
 }
 
+TEST(Banner, SaysWhatLivesOffTheDevice) {
+  const std::string text =
+      banner(facts_of(2, 2, R"(, "zero_optimization": {"offload_optimizer": {"device": "nvme", "nvme_path": "/d"}})"));
+  EXPECT_NE(text.find("  optimizer states               0 B        16 MiB\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  buffers of the disk          8 MiB\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  states, disk tier            8 MiB\n"), std::string::npos) << text;
+}
+
 TEST(Banner, OneRankMovesNothing) {
   EXPECT_EQ(banner(facts_of(0, 1)).find("sends"), std::string::npos);
   EXPECT_NE(banner(facts_of(0, 1)).find("stage 0, fp32, one rank, 1 thread each"), std::string::npos);

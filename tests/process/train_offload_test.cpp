@@ -1,0 +1,128 @@
+// `shoal train` with states off the device: the same characters as without, also after a kill in the middle of a step,
+// and nothing left on the disk.
+#include <gmock/gmock.h>
+
+#include "process/train_run.h"
+
+namespace shoal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words states_on(const std::string& tier, const RunFolder& folder, const std::string& more = "") {
+  return {"--set",
+          "zero_optimization.offload_optimizer={\"device\": \"" + tier + "\", \"nvme_path\": \"" + (folder / "disk") +
+              "\"" + more + "}",
+          "--set",
+          "shoal={\"offload_chunk_size\": 2000, \"verify_offload\": true}",
+          "--set",
+          "bf16.enabled=true"};
+}
+
+const Words kSteps = {"--steps", "10", "--ranks", "2", "--no-final-save"};
+
+Result train(const RunFolder& folder, const std::string& out, const Words& more) {
+  return Command(train_words(folder, "gpt2", out, more)).wait();
+}
+
+void expect_same_characters(const RunFolder& folder, const std::string& run, const std::string& whole) {
+  const std::string metrics = folder.read(run + "/metrics.jsonl"), expected = folder.read(whole + "/metrics.jsonl");
+  for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens"}) {
+    EXPECT_EQ(column(metrics, key), column(expected, key)) << run << " " << key;
+  }
+}
+
+size_t entries_in(const std::string& path) {
+  if (!std::filesystem::exists(path)) return 0;
+  return static_cast<size_t>(
+      std::distance(std::filesystem::directory_iterator(path), std::filesystem::directory_iterator{}));
+}
+
+TEST(TrainOffload, EveryTierGivesTheCharactersOfTheResidentRunAndLeavesNothing) {
+  const RunFolder folder;
+  const Result whole = train(folder, "whole", kSteps + Words{"--set", "bf16.enabled=true"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.out << whole.err;
+  for (const std::string stage : {"1", "3"}) {
+    for (const std::string tier : {"cpu", "nvme"}) {
+      const Result result = train(folder, tier + stage,
+                                  kSteps + states_on(tier, folder, ", \"ratio\": 0.7") +
+                                      Words{"--set", "zero_optimization.stage=" + stage});
+      ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+      EXPECT_THAT(result.out, HasSubstr(tier == "cpu" ? "states, host tier" : "states, disk tier"));
+      expect_same_characters(folder, tier + stage, "whole");
+    }
+  }
+  EXPECT_EQ(entries_in(folder / "disk"), 0u);
+}
+
+TEST(TrainOffload, AKilledRunGoesOnAndItsFolderIsTakenAway) {
+  const RunFolder folder;
+  const Words on_disk = {"--steps", "10", "--ranks", "2", "--save-every", "2"};
+  const Result whole = train(folder, "whole", kSteps + Words{"--set", "bf16.enabled=true"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.out << whole.err;
+  {
+    Command killed(train_words(folder, "gpt2", "run", on_disk + states_on("nvme", folder)));
+    ASSERT_TRUE(killed.wait_for_output("step-00000004")) << killed.out() << killed.err();
+    killed.kill(SIGKILL);
+  }
+  const Result resumed = train(folder, "run", on_disk + states_on("nvme", folder) + Words{"--resume", "auto"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
+  expect_same_characters(folder, "run", "whole");
+  EXPECT_EQ(entries_in(folder / "disk"), 0u) << "what the killed run left is still there";
+}
+
+TEST(TrainOffload, TwoRunsShareAPathWithoutTouchingEachOther) {
+  const RunFolder folder;
+  const Result whole = train(folder, "whole", kSteps + Words{"--set", "bf16.enabled=true"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.out << whole.err;
+  Command first(train_words(folder, "gpt2", "first", kSteps + states_on("nvme", folder)));
+  Command second(train_words(folder, "gpt2", "second", kSteps + states_on("nvme", folder)));
+  const Result one = first.wait(), two = second.wait();
+  ASSERT_EQ(one.exit_code, 0) << one.out << one.err;
+  ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
+  expect_same_characters(folder, "first", "whole");
+  expect_same_characters(folder, "second", "whole");
+  EXPECT_EQ(entries_in(folder / "disk"), 0u);
+}
+
+TEST(TrainOffload, TheConfigPeopleWriteRunsUnchanged) {
+  RunFolder folder;
+  folder.write("ds_config.json", R"({
+    "train_batch_size": 256,
+    "gradient_accumulation_steps": 16,
+    "gradient_clipping": 1.0,
+    "fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 16},
+    "zero_optimization": {
+      "stage": 3,
+      "offload_optimizer": {"device": "cpu", "pin_memory": true},
+      "offload_param": {"device": "cpu", "pin_memory": true},
+      "overlap_comm": true, "contiguous_gradients": true, "reduce_bucket_size": 5e8,
+      "stage3_prefetch_bucket_size": 5e8, "stage3_param_persistence_threshold": 1e6
+    }
+  })");
+  const Result result = Command({SHOAL_BINARY, "train", "--config", folder / "ds_config.json", "--model",
+                                 folder / "llama", "--data", "synthetic:tokens=20000", "--sequence", "32", "--threads",
+                                 "1", "--ranks", "2", "--steps", "2"})
+                            .wait();
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("states, host tier"));
+}
+
+TEST(TrainOffload, APathThatCannotBeUsedIsAnErrorBeforeTheFirstStep) {
+  const RunFolder folder;
+  const Result result = train(folder, "run", kSteps + Words{"--set",
+                                                            "zero_optimization.offload_optimizer={\"device\": \"nvme\", "
+                                                            "\"nvme_path\": \"/proc/no place\"}"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("/proc/no place"));
+  EXPECT_EQ(result.out.find("step 1/"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace shoal::testing
