@@ -117,7 +117,7 @@ struct ShoalConfig {
   bool reproducible = false;
   TransportChoice transport = TransportChoice::automatic;
   double timeout_seconds = 600;
-  bool tf32 = false;  // fp32 matrix products of the native trainer, on a GPU
+  bool tf32 = false;                              // fp32 matrix products of the native trainer, on a GPU
   int64_t offload_chunk_size = int64_t{1} << 22;  // elements whose states move together
   bool verify_offload = false;                    // a checksum of every page that comes back from disk
 

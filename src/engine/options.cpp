@@ -49,15 +49,13 @@ void check_world(const Config& config, int world) {
 
 void check_offload(const Config& config, at::Device device) {
   if (!device.is_cuda()) return;
-  const auto refuse = [](const char* section, const OffloadConfig& offload) {
-    if (offload.tier == Tier::device) return;
-    throw Error(std::string("config zero_optimization.") + section,
-                fmt::format("a GPU cannot keep this on the {} tier yet; ranks on the CPU can. Remove the section, or "
-                            "use more GPUs.",
-                            name_of(offload.tier)));
-  };
-  refuse("offload_optimizer", config.zero.offload_optimizer);
-  refuse("offload_param", config.zero.offload_param);
+  const Tier tier = config.zero.offload_param.tier;
+  if (tier == Tier::device) return;
+  throw Error(
+      "config zero_optimization.offload_param",
+      fmt::format("the weights of a GPU cannot live on the {} tier yet; those of ranks on the CPU can. Remove the "
+                  "section, or use more GPUs.",
+                  name_of(tier)));
 }
 
 }  // namespace shoal

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "device/host_queue.h"
 #include "kernels/convert.h"
 #include "plan/from_config.h"
 
@@ -47,6 +48,7 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
       states_(cut_states(layout, chunk_options(config, rank)),
               {config.zero.offload_optimizer, config.aio, config.shoal.verify_offload}, queue, ledger),
       launches_(layout.units.size()) {
+  if (queue_.device() >= 0) prepare_host(ledger);
   for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
     units_.emplace_back(layout_.units[unit].flats.size());
     std::vector<int>& groups = groups_.emplace_back();
@@ -59,6 +61,23 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
     flat.last_chunk = index + 1;
     flat.end = chunk.end;
   }
+}
+
+// The widest elements there are: fp32 weights and gradients.
+void Updater::prepare_host(const std::shared_ptr<Ledger>& ledger) {
+  int64_t largest = 0;
+  for (const StateChunk& chunk : states_.chunks()) {
+    if (chunk.tier != Tier::device) largest = std::max(largest, chunk.numel());
+  }
+  if (largest == 0) return;
+  host_ = make_host_queue([this](int64_t numel, const auto& work) { queue_.on_host(numel, work); });
+  grad_staging_ = static_cast<size_t>(largest) * sizeof(float);
+  staging_ = host_->allocate(2 * grad_staging_, ledger, MemoryKind::staging);
+}
+
+Queue& Updater::queue_of(int chunk) const {
+  const bool off_device = states_.chunks()[static_cast<size_t>(chunk)].tier != Tier::device;
+  return off_device && host_ ? *host_ : queue_;
 }
 
 Updater::Range Updater::kept_range(int unit, int flat_index) const {
@@ -90,15 +109,15 @@ size_t Updater::master_offset(int index, int64_t element) const {
 
 void Updater::get_moment(int which, int unit, int flat, Range range, float* values) const {
   for_chunks(unit, flat, range, [&](int chunk, int64_t begin, int64_t end) {
-    queue_.download(values + (begin - range.begin), states_.look(chunk) + moment_offset(which, chunk, begin),
-                    static_cast<size_t>(end - begin) * sizeof(float));
+    queue_of(chunk).download(values + (begin - range.begin), states_.look(chunk) + moment_offset(which, chunk, begin),
+                             static_cast<size_t>(end - begin) * sizeof(float));
   });
 }
 
 void Updater::set_moment(int which, int unit, int flat, Range range, const float* values) {
   for_chunks(unit, flat, range, [&](int chunk, int64_t begin, int64_t end) {
-    queue_.upload(states_.change(chunk) + moment_offset(which, chunk, begin), values + (begin - range.begin),
-                  static_cast<size_t>(end - begin) * sizeof(float));
+    queue_of(chunk).upload(states_.change(chunk) + moment_offset(which, chunk, begin), values + (begin - range.begin),
+                           static_cast<size_t>(end - begin) * sizeof(float));
   });
 }
 
@@ -132,14 +151,14 @@ void Updater::set_values(int unit, int flat_index, Range range, const float* val
     const float* in = values + (begin - range.begin);
     const int64_t numel = end - begin;
     if (!split) {
-      queue_.upload(master, in, static_cast<size_t>(numel) * sizeof(float));
+      queue_of(chunk).upload(master, in, static_cast<size_t>(numel) * sizeof(float));
       return;
     }
     std::vector<uint16_t> remainders(static_cast<size_t>(numel));
     queue_.on_host(numel, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) remainders[static_cast<size_t>(i)] = kernels::split_remainder(in[i]);
     });
-    queue_.upload(master, remainders.data(), remainders.size() * sizeof(uint16_t));
+    queue_of(chunk).upload(master, remainders.data(), remainders.size() * sizeof(uint16_t));
   });
 }
 
@@ -165,7 +184,7 @@ void Updater::get_values(int unit, int flat_index, Range range, float* values, c
     const std::byte* master = states_.look(chunk) + master_offset(chunk, begin);
     const int64_t at = begin - range.begin;
     void* to = remainders.empty() ? static_cast<void*>(values + at) : remainders.data() + at;
-    queue_.download(to, master, static_cast<size_t>(end - begin) * master_nbytes(layout.dtype));
+    queue_of(chunk).download(to, master, static_cast<size_t>(end - begin) * master_nbytes(layout.dtype));
   });
   if (!remainders.empty()) kernels::join(weight.data(), remainders.data(), values, numel);
 }
@@ -194,10 +213,16 @@ void Updater::reset_param(int unit, int flat_index, const Piece& piece, const st
   if (!layout.trainable || layout.dtype == DType::f32) return;
   for_chunks(unit, flat_index, {piece.offset, piece.offset + piece.numel}, [&](int chunk, int64_t first, int64_t last) {
     std::byte* master = states_.change(chunk) + master_offset(chunk, first);
+    const std::byte* written = whole + static_cast<size_t>(first) * element;
+    Queue& queue = queue_of(chunk);
     if (layout.dtype == DType::bf16) {
-      queue_.zero(master, static_cast<size_t>(last - first) * sizeof(uint16_t));
+      queue.zero(master, static_cast<size_t>(last - first) * sizeof(uint16_t));
+    } else if (&queue == &queue_) {
+      queue.convert(written, layout.dtype, master, DType::f32, last - first);
     } else {
-      queue_.convert(whole + static_cast<size_t>(first) * element, layout.dtype, master, DType::f32, last - first);
+      std::vector<std::byte> there(static_cast<size_t>(last - first) * element);
+      queue_.download(there.data(), written, there.size());
+      queue.convert(there.data(), layout.dtype, master, DType::f32, last - first);
     }
   });
 }
@@ -208,63 +233,98 @@ void Updater::update(int unit, const StepNumbers& numbers, Weights& weights, con
   const GroupSteps steps = group_steps(numbers);
   for (const Launch& launch : launches) {
     if (launch.chunk >= 0) states_.begin_use(launch.chunk);
-    queue_.update(*launch.list, steps);
+    carry_out(launch, steps);
     if (launch.chunk >= 0) states_.end_use(launch.chunk);
   }
 }
 
-// One launch for all that is resident, and one for each chunk that is not.
+void Updater::carry_out(const Launch& launch, const GroupSteps& steps) {
+  if (launch.weight == nullptr) {
+    queue_.update(*launch.list, steps);
+    return;
+  }
+  std::byte* weight = staging_->data();
+  queue_.download(staging_->data() + grad_staging_, launch.grad, launch.grad_nbytes);
+  queue_.download(weight, launch.weight, launch.weight_nbytes);
+  host_->update(*launch.list, steps);
+  queue_.upload(launch.weight, weight, launch.weight_nbytes);
+}
+
+// One launch for all that is at hand, and one for each chunk that must be brought, or that the host updates.
 std::vector<Updater::Launch> Updater::list_launches(int unit, Weights& weights, const Gradients& gradients) const {
-  std::vector<Launch> launches;
+  std::vector<Launch> launches(1);
   std::vector<kernels::Segment> resident;
   std::vector<int> resident_groups;
   for (const Flat& flat : units_[static_cast<size_t>(unit)]) {
     for (int chunk = flat.first_chunk; chunk < flat.last_chunk; ++chunk) {
-      if (states_.is_resident(chunk)) {
-        list_segments(chunk, weights, gradients, resident, resident_groups);
-        continue;
+      const Elements elements = elements_of(chunk, weights, gradients);
+      if (&queue_of(chunk) != &queue_) {
+        launches.push_back(staged_launch(chunk, elements));
+      } else if (states_.is_resident(chunk)) {
+        list_segments(chunk, elements, resident, resident_groups);
+      } else {
+        std::vector<kernels::Segment> segments;
+        std::vector<int> groups;
+        list_segments(chunk, elements, segments, groups);
+        launches.push_back({chunk, queue_.make_update_list(std::move(segments), std::move(groups))});
       }
-      std::vector<kernels::Segment> segments;
-      std::vector<int> groups;
-      list_segments(chunk, weights, gradients, segments, groups);
-      launches.push_back({chunk, queue_.make_update_list(std::move(segments), std::move(groups))});
     }
   }
-  launches.insert(launches.begin(), {-1, queue_.make_update_list(std::move(resident), std::move(resident_groups))});
+  launches[0].list = queue_.make_update_list(std::move(resident), std::move(resident_groups));
   return launches;
 }
 
-// Each parameter that has elements in the chunk.
-void Updater::list_segments(int chunk_index, Weights& weights, const Gradients& gradients,
-                            std::vector<kernels::Segment>& segments, std::vector<int>& groups) const {
-  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(chunk_index)];
-  const int unit = chunk.unit;
-  const int index = chunk.flat;
-  const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(index)];
+Updater::Launch Updater::staged_launch(int index, const Elements& elements) const {
+  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
+  const FlatLayout& layout = layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
+  const auto numel = static_cast<size_t>(chunk.numel());
+  std::vector<kernels::Segment> segments;
+  std::vector<int> groups;
+  list_segments(index, {staging_->data(), staging_->data() + grad_staging_, elements.grad_dtype}, segments, groups);
+  Launch launch{index, host_->make_update_list(std::move(segments), std::move(groups))};
+  launch.weight = elements.weight;
+  launch.weight_nbytes = numel * nbytes_of(layout.dtype);
+  launch.grad = elements.grad;
+  launch.grad_nbytes = numel * nbytes_of(elements.grad_dtype);
+  return launch;
+}
+
+Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradients& gradients) const {
+  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
+  const FlatLayout& layout = layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
   const bool sharded = row_of(layout, stage_).shard_states;
-  std::byte* weight = sharded ? weights.shard(unit, index) : weights.whole(unit, index);
-  const std::byte* grad = sharded ? gradients.shard(unit, index) : gradients.whole(unit, index);
-  const DType grad_dtype = gradients.rule(unit, index).kept;
-  const int64_t kept_begin = kept_range(unit, index).begin;
-  std::byte* states = states_.address(chunk_index);
+  const int64_t at = chunk.begin - kept_range(chunk.unit, chunk.flat).begin;
+  const DType grad_dtype = gradients.rule(chunk.unit, chunk.flat).kept;
+  std::byte* weight = sharded ? weights.shard(chunk.unit, chunk.flat) : weights.whole(chunk.unit, chunk.flat);
+  const std::byte* grad = sharded ? gradients.shard(chunk.unit, chunk.flat) : gradients.whole(chunk.unit, chunk.flat);
+  return {advance(weight, at, nbytes_of(layout.dtype)), grad + static_cast<size_t>(at) * nbytes_of(grad_dtype),
+          grad_dtype};
+}
+
+// Each parameter that has elements in the chunk.
+void Updater::list_segments(int index, const Elements& elements, std::vector<kernels::Segment>& segments,
+                            std::vector<int>& groups) const {
+  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
+  const FlatLayout& layout = layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
+  std::byte* states = states_.address(index);
   for (const ParamRun& run_of_param : runs_in(layout, chunk.begin, chunk.end)) {
     const int64_t element = run_of_param.flat_offset;
-    const int64_t at = element - kept_begin;
+    const int64_t at = element - chunk.begin;
     kernels::Segment segment;
     segment.numel = run_of_param.numel;
-    segment.weight = advance(weight, at, nbytes_of(layout.dtype));
+    segment.weight = advance(elements.weight, at, nbytes_of(layout.dtype));
     segment.weight_dtype = layout.dtype;
     segment.master_kind = master_kind(layout.dtype);
-    if (segment.master_kind != kernels::Master::weight) segment.master = states + master_offset(chunk_index, element);
-    segment.grad = grad + static_cast<size_t>(at) * nbytes_of(grad_dtype);
-    segment.grad_dtype = grad_dtype;
+    if (segment.master_kind != kernels::Master::weight) segment.master = states + master_offset(index, element);
+    segment.grad = elements.grad + static_cast<size_t>(at) * nbytes_of(elements.grad_dtype);
+    segment.grad_dtype = elements.grad_dtype;
     const auto moment = [&](int which) {
-      return reinterpret_cast<float*>(states + moment_offset(which, chunk_index, element));
+      return reinterpret_cast<float*>(states + moment_offset(which, index, element));
     };
     if (moments_ > 0) segment.first = moment(0);
     if (moments_ > 1) segment.second = moment(1);
     segments.push_back(segment);
-    groups.push_back(groups_[static_cast<size_t>(unit)][static_cast<size_t>(run_of_param.param)]);
+    groups.push_back(groups_[static_cast<size_t>(chunk.unit)][static_cast<size_t>(run_of_param.param)]);
   }
 }
 

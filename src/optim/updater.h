@@ -68,8 +68,19 @@ class Updater {
   };
   // What one launch updates.
   struct Launch {
-    int chunk = -1;  // that is not resident; -1: all chunks of the unit that are
+    int chunk = -1;  // one chunk; -1: all chunks of the unit that are always at hand
     std::unique_ptr<UpdateList> list;
+    // Of a chunk that the host updates for the device: what comes to the staging memory, and goes back.
+    std::byte* weight = nullptr;
+    size_t weight_nbytes = 0;
+    const std::byte* grad = nullptr;
+    size_t grad_nbytes = 0;
+  };
+  // Where the elements of a chunk have their weights and gradients.
+  struct Elements {
+    std::byte* weight = nullptr;
+    const std::byte* grad = nullptr;
+    DType grad_dtype = DType::f32;
   };
 
   // Elements of the flat whose weights this rank keeps.
@@ -79,9 +90,15 @@ class Updater {
   // Where chunk `index` has its moment, or its master, of an element.
   size_t moment_offset(int which, int index, int64_t element) const;
   size_t master_offset(int index, int64_t element) const;
+  void prepare_host(const std::shared_ptr<Ledger>& ledger);
+  // The queue that reaches the chunk's states.
+  Queue& queue_of(int chunk) const;
   std::vector<Launch> list_launches(int unit, Weights& weights, const Gradients& gradients) const;
-  void list_segments(int chunk, Weights& weights, const Gradients& gradients, std::vector<kernels::Segment>& segments,
+  Launch staged_launch(int chunk, const Elements& elements) const;
+  Elements elements_of(int chunk, Weights& weights, const Gradients& gradients) const;
+  void list_segments(int chunk, const Elements& elements, std::vector<kernels::Segment>& segments,
                      std::vector<int>& groups) const;
+  void carry_out(const Launch& launch, const GroupSteps& steps);
   GroupSteps group_steps(const StepNumbers& numbers) const;
 
   const ModelLayout& layout_;
@@ -90,9 +107,12 @@ class Updater {
   OptimizerConfig config_;
   int moments_;
   Queue& queue_;
+  std::unique_ptr<Queue> host_;  // where the device cannot reach all states: updates what it cannot
   std::vector<std::vector<Flat>> units_;
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
   StateMemory states_;
+  std::shared_ptr<Slab> staging_;              // weights and gradients of one chunk, for the host
+  size_t grad_staging_ = 0;                    // where the gradients begin in it
   std::vector<std::vector<Launch>> launches_;  // of each unit, made when it is first updated
 };
 

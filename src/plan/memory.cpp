@@ -69,9 +69,8 @@ size_t disk_buffer_nbytes(const std::vector<StateChunk>& chunks) {
 }
 
 int disk_buffers_used(const std::vector<StateChunk>& chunks, int wanted) {
-  const auto on_disk = std::count_if(chunks.begin(), chunks.end(), [](const StateChunk& chunk) {
-    return chunk.tier == Tier::disk;
-  });
+  const auto on_disk =
+      std::count_if(chunks.begin(), chunks.end(), [](const StateChunk& chunk) { return chunk.tier == Tier::disk; });
   return static_cast<int>(std::min<int64_t>(wanted, on_disk));
 }
 
@@ -89,8 +88,7 @@ void add_states(MemoryPlan& plan, const ModelLayout& layout, const MemoryOptions
       case Tier::disk: plan.disk_states += in_pages(chunk.nbytes); break;
     }
   }
-  plan.disk_buffers =
-      disk_buffer_nbytes(chunks) * static_cast<size_t>(disk_buffers_used(chunks, options.disk_buffers));
+  plan.disk_buffers = disk_buffer_nbytes(chunks) * static_cast<size_t>(disk_buffers_used(chunks, options.disk_buffers));
 }
 
 // A unit uses its own parameters and those it borrows.

@@ -59,8 +59,10 @@ std::vector<StateChunk> cut_states(const ModelLayout& layout, const ChunkOptions
     const int64_t numel = run.end - run.begin;
     int64_t kept = numel;
     if (offloads) {
-      const double share = run.nbytes == 0 ? 1 : std::clamp((stays - passed) / static_cast<double>(run.nbytes), 0.0, 1.0);
-      kept = share >= 1 ? numel : static_cast<int64_t>(share * static_cast<double>(numel)) / kChunkGranule * kChunkGranule;
+      const double share =
+          run.nbytes == 0 ? 1 : std::clamp((stays - passed) / static_cast<double>(run.nbytes), 0.0, 1.0);
+      kept =
+          share >= 1 ? numel : static_cast<int64_t>(share * static_cast<double>(numel)) / kChunkGranule * kChunkGranule;
     }
     passed += static_cast<double>(run.nbytes);
     const int64_t middle = run.begin + kept;

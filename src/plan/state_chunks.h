@@ -25,10 +25,10 @@ struct StateChunk {
 struct ChunkOptions {
   int stage = 0;
   int rank = 0;
-  int moments = 2;                            // fp32 numbers per element
-  Tier tier = Tier::device;                   // of what is offloaded
-  double ratio = 1;                           // the share of bytes that is offloaded
-  int64_t chunk_numel = int64_t{1} << 22;     // of offloaded states; what stays on the device is not cut
+  int moments = 2;                         // fp32 numbers per element
+  Tier tier = Tier::device;                // of what is offloaded
+  double ratio = 1;                        // the share of bytes that is offloaded
+  int64_t chunk_numel = int64_t{1} << 22;  // of offloaded states; what stays on the device is not cut
 };
 inline constexpr int64_t kChunkGranule = 64;  // elements: cuts fall on multiples of it, which keeps vectors aligned
 

@@ -32,8 +32,8 @@ Weights::Weights(const ModelLayout& layout, int stage, Tier shards, Group& chann
     units_.push_back(std::move(unit));
   }
   wholes_ = channel_.allocate(whole_nbytes, ledger, MemoryKind::weights);
-  shards_ = channel_.allocate(shard_nbytes, ledger,
-                              shards == Tier::device ? MemoryKind::weights : MemoryKind::host_weights);
+  shards_ =
+      channel_.allocate(shard_nbytes, ledger, shards == Tier::device ? MemoryKind::weights : MemoryKind::host_weights);
   if (whole_nbytes == 0) wholes_ = shards_;  // what has no elements still has an address
   arena_ = queue.make_arena(std::move(arena_ranges), ledger);
 }

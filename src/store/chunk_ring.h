@@ -14,8 +14,8 @@ namespace shoal {
 
 class ChunkRing {
  public:
-  // Chunks of these sizes, one after the other in the file, each from a page on. The file outlives this object and is as
-  // large as file_nbytes(). At least one buffer, and as many as there are chunks at most.
+  // Chunks of these sizes, one after the other in the file, each from a page on. The file outlives this object and is
+  // as large as file_nbytes(). At least one buffer, and as many as there are chunks at most.
   ChunkRing(DiskFile& file, const std::vector<size_t>& chunk_nbytes, int buffers, std::shared_ptr<Ledger> ledger);
   ~ChunkRing();
   ChunkRing(const ChunkRing&) = delete;

@@ -50,9 +50,9 @@ TEST(TrainOffload, EveryTierGivesTheCharactersOfTheResidentRunAndLeavesNothing) 
   ASSERT_EQ(whole.exit_code, 0) << whole.out << whole.err;
   for (const std::string stage : {"1", "3"}) {
     for (const std::string tier : {"cpu", "nvme"}) {
-      const Result result = train(folder, tier + stage,
-                                  kSteps + states_on(tier, folder, ", \"ratio\": 0.7") +
-                                      Words{"--set", "zero_optimization.stage=" + stage});
+      const Result result = train(
+          folder, tier + stage,
+          kSteps + states_on(tier, folder, ", \"ratio\": 0.7") + Words{"--set", "zero_optimization.stage=" + stage});
       ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
       EXPECT_THAT(result.out, HasSubstr(tier == "cpu" ? "states, host tier" : "states, disk tier"));
       expect_same_characters(folder, tier + stage, "whole");
@@ -106,19 +106,20 @@ TEST(TrainOffload, TheConfigPeopleWriteRunsUnchanged) {
       "stage3_prefetch_bucket_size": 5e8, "stage3_param_persistence_threshold": 1e6
     }
   })");
-  const Result result = Command({SHOAL_BINARY, "train", "--config", folder / "ds_config.json", "--model",
-                                 folder / "llama", "--data", "synthetic:tokens=20000", "--sequence", "32", "--threads",
-                                 "1", "--ranks", "2", "--steps", "2"})
-                            .wait();
+  const Result result =
+      Command({SHOAL_BINARY, "train", "--config", folder / "ds_config.json", "--model", folder / "llama", "--data",
+               "synthetic:tokens=20000", "--sequence", "32", "--threads", "1", "--ranks", "2", "--steps", "2"})
+          .wait();
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("states, host tier"));
 }
 
 TEST(TrainOffload, APathThatCannotBeUsedIsAnErrorBeforeTheFirstStep) {
   const RunFolder folder;
-  const Result result = train(folder, "run", kSteps + Words{"--set",
-                                                            "zero_optimization.offload_optimizer={\"device\": \"nvme\", "
-                                                            "\"nvme_path\": \"/proc/no place\"}"});
+  const Result result = train(folder, "run",
+                              kSteps + Words{"--set",
+                                             "zero_optimization.offload_optimizer={\"device\": \"nvme\", "
+                                             "\"nvme_path\": \"/proc/no place\"}"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("/proc/no place"));
   EXPECT_EQ(result.out.find("step 1/"), std::string::npos);

@@ -5,8 +5,8 @@
 namespace shoal::config {
 
 TEST(Aio, SaysHowTheDiskIsReadAndWritten) {
-  const Config config =
-      parse_members(R"("aio": {"block_size": 262144, "queue_depth": 32, "intra_op_parallelism": 2, "single_submit": true})");
+  const Config config = parse_members(
+      R"("aio": {"block_size": 262144, "queue_depth": 32, "intra_op_parallelism": 2, "single_submit": true})");
   EXPECT_EQ(config.aio, (AioConfig{.block_size = 262144, .queue_depth = 32, .threads = 2}));
   EXPECT_EQ(config.notices,
             (std::vector<std::string>{"aio.single_submit has no effect: requests go to the kernel as they come."}));

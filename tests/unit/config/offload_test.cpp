@@ -22,8 +22,9 @@ TEST(Offload, TheTierOfTheOptimizerIsCarriedOutAtAnyStage) {
       "nvme_path": "/local", "buffer_count": 7, "ratio": 0.25, "pipeline_read": true}})");
   EXPECT_EQ(config.zero.offload_optimizer,
             (OffloadConfig{.tier = Tier::disk, .nvme_path = "/local", .buffer_count = 7, .ratio = 0.25}));
-  EXPECT_EQ(config.notices, (std::vector<std::string>{"zero_optimization.offload_optimizer.pipeline_read has no effect: "
-                                                      "reading always runs ahead of the update."}));
+  EXPECT_EQ(config.notices,
+            (std::vector<std::string>{"zero_optimization.offload_optimizer.pipeline_read has no effect: "
+                                      "reading always runs ahead of the update."}));
 }
 
 TEST(Offload, TheDiskNeedsAPath) {
@@ -33,9 +34,9 @@ TEST(Offload, TheDiskNeedsAPath) {
 }
 
 TEST(Offload, ParametersGoToTheHostAndNotYetToTheDisk) {
-  EXPECT_EQ(parse_members(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}})")
-                .zero.offload_param.tier,
-            Tier::host);
+  EXPECT_EQ(
+      parse_members(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}})").zero.offload_param.tier,
+      Tier::host);
   EXPECT_EQ(mistakes_of(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}})"),
             "[line 1, zero_optimization.offload_param.device] nvme is not supported yet. Give one of none, cpu.");
 }

@@ -34,9 +34,8 @@ TEST(Reader, SectionsAreObjects) {
 }
 
 TEST(Reader, RulesThatDependOnAMistakeAreSilent) {
-  EXPECT_EQ(
-      mistakes_of(R"("zero_optimization": {"stage": 7, "offload_param": {"device": "cpu"}})"),
-      "[line 1, zero_optimization.stage] 7 is not a ZeRO stage. Use 0, 1, 2 or 3.");
+  EXPECT_EQ(mistakes_of(R"("zero_optimization": {"stage": 7, "offload_param": {"device": "cpu"}})"),
+            "[line 1, zero_optimization.stage] 7 is not a ZeRO stage. Use 0, 1, 2 or 3.");
 }
 
 TEST(Reader, KeysComeBeforeSectionsSoThatTheTypeMayStandLast) {

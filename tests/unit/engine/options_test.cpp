@@ -12,11 +12,12 @@ using ::testing::HasSubstr;
 
 TEST(EngineOptions, AGpuRefusesTiersThatItCannotServeYet) {
   Config config;
-  config.zero.offload_optimizer.tier = Tier::host;
+  config.zero.offload_optimizer.tier = Tier::disk;
+  EXPECT_NO_THROW(check_offload(config, at::Device("cuda:0")));
+  config.zero.offload_param.tier = Tier::host;
   EXPECT_NO_THROW(check_offload(config, at::kCPU));
   EXPECT_THAT(testing::message_of([&] { check_offload(config, at::Device("cuda:0")); }),
-              HasSubstr("[config zero_optimization.offload_optimizer] a GPU cannot keep this on the host tier yet"));
-  EXPECT_NO_THROW(check_offload(Config{}, at::Device("cuda:0")));
+              HasSubstr("[config zero_optimization.offload_param] the weights of a GPU cannot live on the host tier"));
 }
 
 TEST(EngineOptions, TheMeanDividesOnceAfterTheSum) {

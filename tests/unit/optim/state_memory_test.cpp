@@ -20,7 +20,8 @@ StateChunk chunk_on(Tier tier, size_t nbytes) {
 }
 
 std::vector<StateChunk> one_on_each() {
-  return {chunk_on(Tier::device, 100), chunk_on(Tier::host, 200), chunk_on(Tier::disk, 300), chunk_on(Tier::disk, 5000)};
+  return {chunk_on(Tier::device, 100), chunk_on(Tier::host, 200), chunk_on(Tier::disk, 300),
+          chunk_on(Tier::disk, 5000)};
 }
 
 TEST(StateMemory, KeepsEachChunkOnItsTierAndCountsIt) {

@@ -6,7 +6,9 @@
 
 #include "kernels/convert.h"
 #include "plan/from_config.h"
+#include "temp_folder.h"
 #include "unit/comm/rank_threads.h"
+#include "unit/optim/far_queue.h"
 #include "unit/shard/model_parts.h"
 
 namespace shoal {
@@ -234,6 +236,75 @@ TEST(Updater, HoldsWhatThePlanCounts) {
         EXPECT_EQ(training.parts.ledger->line(MemoryKind::states).nbytes,
                   plan_memory(training.parts.layout, options).states);
       });
+    }
+  }
+}
+
+// A run of steps whose states lie on `tier`, as the device `queue` stands for sees it.
+struct Outcome {
+  std::string weights;
+  std::vector<float> first, second, values;
+};
+Outcome run_steps(Queue& queue, DType dtype, Tier tier, double ratio, const std::string& disk) {
+  const std::unique_ptr<Group> group = make_single_group();
+  Config config = config_with(optimizer_of(OptimizerKind::adamw), 1);
+  config.zero.offload_optimizer = {.tier = tier, .nvme_path = disk, .buffer_count = 2, .ratio = ratio};
+  config.shoal.offload_chunk_size = 64;
+  const std::vector<UnitSpec> specs = {Training::spec(dtype, 0)};
+  const ModelLayout layout = lay_out(specs, {.world = 1, .persistence_threshold = 0});
+  const auto ledger = std::make_shared<Ledger>();
+  Weights weights(layout, 1, Tier::device, *group, queue, ledger);
+  Gradients gradients(layout, {.stage = 1, .communication_dtype = DType::f32}, {}, *group, queue, queue, ledger);
+  Updater updater(layout, specs, config, 0, queue, ledger);
+  if (auto* far = dynamic_cast<testing::FarQueue*>(&queue)) {
+    for (int chunk = 0; chunk < static_cast<int>(updater.states().chunks().size()); ++chunk) {
+      const StateChunk& place = updater.states().chunks()[static_cast<size_t>(chunk)];
+      if (place.tier != Tier::device) far->forbid(updater.states().address(chunk), place.nbytes);
+    }
+  }
+  const int64_t numel = layout.units[0].flats[0].numel;
+  std::vector<float> values(static_cast<size_t>(numel));
+  for (int64_t i = 0; i < kNumel; ++i) values[static_cast<size_t>(i)] = initial_at(i);
+  updater.set_values(0, 0, {0, numel}, values.data(), weights);
+  for (int step = 1; step <= 4; ++step) {
+    std::vector<float> grad;
+    for (int64_t i = 0; i < kNumel; ++i) grad.push_back(grad_at(step, i));
+    gradients.begin_micro_step(0);
+    gradients.deposit(0, 0, tensor_of(grad));
+    gradients.reduce(0);
+    gradients.wait();
+    updater.read_ahead();
+    updater.update(0, numbers_of(step, 0.01), weights, gradients);
+    if (step == 2) {  // a parameter written from outside, in the middle of training
+      updater.reset_param(0, 0, layout.units[0].flats[0].pieces[0], weights.whole(0, 0), weights);
+    }
+  }
+  Outcome outcome;
+  outcome.weights.assign(reinterpret_cast<const char*>(weights.whole(0, 0)),
+                         static_cast<size_t>(kNumel) * nbytes_of(dtype));
+  for (std::vector<float>* into : {&outcome.first, &outcome.second, &outcome.values}) into->resize(kNumel);
+  updater.get_moment(0, 0, 0, {0, kNumel}, outcome.first.data());
+  updater.get_moment(1, 0, 0, {0, kNumel}, outcome.second.data());
+  updater.get_values(0, 0, {0, kNumel}, outcome.values.data(), weights);
+  return outcome;
+}
+
+TEST(Updater, TheHostUpdatesWhatADeviceCannotReachToTheSameBits) {
+  const testing::TempFolder folder;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const std::unique_ptr<Queue> near = make_host_queue();
+    const Outcome expected = run_steps(*near, dtype, Tier::device, 1, folder.path());
+    for (const Tier tier : {Tier::host, Tier::disk}) {
+      for (const double ratio : {0.4, 1.0}) {
+        testing::FarQueue far;
+        const Outcome got = run_steps(far, dtype, tier, ratio, folder.path());
+        const std::string what = std::string(name_of(dtype)) + " " + std::string(name_of(tier));
+        EXPECT_EQ(got.weights, expected.weights) << what;
+        EXPECT_EQ(got.first, expected.first) << what;
+        EXPECT_EQ(got.second, expected.second) << what;
+        EXPECT_EQ(got.values, expected.values) << what;
+        EXPECT_GT(far.downloaded, 0u);
+      }
     }
   }
 }

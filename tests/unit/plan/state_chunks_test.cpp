@@ -49,7 +49,8 @@ TEST(StateChunks, ARatioKeepsTheFrontOnTheDevice) {
             "unit 2 0..512 device 5120 bytes\n"
             "unit 2 512..2048 host 15360 bytes\n");
   const auto none = cut_states(two_units(1), {.stage = 3, .tier = Tier::host, .ratio = 0});
-  EXPECT_TRUE(std::all_of(none.begin(), none.end(), [](const StateChunk& chunk) { return chunk.tier == Tier::device; }));
+  EXPECT_TRUE(
+      std::all_of(none.begin(), none.end(), [](const StateChunk& chunk) { return chunk.tier == Tier::device; }));
 }
 
 TEST(StateChunks, PartsOfAChunkFollowEachOther) {

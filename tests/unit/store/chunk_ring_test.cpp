@@ -49,7 +49,8 @@ TEST(ChunkRing, WhatWasGivenComesBackWithAnyNumberOfBuffers) {
   for (const int buffers : {1, 2, 3, 5, 9}) {
     Rounds rounds(buffers);
     for (int i = 0; i < 7; ++i) rounds.round();
-    for (int chunk = 0; chunk < 5; ++chunk) EXPECT_TRUE(rounds.holds(chunk, 7)) << buffers << " buffers, chunk " << chunk;
+    for (int chunk = 0; chunk < 5; ++chunk)
+      EXPECT_TRUE(rounds.holds(chunk, 7)) << buffers << " buffers, chunk " << chunk;
   }
 }
 

@@ -1,0 +1,92 @@
+// A queue that passes for a GPU: it works in host memory, and fails when it is given memory that a GPU could not reach.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "device/host_queue.h"
+#include "device/queue.h"
+#include "kernels/segment.h"
+
+namespace shoal::testing {
+
+class FarQueue final : public Queue {
+ public:
+  // Memory that is the host's alone.
+  void forbid(const void* memory, size_t nbytes) {
+    const auto* begin = static_cast<const std::byte*>(memory);
+    forbidden_.emplace_back(begin, begin + nbytes);
+  }
+
+  int device() const override { return 0; }
+  void* stream() const override { return nullptr; }
+  std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
+    return host_->allocate(nbytes, std::move(ledger), kind);
+  }
+  std::unique_ptr<Arena> make_arena(std::vector<size_t> tenant_nbytes, std::shared_ptr<Ledger> ledger) override {
+    return host_->make_arena(std::move(tenant_nbytes), std::move(ledger));
+  }
+  void upload(void* to, const void* from_host, size_t nbytes) override {
+    check(to);
+    uploaded += nbytes;
+    host_->upload(to, from_host, nbytes);
+  }
+  void download(void* to_host, const void* from, size_t nbytes) override {
+    check(from);
+    downloaded += nbytes;
+    host_->download(to_host, from, nbytes);
+  }
+  void on_host(int64_t numel, const std::function<void(int64_t, int64_t)>& work) override {
+    host_->on_host(numel, work);
+  }
+  void zero(void* memory, size_t nbytes) override {
+    check(memory);
+    host_->zero(memory, nbytes);
+  }
+  void copy(void* to, const void* from, size_t nbytes) override {
+    check(to);
+    check(from);
+    host_->copy(to, from, nbytes);
+  }
+  void convert(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) override {
+    check(in);
+    check(out);
+    host_->convert(in, in_dtype, out, out_dtype, numel);
+  }
+  void add(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) override {
+    host_->add(in, in_dtype, out, out_dtype, numel);
+  }
+  void ordered_mean(const kernels::OrderedMean& args) override { host_->ordered_mean(args); }
+  void sum_squares(const void* values, DType dtype, int64_t numel, double* sums) override {
+    host_->sum_squares(values, dtype, numel, sums);
+  }
+  void sum_in_order(const std::vector<OrderedSum>& sums) override { host_->sum_in_order(sums); }
+  std::unique_ptr<UpdateList> make_update_list(std::vector<kernels::Segment> segments,
+                                               std::vector<int> groups) override {
+    for (const kernels::Segment& segment : segments) {
+      for (const void* pointer : {static_cast<const void*>(segment.weight), segment.grad,
+                                  static_cast<const void*>(segment.master), static_cast<const void*>(segment.first)}) {
+        check(pointer);
+      }
+    }
+    return host_->make_update_list(std::move(segments), std::move(groups));
+  }
+  void update(const UpdateList& list, const GroupSteps& steps) override { host_->update(list, steps); }
+
+  size_t uploaded = 0, downloaded = 0;
+
+ private:
+  void check(const void* pointer) const {
+    for (const auto& [begin, end] : forbidden_) {
+      EXPECT_FALSE(begin <= pointer && pointer < end) << "a GPU cannot reach this memory";
+    }
+  }
+
+  std::unique_ptr<Queue> host_ = make_host_queue();
+  std::vector<std::pair<const std::byte*, const std::byte*>> forbidden_;
+};
+
+}  // namespace shoal::testing
