@@ -62,12 +62,12 @@ std::string offload_advice(const std::vector<Attempt>& attempts, const Budget& b
     for (const OffloadPlan& plan : offload_plans(attempt.plan, budget.ranks_per_host)) {
       if (plan.device > *budget.device) continue;
       const bool fits_both = fits(plan, budget);
-      const std::string line =
-          fmt::format("Stage 3 with {} (not in this version){} {}: {} a GPU, {} of host memory for {}{}.",
-                      plan.settings, attempt.flags.empty() ? "" : " and " + attempt.flags,
-                      fits_both ? "would fit" : "would fit the GPU, not the host", format_nbytes(plan.device),
-                      format_nbytes(plan.host), ranks_text(budget.ranks_per_host),
-                      budget.host ? fmt::format(" of {}", format_nbytes(*budget.host)) : "");
+      const std::string line = fmt::format(
+          "Stage 3 with {}{}{} {}: {} a GPU, {} of host memory for {}{}.", plan.settings,
+          plan.carried_out ? "" : " (not in this version)", attempt.flags.empty() ? "" : " and " + attempt.flags,
+          fits_both ? "would fit" : "would fit the GPU, not the host", format_nbytes(plan.device),
+          format_nbytes(plan.host), ranks_text(budget.ranks_per_host),
+          budget.host ? fmt::format(" of {}", format_nbytes(*budget.host)) : "");
       if (fits_both) return line;
       if (of_gpu_alone.empty()) of_gpu_alone = line;
     }
@@ -99,9 +99,10 @@ std::vector<OffloadPlan> offload_plans(const StagePlan& stage3, int ranks_per_ho
   const auto ranks = static_cast<size_t>(ranks_per_host);
   const MemoryPlan& memory = stage3.memory;
   const size_t updated = memory.gradients + memory.states;
-  return {{"offload_optimizer", stage3.total() - updated, updated * ranks},
-          {"offload_optimizer and offload_param", stage3.total() - updated - memory.weights,
-           (updated + memory.weights) * ranks}};
+  const size_t all = updated + memory.weights;
+  return {{"offload_optimizer", true, stage3.total() - memory.states, memory.states * ranks},
+          {"offload_optimizer and gradients on the host", false, stage3.total() - updated, updated * ranks},
+          {"offload_optimizer, gradients on the host and offload_param", false, stage3.total() - all, all * ranks}};
 }
 
 bool fits(const OffloadPlan& plan, const Budget& budget) {

@@ -23,13 +23,14 @@ struct Budget {
 // What must fit where: without a GPU memory everything lies in the host's.
 bool fits(const StagePlan& plan, const Budget& budget);
 
-// Where the bytes of a rank would lie at stage 3 with offload, which this version does not carry out: arithmetic only.
+// Where the bytes of a rank would lie at stage 3 with offload.
 struct OffloadPlan {
-  std::string settings;  // "offload_optimizer"
-  size_t device = 0;     // a rank
-  size_t host = 0;       // all ranks of a host
+  std::string settings;      // "offload_optimizer"
+  bool carried_out = false;  // by this version; otherwise arithmetic only
+  size_t device = 0;         // a rank
+  size_t host = 0;           // all ranks of a host
 };
-// The smallest step first: gradients and optimizer states on the host; weights too.
+// The smallest step first: optimizer states on the host; gradients too; weights too.
 std::vector<OffloadPlan> offload_plans(const StagePlan& stage3, int ranks_per_host);
 bool fits(const OffloadPlan& plan, const Budget& budget);
 

@@ -31,16 +31,20 @@ TEST(Fit, ToTheByte) {
   EXPECT_TRUE(fits(plan, {}));
 }
 
-TEST(Fit, OffloadMovesGradientsAndStatesThenWeights) {
+TEST(Fit, OffloadMovesStatesThenGradientsThenWeights) {
   const auto plans = offload_plans(plan_of(10, 20, 30, 40), 4);
-  ASSERT_EQ(plans.size(), 2u);
-  EXPECT_EQ(plans[0].device, 50u);
-  EXPECT_EQ(plans[0].host, 200u);
-  EXPECT_EQ(plans[1].device, 40u);
-  EXPECT_EQ(plans[1].host, 240u);
-  EXPECT_TRUE(fits(plans[0], {.device = 50, .host = 200}));
-  EXPECT_FALSE(fits(plans[0], {.device = 49, .host = 200}));
-  EXPECT_FALSE(fits(plans[0], {.device = 50, .host = 199}));
+  ASSERT_EQ(plans.size(), 3u);
+  EXPECT_EQ(plans[0].device, 70u);
+  EXPECT_EQ(plans[0].host, 120u);
+  EXPECT_TRUE(plans[0].carried_out);
+  EXPECT_EQ(plans[1].device, 50u);
+  EXPECT_EQ(plans[1].host, 200u);
+  EXPECT_FALSE(plans[1].carried_out);
+  EXPECT_EQ(plans[2].device, 40u);
+  EXPECT_EQ(plans[2].host, 240u);
+  EXPECT_TRUE(fits(plans[1], {.device = 50, .host = 200}));
+  EXPECT_FALSE(fits(plans[1], {.device = 49, .host = 200}));
+  EXPECT_FALSE(fits(plans[1], {.device = 50, .host = 199}));
 }
 
 constexpr size_t kGB = 1'000'000'000;
@@ -66,10 +70,11 @@ TEST(Advice, NamesTheLowestStageThatFits) {
 TEST(Advice, SaysThat70BDoNotFitOn8CardsOf24GBAndWhichOffloadWould) {
   EXPECT_THAT(
       advice_for(70 * kGB, 3, 8, {.device = 24 * kGB, .host = {}, .ranks_per_host = 8}),
-      ElementsAre("Stage 3 does not fit: 114.1 GiB a rank, 22.35 GiB a GPU.",
-                  "Stage 3 with offload_optimizer (not in this version) would fit: 16.3 GiB a GPU, 782.3 GiB of "
-                  "host memory for 8 ranks.",
-                  "Without offload stage 3 fits on 64 ranks."));
+      ElementsAre(
+          "Stage 3 does not fit: 114.1 GiB a rank, 22.35 GiB a GPU.",
+          "Stage 3 with offload_optimizer and gradients on the host (not in this version) would fit: 16.3 GiB a "
+          "GPU, 782.3 GiB of host memory for 8 ranks.",
+          "Without offload stage 3 fits on 64 ranks."));
 }
 
 TEST(Advice, SaysWhenTheHostIsTooSmallForOffload) {
@@ -120,10 +125,15 @@ TEST(Advice, TriesOffloadWithFewerActivationsBeforeItSaysThatNothingFits) {
   subject.lighter = {{"--recompute full", 50 * kGB}};
   EXPECT_THAT(line(), HasSubstr("Offload of every state would not fit either"));
   subject.lighter = {{"--recompute full", 50 * kGB}, {"--recompute full --batch 1", 20 * kGB}};
-  EXPECT_THAT(line(), HasSubstr("Stage 3 with offload_optimizer and offload_param (not in this version) and "
-                                "--recompute full --batch 1 would fit: 18.63 GiB a GPU"));
+  EXPECT_THAT(
+      line(),
+      HasSubstr("Stage 3 with offload_optimizer, gradients on the host and offload_param (not in this version) and "
+                "--recompute full --batch 1 would fit: 18.63 GiB a GPU"));
   subject.lighter.back().activations = kGB;
-  EXPECT_THAT(line(), HasSubstr("Stage 3 with offload_optimizer (not in this version) and --recompute full --batch 1"));
+  EXPECT_THAT(
+      line(),
+      HasSubstr("Stage 3 with offload_optimizer and gradients on the host (not in this version) and --recompute "
+                "full --batch 1"));
 }
 
 }  // namespace
