@@ -64,8 +64,8 @@ bench: build/release/build.ninja
 	@tools/peers_setup.sh
 	@.venv/bin/python3 bench/run.py --build build/release
 
-# Needs scikit-build-core in .venv.
-wheel: setup
+wheel:
+	@tools/setup.sh wheel
 	@.venv/bin/python3 -m pip wheel --no-build-isolation --no-deps -w build/wheels . ./python
 
 format: setup

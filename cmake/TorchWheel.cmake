@@ -4,7 +4,9 @@
 # find_package(Torch) is not used: with a CUDA wheel it insists on a CUDA toolkit. An installed Shoal brings this file along.
 set(SHOAL_PYTHON "" CACHE FILEPATH "The python whose torch wheel is used")
 if(NOT SHOAL_PYTHON)
-  if(EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python3)
+  if(SKBUILD)  # pip builds for the environment that it runs in
+    set(SHOAL_PYTHON ${PYTHON_EXECUTABLE})
+  elseif(EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python3)
     set(SHOAL_PYTHON ${CMAKE_SOURCE_DIR}/.venv/bin/python3)
   else()
     set(SHOAL_PYTHON python3)

@@ -1,6 +1,6 @@
 # Tests of the Python packages, label "process": each file runs its ranks under torchrun. The folder of metadata makes
-# importlib.metadata find the distribution `deepspeed`, as an installed one would. Where accelerate is missing, the tests
-# of the Trainer say so and are counted as skipped.
+# importlib.metadata find the distribution `deepspeed`, as an installed one would. Where accelerate or trl is missing, their
+# tests say so and are counted as skipped.
 if(NOT shoal_has_python)
   return()
 endif()
@@ -11,7 +11,8 @@ set(deepspeed_version ${CMAKE_MATCH_1})
 set(metadata ${CMAKE_BINARY_DIR}/python_metadata)
 file(WRITE ${metadata}/deepspeed-${deepspeed_version}.dist-info/METADATA
      "Metadata-Version: 2.1\nName: deepspeed\nVersion: ${deepspeed_version}\n")
-foreach(name module deepspeed_loop hf_trainer)
+foreach(name module deepspeed_loop hf_trainer hf_saving trl client_optimizer demand
+        package bad_input)
   add_test(NAME python_${name}_test COMMAND ${SHOAL_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/python/${name}_test.py)
   set_tests_properties(python_${name}_test PROPERTIES LABELS process TIMEOUT 1800 SKIP_RETURN_CODE 77
     ENVIRONMENT "PYTHONPATH=${CMAKE_SOURCE_DIR}/python:${metadata};OMP_NUM_THREADS=1")

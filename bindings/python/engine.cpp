@@ -1,6 +1,7 @@
 // include/shoal/engine.h, unit.h and engine_state.h.
 #include "shoal/engine.h"
 
+#include <pybind11/functional.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <ATen/ops/empty.h>
@@ -127,6 +128,35 @@ void write_param(Engine& engine, StateKind kind, int param, const at::Tensor& wh
   }
 }
 
+// What this rank keeps or owns of trained weights, as (parameter, begin, numel).
+using Parts = std::vector<std::tuple<int, int64_t, int64_t>>;
+
+Parts trained_parts(const Engine& engine, const std::vector<StateRun>& runs) {
+  Parts found;
+  for (const StateRun& run : runs) {
+    if (run.kind != StateKind::weight || !engine.params()[static_cast<size_t>(run.param)].trainable) continue;
+    found.emplace_back(run.param, run.begin, run.numel);
+  }
+  return found;
+}
+
+at::Tensor read_weight(const Engine& engine, int param, int64_t begin, int64_t numel) {
+  at::Tensor values = at::empty({numel}, at::kFloat);
+  engine.read_state({param, StateKind::weight, begin, numel}, values.mutable_data_ptr<float>());
+  return values;
+}
+
+at::Tensor read_gradient(const Engine& engine, int param, int64_t begin, int64_t numel) {
+  at::Tensor values = at::empty({numel}, at::kFloat);
+  engine.read_gradient({param, StateKind::weight, begin, numel}, values.mutable_data_ptr<float>());
+  return values;
+}
+
+void write_weight(Engine& engine, int param, int64_t begin, const at::Tensor& values) {
+  const at::Tensor contiguous = values.detach().to(at::kCPU, at::kFloat).contiguous();
+  engine.write_state({param, StateKind::weight, begin, contiguous.numel()}, contiguous.const_data_ptr<float>());
+}
+
 void bind_results(py::module_& module) {
   py::class_<StepResult>(module, "StepResult")
       .def_readonly("boundary", &StepResult::boundary)
@@ -181,7 +211,12 @@ void bind_engine(py::module_& module) {
              for (const auto& [lr, weight_decay] : groups) values.push_back({lr, weight_decay});
              engine.set_groups(values);
            })
-      .def("step", &Engine::step, Released())
+      .def("step", &Engine::step, py::arg("update") = OutsideUpdate{}, Released())
+      .def("kept_parts", [](const Engine& engine) { return trained_parts(engine, engine.kept_state()); })
+      .def("owned_parts", [](const Engine& engine) { return trained_parts(engine, engine.owned_state()); })
+      .def("read_weight", &read_weight)
+      .def("read_gradient", &read_gradient)
+      .def("write_weight", &write_weight)
       .def("begin_gathered", &Engine::begin_gathered, Released())
       .def("finish_gathered", &Engine::finish_gathered, py::arg("id"), py::arg("written_by") = py::none(), Released())
       .def("params", &Engine::params)

@@ -63,6 +63,10 @@ struct GroupValues {
   double weight_decay = 0;
 };
 
+// An update from outside, in place of the config's optimizer. It is told what gradients are multiplied by (the loss
+// scale and clipping), and may read_gradient, read_state and write_state what kept_state() lists of trained weights.
+using OutsideUpdate = std::function<void(double grad_scale)>;
+
 enum class Access : uint8_t { read, write };
 
 // Between this rank and its disk tier.
@@ -123,7 +127,8 @@ class Engine {
   // Adam's and Lion's betas from the next step on, instead of the schedule's and the config's.
   void set_betas(double beta1, double beta2);
   // Ends the micro-step; at an accumulation boundary clips, updates and brings the new weights to where they are read.
-  StepResult step();
+  // With an update from outside, that one makes the new weights, and is not called in a step that is skipped.
+  StepResult step(const OutsideUpdate& update = {});
 
   // Calls `use` with the named parameters whole. With Access::write, what rank 0 wrote becomes the value on all ranks.
   // Every rank calls it, between passes.
@@ -143,6 +148,7 @@ class Engine {
   void read_state(const StateRun& part, float* values) const;
   void write_state(const StateRun& part, const float* values);
   // The mean gradients that this rank holds, with the loss scale; after the backward that ends a step, before step().
+  // read_gradient() also takes what kept_state() lists of trained weights, inside an OutsideUpdate.
   std::vector<StateRun> owned_gradients();
   void read_gradient(const StateRun& part, float* values) const;
   EngineProgress progress() const;

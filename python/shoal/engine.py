@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import weakref
 from typing import Any, Iterable, Mapping
@@ -9,8 +10,9 @@ from typing import Any, Iterable, Mapping
 import torch
 from torch import nn
 
-from shoal import _core, hooks
+from shoal import _core, demand, hooks
 from shoal import config as configs
+from shoal.client_optimizer import ClientOptimizer
 from shoal.units import UnitRule, find_units
 from shoal.world import world as join_world
 from shoal.world import world_size
@@ -25,6 +27,7 @@ def initialize(
     *,
     units: UnitRule | Iterable[str | type] | None = None,
     groups: list[dict[str, Any]] | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
     seed: int = 0,
     world: _core.Group | None = None,
 ) -> "Engine":
@@ -33,8 +36,15 @@ def initialize(
     config: DeepSpeed's JSON, as a path, a text or a dict.
     units: which modules are units; see shoal.find_units.
     groups: parameter groups as torch.optim has them: {"params": [...], "lr": ..., "weight_decay": ...}.
+    optimizer: a torch optimizer that runs on the shards in place of the config's. It must update elements one by one; its
+        rates are its own to schedule.
     """
-    return Engine(model, config, units=units, groups=groups, seed=seed, world=world)
+    return Engine(model, config, units=units, groups=groups, optimizer=optimizer, seed=seed, world=world)
+
+
+def check_model(model: nn.Module) -> None:
+    if next(model.parameters(), None) is None:
+        raise _core.Error(f"[initialize] {type(model).__name__} has no parameters. Pass the model that is trained.")
 
 
 def owner_of(param: torch.Tensor) -> tuple["Engine", str] | None:
@@ -56,11 +66,13 @@ class Engine:
         *,
         units: UnitRule | Iterable[str | type] | None = None,
         groups: list[dict[str, Any]] | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
         seed: int = 0,
         world: _core.Group | None = None,
     ):
-        if next(model.parameters(), None) is None:
-            raise _core.Error(f"[initialize] {type(model).__name__} has no parameters. Pass the model that is trained.")
+        check_model(model)
+        if optimizer is not None:
+            config, groups = _without_optimizer(config), groups or optimizer.param_groups
         self.core_config = configs.parse(config, world.size if world is not None else world_size())
         self.world = world or join_world(self.core_config)
         self.module = model
@@ -81,8 +93,16 @@ class Engine:
         self.core: _core.Engine | None = _core.Engine(
             self.unit_tuples, self.core_config, self.world, self.groups, seed
         )
+        self.client: ClientOptimizer | None = None
+        if optimizer is not None:
+            index_of = {key: self._index(name) for key, name in self.names.items()}
+            self.client = ClientOptimizer(optimizer, self.core, index_of)
+        self.uses = hooks.OpenUses(self.core)
+        self._watched = [module for path, module in modules if path] if self.core_config.stage == 3 else []
         for index, (_, module) in enumerate(modules):
-            self._handles += hooks.attach(module, index, self.core)
+            self._handles += hooks.attach(module, index, self.uses)
+            if module in self._watched:
+                demand.watch(module, index, self.uses)
         _engines.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -106,11 +126,18 @@ class Engine:
 
     def step(self) -> _core.StepResult:
         """Ends the micro-step; at an accumulation boundary updates the weights."""
-        return self._live("step").step()
+        core = self._live("step")
+        return core.step(functools.partial(self.client.update, core)) if self.client is not None else core.step()
 
     def save(self, folder: str | os.PathLike, step: int, keep_last: int = 0, extra: dict[str, str] | None = None) -> str:
         """Saves a checkpoint that any number of ranks can load, and returns its path. Every rank calls it."""
-        return _core.save_checkpoint(self._live("save"), self.world, os.fspath(folder), step, keep_last, extra or {})
+        core = self._live("save")
+        if self.client is not None:
+            raise _core.Error(
+                "[save] this format has no place for the states of a torch optimizer. Save through deepspeed's "
+                "save_checkpoint, or train with an optimizer of the config."
+            )
+        return _core.save_checkpoint(core, self.world, os.fspath(folder), step, keep_last, extra or {})
 
     def load(self, path: str | os.PathLike) -> _core.LoadedCheckpoint:
         """Loads a checkpoint, or the latest of a folder. Every rank calls it."""
@@ -123,18 +150,23 @@ class Engine:
     def read_state(self, name: str, kind: str) -> torch.Tensor | None:
         """One state of a parameter, whole, in fp32; None if the optimizer keeps none. Every rank calls it."""
         index = self._index(name)
+        if self.client is not None and kind != "weight":
+            return self._whole(index, self.client.owned_runs(kind, index))
         return self._whole(index, self._live("state").owned_runs(_core.StateKind.__members__[kind], index))
 
     def write_state(self, name: str, kind: str, value: torch.Tensor) -> None:
         """Writes one state of a parameter; every rank passes the same values."""
+        self.write_part(name, kind, value)
         core = self._live("state")
-        core.write_param(_core.StateKind.__members__[kind], self._index(name), value)
         if kind == "weight":
             core.finish_restore(core.progress())
 
     def write_part(self, name: str, kind: str, value: torch.Tensor) -> None:
         """write_state for one of many: the last is followed by core.finish_restore."""
-        self._live("state").write_param(_core.StateKind.__members__[kind], self._index(name), value)
+        if self.client is not None and kind != "weight":
+            self.client.write(kind, self._index(name), value)
+        else:
+            self._live("state").write_param(_core.StateKind.__members__[kind], self._index(name), value)
 
     def read_grad(self, name: str) -> torch.Tensor | None:
         """The mean gradient of a parameter, whole, in fp32. After backward, before step; every rank calls it."""
@@ -165,7 +197,10 @@ class Engine:
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        self.core = None
+        for module in self._watched:
+            demand.unwatch(module)
+        self._watched = []
+        self.uses.core = self.core = None
         _engines.discard(self)
 
     def make_whole(self) -> None:
@@ -178,10 +213,25 @@ class Engine:
         stage3 = self.core_config.stage == 3
         return stage3 and param.numel() > self.core_config.persistence_threshold
 
+    def unit_of(self, name: str) -> int:
+        """The unit whose own parameter it is."""
+        unit = self._live("unit").params()[self._index(name)].unit
+        return next(index for index, (path, _) in enumerate(self.unit_tuples) if path == unit)
+
     def _live(self, place: str) -> _core.Engine:
         if self.core is None:
             raise _core.Error(f"[{place}] the engine was destroyed. Call initialize again.")
         return self.core
+
+
+def _without_optimizer(config: str | os.PathLike | Mapping[str, Any]) -> dict[str, Any]:
+    """The config for an engine whose weights are updated from outside: no states of the core's."""
+    known = configs.load(config)
+    if known.get("scheduler"):
+        raise _core.Error(
+            "[config scheduler] does not reach an optimizer that is passed in. Make a torch.optim.lr_scheduler over it."
+        )
+    return configs.with_section(known, "optimizer", {"type": "SGD", "params": {"lr": 0.0}})
 
 
 def _declare(modules: list, group_of: dict[int, int]) -> list:

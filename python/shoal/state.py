@@ -23,6 +23,12 @@ def read_param(param: torch.Tensor, kind: str) -> torch.Tensor | None:
     return engine.read_state(name, kind)
 
 
+def client_state_names(param: torch.Tensor) -> list[str] | None:
+    """The states of a torch optimizer that runs on the shards of the parameter's engine; None if none does."""
+    owner = owner_of(param)
+    return list(owner[0].client.keys) if owner is not None and owner[0].client is not None else None
+
+
 def write_param(param: torch.Tensor, kind: str, value: torch.Tensor) -> None:
     """Writes one state of a parameter on every rank; each passes the same values. Between steps."""
     owner = owner_of(param)

@@ -67,7 +67,8 @@ class Engine::Impl {
     take_over({blueprint_, layout_, weights_, updater_, *weights_channel_, *queue_, device_},
               options.broadcast_weights);
     for (int unit = 0; unit < static_cast<int>(blueprint_.specs.size()); ++unit) hook_gradients(unit);
-    if (options.backward_from_outside) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
+    hooked_ = options.backward_from_outside;
+    if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
     if (world.rank() == 0) {
       for (const std::string& notice : config.notices) fmt::print(stderr, "shoal: {}\n", notice);
     }
@@ -132,6 +133,10 @@ class Engine::Impl {
           "backward",
           fmt::format("{} micro-steps are accumulated and wait for their update. Call step() first.", micro_step_));
     }
+    if (hooked_ && passes_.between_passes()) {
+      throw Error("backward",
+                  "no forward of the model has run since the last backward. Pass the loss of a new forward, once.");
+    }
     if (!is_last() && config_.batch.accumulation_steps == 1) {
       throw Error("backward",
                   "the boundary was set to false, and gradient_accumulation_steps is 1, so there is no memory to "
@@ -184,7 +189,7 @@ class Engine::Impl {
     finish_backward();
   }
 
-  StepResult step() {
+  StepResult step(const OutsideUpdate& update) {
     if (micro_step_ == 0) throw Error("step", "no gradient has come since the last step. Call backward(loss) first.");
     if (!boundary_.value_or(micro_step_ >= config_.batch.accumulation_steps)) return stepper_.standing();
     StepResult result;
@@ -193,7 +198,7 @@ class Engine::Impl {
       const double waited_before = updater_.states().disk().waited_seconds;
       micro_step_ = 0;
       passes_.set_micro_step(0);
-      result = stepper_.take();
+      result = stepper_.take(update);
       times_.disk = updater_.states().disk().waited_seconds - waited_before;
     }
     print(result);
@@ -346,6 +351,7 @@ class Engine::Impl {
   Stepper stepper_;
   at::Generator generator_;
   std::vector<GradientHook> gradient_hooks_;
+  bool hooked_ = false;           // hooks of modules report uses, and every forward begins with one
   bool reduced_ = false;          // the last backward ended a step
   std::optional<bool> boundary_;  // told from outside; nothing: by the count of micro-steps
   int64_t micro_step_ = 0;        // of the step that is being accumulated
@@ -414,7 +420,7 @@ bool Engine::evaluating() const { return impl_->passes_.evaluating(); }
 
 void Engine::backward(const at::Tensor& loss) { impl_->backward(loss); }
 
-StepResult Engine::step() { return impl_->step(); }
+StepResult Engine::step(const OutsideUpdate& update) { return impl_->step(update); }
 
 void Engine::with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use) {
   impl_->with_gathered(names, access, use);

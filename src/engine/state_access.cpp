@@ -118,8 +118,7 @@ void StateAccess::read_gradient(const StateRun& part, const Gradients& gradients
   const Place place = place_of(part);
   const FlatLayout& flat = layout_.units[static_cast<size_t>(place.unit)].flats[static_cast<size_t>(place.flat)];
   SHOAL_CHECK(flat.trainable, "{} is frozen", params_[static_cast<size_t>(part.param)].name);
-  const int64_t in_shard = place.offset + part.begin - rank_ * flat.shard_numel;
-  gradients.read_shard(place.unit, place.flat, in_shard, part.numel, values);
+  gradients.read(place.unit, place.flat, place.offset + part.begin, part.numel, values);
 }
 
 }  // namespace shoal

@@ -21,7 +21,7 @@ class StateAccess {
   std::vector<StateRun> kept() const;
   void read(const StateRun& part, float* values) const;
   void write(const StateRun& part, const float* values);
-  // Part of this rank's shard of a gradient.
+  // Part of a gradient, of what this rank owns or keeps of a trained weight.
   void read_gradient(const StateRun& part, const Gradients& gradients, float* values) const;
 
  private:

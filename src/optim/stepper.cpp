@@ -24,7 +24,7 @@ StepResult Stepper::standing() const {
   return result;
 }
 
-StepResult Stepper::take() {
+StepResult Stepper::take(const OutsideUpdate& update_outside) {
   parts_.gradients.wait();
   const GradNorm norm = norm_.of(parts_.gradients.sum_shard_squares());
   StepResult result = standing();
@@ -32,7 +32,7 @@ StepResult Stepper::take() {
   result.applied = norm.finite;
   result.grad_norm = norm.value / result.loss_scale;
   if (norm.finite) {
-    update(result);
+    update(result, update_outside);
     ++applied_steps_;
   } else {
     ++skipped_steps_;
@@ -44,7 +44,7 @@ StepResult Stepper::take() {
   return result;
 }
 
-void Stepper::update(const StepResult& result) {
+void Stepper::update(const StepResult& result, const OutsideUpdate& update_outside) {
   const Config& config = parts_.config;
   StepNumbers numbers;
   numbers.step = applied_steps_ + 1;
@@ -56,8 +56,9 @@ void Stepper::update(const StepResult& result) {
   numbers.beta1 = lr_schedule_.beta1(applied_steps_).value_or(config.optimizer.beta1);
   numbers.beta2 = lr_schedule_.beta2().value_or(config.optimizer.beta2);
   if (betas_) std::tie(numbers.beta1, numbers.beta2) = *betas_;
+  if (update_outside) update_outside(numbers.grad_scale);
   for (int unit = 0; unit < static_cast<int>(parts_.layout.units.size()); ++unit) {
-    parts_.updater.update(unit, numbers, parts_.weights, parts_.gradients);
+    if (!update_outside) parts_.updater.update(unit, numbers, parts_.weights, parts_.gradients);
     parts_.weights.publish(unit);
     if (!config.zero.overlap_comm) parts_.weights.finish_publish();
   }

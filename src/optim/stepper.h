@@ -36,8 +36,9 @@ class Stepper {
 
   // Between boundaries: what the next step will be taken with.
   StepResult standing() const;
-  // At a boundary: waits for the reductions and takes the step, or skips it. Collective.
-  StepResult take();
+  // At a boundary: waits for the reductions and takes the step, or skips it. Collective. An update from outside makes
+  // the new weights in place of the updater.
+  StepResult take(const OutsideUpdate& update_outside = {});
 
   double loss_scale() const { return loss_scale_.value(); }
 
@@ -51,7 +52,7 @@ class Stepper {
 
  private:
   std::vector<double> lrs() const { return lrs_.empty() ? lr_schedule_.lrs(applied_steps_) : lrs_; }
-  void update(const StepResult& result);
+  void update(const StepResult& result, const OutsideUpdate& update_outside);
   std::string unit_of_flat(int trainable_flat) const;
 
   StepParts parts_;

@@ -223,11 +223,17 @@ const GradientRule& Gradients::rule(int unit, int flat) const {
   return units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].rule;
 }
 
-void Gradients::read_shard(int unit, int flat, int64_t begin, int64_t numel, float* values) const {
-  const DType kept = rule(unit, flat).kept;
-  std::vector<std::byte> bytes(static_cast<size_t>(numel) * nbytes_of(kept));
-  queue_.download(bytes.data(), shard(unit, flat) + static_cast<size_t>(begin) * nbytes_of(kept), bytes.size());
-  kernels::convert(bytes.data(), kept, values, DType::f32, numel);
+void Gradients::read(int unit, int flat, int64_t begin, int64_t numel, float* values) const {
+  const GradientRule& rule_of_flat = rule(unit, flat);
+  const DType dtype = rule_of_flat.kept;
+  const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
+  const int64_t first = rule_of_flat.kept_whole ? 0 : channel_.rank() * layout.shard_numel;
+  SHOAL_CHECK(begin >= first && begin + numel <= (rule_of_flat.kept_whole ? layout.numel : first + layout.shard_numel),
+              "gradients {} to {} are not kept", begin, begin + numel);
+  const std::byte* from = kept(units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)]);
+  std::vector<std::byte> bytes(static_cast<size_t>(numel) * nbytes_of(dtype));
+  queue_.download(bytes.data(), from + static_cast<size_t>(begin - first) * nbytes_of(dtype), bytes.size());
+  kernels::convert(bytes.data(), dtype, values, DType::f32, numel);
 }
 
 const double* Gradients::sum_shard_squares() {

@@ -44,8 +44,9 @@ class Gradients {
   // The whole mean gradient, where this stage keeps it.
   const std::byte* whole(int unit, int flat) const;
   const GradientRule& rule(int unit, int flat) const;
-  // Elements [begin, begin + numel) of this rank's shard, as fp32 in host memory; after wait().
-  void read_shard(int unit, int flat, int64_t begin, int64_t numel, float* values) const;
+  // Elements [begin, begin + numel) of a flat, as fp32 in host memory, of what the update finds: this rank's shard, or
+  // the whole at a stage that keeps states whole; after wait().
+  void read(int unit, int flat, int64_t begin, int64_t numel, float* values) const;
 
   // Sum of squares of this rank's shard of each trainable flat, in the order of units and flats, in the queue's memory;
   // after wait().

@@ -30,7 +30,7 @@ void delete_record(void* record) { delete static_cast<ShardRecord*>(record); }
 std::string released_message(const std::string& name) {
   return fmt::format(
       "[parameter {}] is released: its data is sharded over the ranks. Use it inside its unit, or gather "
-      "it first (Engine::with_gathered).",
+      "it first (Engine::with_gathered; in Python shoal.gathered).",
       name);
 }
 

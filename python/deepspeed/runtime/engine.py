@@ -11,9 +11,10 @@ from torch import nn
 
 import shoal
 from shoal import gathering, state
+from shoal.engine import check_model
 
 from deepspeed import comm
-from deepspeed.runtime import checkpoint_load, checkpoint_save
+from deepspeed.runtime import checkpoint_load, checkpoint_save, client_states
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.config import translate
 from deepspeed.runtime.lr_schedules import make_scheduler
@@ -36,14 +37,18 @@ class DeepSpeedEngine(nn.Module):
         collate_fn: Callable | None = None,
     ):
         super().__init__()
+        check_model(module)
         self.module = module
         self.config = config
         basic = self._basic_optimizer(optimizer, model_parameters)
         section = section_of(basic) if basic is not None else None
         self.optimizer_type = section["type"] if section is not None else None
+        outside = basic if section is None else None  # runs itself, on the shards
         self._frozen_for_inference = [] if basic is not None else _freeze(module)
         groups = basic.param_groups if basic is not None else None
-        self._shoal = shoal.Engine(module, translate(config, section), groups=_with_rest(module, groups))
+        self._shoal = shoal.Engine(module, translate(config, section), groups=_with_rest(module, groups), optimizer=outside)
+        if self._shoal.client is not None:
+            self.optimizer_type = client_states.register(basic, self._shoal.client.keys)
         self.core_config = self._shoal.core_config
         self.optimizer: Any = None
         if basic is not None:
@@ -141,7 +146,7 @@ class DeepSpeedEngine(nn.Module):
         values += [(0.0, 0.0)] * (len(self._shoal.groups) - len(values))
         core = self._shoal._live("step")
         core.set_groups(values)
-        if "betas" in groups[0]:
+        if self._shoal.client is None and "betas" in groups[0]:
             core.set_betas(*(float(beta) for beta in groups[0]["betas"]))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -297,9 +302,16 @@ class DeepSpeedEngine(nn.Module):
         load_module_only: bool = False,
         custom_load_fn: Any = None,
     ) -> tuple[str | None, dict[str, Any] | None]:
-        return checkpoint_load.load(
-            self, load_dir, tag, load_optimizer_states and not load_module_only, load_lr_scheduler_states and not load_module_only
-        )
+        client = self._shoal.client
+        with_states = load_optimizer_states and not load_module_only
+        before = client.take_states() if client is not None and with_states else {}
+        found = checkpoint_load.load(self, load_dir, tag, with_states, load_lr_scheduler_states and not load_module_only)
+        if found[0] is None:
+            if client is not None:
+                client.put_states(before)
+        elif client is not None and with_states:
+            client.set_step(self._shoal.core.progress().applied_steps)
+        return found
 
     # The rest.
 

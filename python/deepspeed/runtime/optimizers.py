@@ -10,16 +10,25 @@ from shoal import Error
 
 from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
 from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
+from deepspeed.ops.group_holder import GroupHolder
 from deepspeed.ops.lion import DeepSpeedCPULion, FusedLion
 
+_KNOWN = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD, torch.optim.Adagrad)
 
-def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """The config section that means what a torch optimizer does."""
+
+def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
+    """The config section that means what a torch optimizer does; None if none does, and it must run itself."""
     groups = optimizer.param_groups
-    shared = {key: _shared(optimizer, key) for key in ("betas", "eps", "momentum", "dampening", "nesterov") if key in groups[0]}
-    for key in ("amsgrad", "maximize"):
-        if any(group.get(key) for group in groups):
-            raise Error(f"[optimizer] {key} is not supported. Switch it off.")
+    if not isinstance(optimizer, GroupHolder) and type(optimizer) not in _KNOWN:
+        return None  # a subclass may do anything
+    shared = {key: groups[0][key] for key in ("betas", "eps", "momentum", "dampening", "nesterov") if key in groups[0]}
+    for refused in (*_unknown_options(groups), *(key for key in shared if _differ(groups, key))):
+        if isinstance(optimizer, GroupHolder):
+            raise Error(
+                f"[optimizer] {type(optimizer).__name__} has no {refused}, and groups may differ in lr and weight_decay only. "
+                "Use the class of torch.optim."
+            )
+        return None
     params: dict[str, Any] = {"lr": float(groups[0]["lr"]), "weight_decay": float(groups[0].get("weight_decay", 0.0))}
     if "betas" in shared:
         params["betas"] = [float(beta) for beta in shared["betas"]]
@@ -34,15 +43,10 @@ def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     if isinstance(optimizer, torch.optim.SGD):
         return {"type": "SGD", "params": _sgd(params, shared)}
     if isinstance(optimizer, (DeepSpeedCPUAdagrad, torch.optim.Adagrad)):
-        if any(group.get("lr_decay") or group.get("initial_accumulator_value") for group in groups):
-            raise Error("[optimizer] Adagrad with lr_decay or an initial accumulator is not supported. Set them to 0.")
         return {"type": "Adagrad", "params": params | {"eps": float(shared["eps"])}}
     if isinstance(optimizer, (DeepSpeedCPULion, FusedLion)):
         return {"type": "Lion", "params": params}
-    raise Error(
-        f"[optimizer] {type(optimizer).__name__} does not run on shards. Use AdamW, Adam, SGD, Adagrad or Lion, or name "
-        "one in the config's optimizer section."
-    )
+    return None
 
 
 def from_config(section: dict[str, Any], params: Iterable[Any]) -> torch.optim.Optimizer:
@@ -75,8 +79,11 @@ def _sgd(params: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def _shared(optimizer: torch.optim.Optimizer, key: str) -> Any:
-    values = [group[key] for group in optimizer.param_groups]
-    if any(value != values[0] for value in values):
-        raise Error(f"[optimizer] the parameter groups differ in {key}: {values}. Groups may differ in lr and weight_decay.")
-    return values[0]
+def _unknown_options(groups: list[dict[str, Any]]) -> list[str]:
+    """What the core's formulas do not have."""
+    keys = ("amsgrad", "maximize", "lr_decay", "initial_accumulator_value")
+    return [key for key in keys if any(group.get(key) for group in groups)]
+
+
+def _differ(groups: list[dict[str, Any]], key: str) -> bool:
+    return any(group[key] != groups[0][key] for group in groups)

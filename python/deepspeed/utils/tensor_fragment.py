@@ -22,7 +22,7 @@ def safe_get_full_fp32_param(param: torch.nn.Parameter) -> torch.Tensor | None:
 
 
 def safe_get_full_optimizer_state(param: torch.nn.Parameter, optim_state_key: str) -> torch.Tensor | None:
-    return state.read_param(param, _kind(optim_state_key))
+    return state.read_param(param, _kind(param, optim_state_key))
 
 
 def safe_get_full_grad(param: torch.nn.Parameter) -> torch.Tensor | None:
@@ -34,7 +34,7 @@ def safe_set_full_fp32_param(param: torch.nn.Parameter, value: torch.Tensor) -> 
 
 
 def safe_set_full_optimizer_state(param: torch.nn.Parameter, value: torch.Tensor, optim_state_key: str) -> None:
-    state.write_param(param, _kind(optim_state_key), value)
+    state.write_param(param, _kind(param, optim_state_key), value)
 
 
 _KINDS = {
@@ -46,7 +46,10 @@ _KINDS = {
 }
 
 
-def _kind(key: str) -> str:
-    if key in _KINDS:
+def _kind(param: torch.nn.Parameter, key: str) -> str:
+    names = state.client_state_names(param)
+    if names is not None and key in names:
+        return key
+    if names is None and key in _KINDS:
         return _KINDS[key]
-    raise Error(f"[optimizer state {key}] is not known. Use one of {', '.join(sorted(_KINDS))}.")
+    raise Error(f"[optimizer state {key}] is not known. Use one of {', '.join(sorted(names or _KINDS))}.")

@@ -41,12 +41,12 @@ struct Steps {
     }
   }
 
-  StepResult step(float first, float second) {
+  StepResult step(float first, float second, const OutsideUpdate& update = {}) {
     gradients.begin_micro_step(0);
     gradients.deposit(0, 0, tensor_of({first}));
     gradients.deposit(1, 0, tensor_of({second}));
     for (const int unit : {1, 0}) gradients.reduce(unit);
-    return stepper.take();
+    return stepper.take(update);
   }
   float weight(int unit) const { return floats_at(weights.whole(unit, 0), 1)[0]; }
 
@@ -68,6 +68,26 @@ TEST(Stepper, TakesAStepWithTheNormOfAllUnits) {
   EXPECT_EQ(result.applied_steps, 1);
   EXPECT_EQ(steps.weight(0), 1 - 0.5f * 3);
   EXPECT_EQ(steps.weight(1), 1 - 0.5f * 4);
+}
+
+TEST(Stepper, LeavesTheUpdateToOneFromOutside) {
+  Config config = plain_sgd();
+  config.gradient_clipping = 1.0;
+  Steps steps(config);
+  double scale = 0;
+  const auto update = [&](double grad_scale) {
+    scale = grad_scale;
+    float gradient = 0;
+    steps.gradients.read(1, 0, 0, 1, &gradient);
+    steps.updater.set_values(1, 0, {0, 1}, &gradient, steps.weights);
+  };
+  EXPECT_TRUE(steps.step(3, 4, update).applied);
+  EXPECT_NEAR(scale, 1.0 / 5, 1e-6);
+  EXPECT_EQ(steps.weight(0), 1);
+  EXPECT_EQ(steps.weight(1), 4);
+  scale = 0;
+  EXPECT_FALSE(steps.step(std::numeric_limits<float>::infinity(), 4, update).applied);
+  EXPECT_EQ(scale, 0);
 }
 
 TEST(Stepper, ClipsByTheGlobalNorm) {

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import shoal
-from shoal import _core, gathering
+from shoal import _core, demand, gathering
 
 from deepspeed import comm
 from deepspeed.runtime.config import load_config
@@ -117,14 +117,37 @@ class GatheredParameters:
 
 
 def register_external_parameter(module: nn.Module, parameter: nn.Parameter) -> None:
-    """Notes that the module's forward reads a parameter of another module. Kept for programs that ask; a parameter that is
-    read while its own block is released raises, so gather it there, or name both modules as one unit."""
+    """Has a parameter of another module whole in the module's forward. A parameter that is read as an attribute of its
+    module needs no registration."""
     if not isinstance(parameter, nn.Parameter):
         raise RuntimeError("[register_external_parameter] the parameter is not a torch.nn.Parameter. Pass one.")
     externals = module.__dict__.setdefault("_external_params", {})
+    if id(parameter) not in externals:
+        hooks = module.__dict__.setdefault("_external_hooks", {})
+        hooks[id(parameter)] = module.register_forward_pre_hook(_HaveWhole(parameter))
     externals[id(parameter)] = parameter
     module.ds_external_parameters = lambda: externals.items()
 
 
 def unregister_external_parameter(module: nn.Module, parameter: nn.Parameter) -> None:
     module.__dict__.get("_external_params", {}).pop(id(parameter), None)
+    hook = module.__dict__.get("_external_hooks", {}).pop(id(parameter), None)
+    if hook is not None:
+        hook.remove()
+
+
+class _HaveWhole:
+    """Before a module's forward. In a copy of the module it is dead: the copy has parameters of its own."""
+
+    def __init__(self, parameter: nn.Parameter | None):
+        self.parameter = parameter
+
+    def __call__(self, module: nn.Module, args: tuple) -> None:
+        if self.parameter is not None:
+            demand.have_whole(self.parameter)
+
+    def __deepcopy__(self, memo: dict) -> "_HaveWhole":
+        return _HaveWhole(None)
+
+    def __reduce__(self) -> tuple:
+        return _HaveWhole, (None,)

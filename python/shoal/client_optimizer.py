@@ -1,0 +1,205 @@
+"""A torch optimizer of the user's on the shards: it sees this rank's part of each fp32 master as a parameter of its own.
+
+Only what updates elements one by one can run so. `probe` finds that out by trying; DeepSpeedEngine and shoal.initialize
+call it. The masters are the engine's: they are read before the optimizer's step and written back after it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch import nn
+
+from shoal import _core
+
+_WHOLE = (4, 6)
+_CUTS = (11, 13)
+_STEPS = 3
+
+
+class ClientOptimizer:
+    """The optimizer's parameter groups keep the model's parameters; during a step they hold the parts."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, core: _core.Engine, index_of: dict[int, int]):
+        """index_of: of a parameter's id in core.params()."""
+        self.optimizer = optimizer
+        self.keys = probe(optimizer)
+        by_index = {param: (begin, numel) for param, begin, numel in core.kept_parts()}
+        owned = {param: (begin, numel) for param, begin, numel in core.owned_parts()}
+        self._parts: list[list[_Part]] = []
+        for group in optimizer.param_groups:
+            indices = [index_of[id(param)] for param in group["params"] if id(param) in index_of]
+            parts = [_Part(index, *by_index[index], owned.get(index)) for index in indices if index in by_index]
+            self._parts.append(parts)
+        self._by_index = {part.index: part for parts in self._parts for part in parts}
+        self._take_first_states(optimizer, index_of)
+
+    def update(self, core: _core.Engine, grad_scale: float) -> None:
+        """The optimizer's step. Called by the engine, when gradients are reduced and finite."""
+        for part in self._by_index.values():
+            part.param.data = core.read_weight(part.index, part.begin, part.numel)
+            part.param.grad = core.read_gradient(part.index, part.begin, part.numel).mul_(grad_scale)
+        with self._on_parts():
+            self.optimizer.step()
+        for part in self._by_index.values():
+            core.write_weight(part.index, part.begin, part.param)
+            part.param.grad = None
+            part.param.data = torch.empty(0)  # the engine's master is the value
+
+    def owned_runs(self, key: str, index: int) -> list[tuple[int, torch.Tensor]]:
+        """What this rank owns of a state, as (begin, fp32 values); a state that is one number stands in every element."""
+        part = self._by_index.get(index)
+        value = self.optimizer.state.get(part.param, {}).get(key) if part is not None else None
+        if value is None or part.owned is None:
+            return []
+        begin, numel = part.owned
+        value = torch.as_tensor(value, dtype=torch.float32)
+        if value.numel() == part.numel:
+            return [(begin, value.flatten()[begin - part.begin : begin - part.begin + numel].clone())]
+        return [(begin, value.reshape(1).expand(numel).clone())]
+
+    def write(self, key: str, index: int, whole: torch.Tensor) -> None:
+        """Writes what this rank keeps of a state, from the whole of it."""
+        part = self._by_index.get(index)
+        if part is None:
+            return
+        mine = whole.detach().flatten()[part.begin : part.begin + part.numel]
+        kind = self.keys.get(key)
+        if kind is None:
+            raise _core.Error(
+                f"[optimizer state {key}] is not one of {type(self.optimizer).__name__}'s: {', '.join(self.keys)}."
+            )
+        self.optimizer.state[part.param][key] = kind.from_values(mine)
+
+    def set_step(self, steps: int) -> None:
+        """After a restore: how many steps each part has taken."""
+        kind = self.keys.get("step")
+        for part in self._by_index.values():
+            if kind is not None and part.param in self.optimizer.state:
+                self.optimizer.state[part.param]["step"] = kind.from_values(torch.tensor([float(steps)]))
+
+    def take_states(self) -> dict:
+        """All states of the parts, which the optimizer has no more."""
+        return {part.param: self.optimizer.state.pop(part.param, None) for part in self._by_index.values()}
+
+    def put_states(self, states: dict) -> None:
+        self.optimizer.state.update({param: state for param, state in states.items() if state is not None})
+
+    def _take_first_states(self, optimizer: torch.optim.Optimizer, index_of: dict[int, int]) -> None:
+        """States that the optimizer made for the model's parameters before there were parts."""
+        for group, parts in zip(optimizer.param_groups, self._parts):
+            by_index = {part.index: part for part in parts}
+            for param in group["params"]:
+                state = optimizer.state.pop(param, None)
+                part = by_index.get(index_of.get(id(param), -1))
+                if not state or part is None:
+                    continue
+                for key, value in state.items():
+                    if torch.is_tensor(value) and value.dim() > 0:
+                        if value.numel() != param.numel():
+                            raise _core.Error(
+                                f"[optimizer] {type(optimizer).__name__} holds a state {key} of {value.numel()} elements for "
+                                f"a parameter of {param.numel()}. Make the optimizer after the model is whole, or pass a "
+                                "function that makes it."
+                            )
+                        state[key] = value.detach().flatten()[part.begin : part.begin + part.numel].float().clone()
+                optimizer.state[part.param] = state
+
+    def _on_parts(self) -> "_Swapped":
+        return _Swapped(self.optimizer, [[part.param for part in parts] for parts in self._parts])
+
+
+class _Part:
+    """This rank's elements [begin, begin + numel) of a parameter."""
+
+    def __init__(self, index: int, begin: int, numel: int, owned: tuple[int, int] | None):
+        self.index, self.begin, self.numel, self.owned = index, begin, numel, owned
+        self.param = nn.Parameter(torch.empty(0))
+
+
+class _Swapped:
+    """The optimizer's groups with other parameters in them, inside."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, params: list[list[nn.Parameter]]):
+        self.groups, self.params = optimizer.param_groups, params
+
+    def __enter__(self) -> None:
+        self.kept = [group["params"] for group in self.groups]
+        for group, params in zip(self.groups, self.params):
+            group["params"] = params
+
+    def __exit__(self, *error: Any) -> None:
+        for group, params in zip(self.groups, self.kept):
+            group["params"] = params
+
+
+class StateForm:
+    """What a state of the optimizer is: a tensor as large as the parameter, a tensor of one number, or a number."""
+
+    def __init__(self, value: Any, numel: int):
+        self.elementwise = torch.is_tensor(value) and value.numel() == numel and value.dim() > 0
+        self.like = value if torch.is_tensor(value) else type(value)
+
+    def from_values(self, values: torch.Tensor) -> Any:
+        if self.elementwise:
+            return values.to(self.like.dtype).clone()
+        if torch.is_tensor(self.like):
+            return values[0].to(self.like.dtype).reshape(self.like.shape).clone()
+        return self.like(values[0].item())
+
+
+def probe(optimizer: torch.optim.Optimizer) -> dict[str, StateForm]:
+    """The optimizer's states by name. Raises if a matrix and the same matrix in two flat parts are updated differently."""
+    forms: dict[str, StateForm] = {}
+    for group in optimizer.param_groups:
+        options = {key: copy.deepcopy(value) for key, value in group.items() if key != "params"}
+        if "lr" in options:
+            options["lr"] = 0.1  # a schedule may have set it to 0, with which everything is equal
+        try:
+            whole, _ = _try(optimizer, options, [_WHOLE])
+            cut, states = _try(optimizer, options, [(numel,) for numel in _CUTS])
+            equal = torch.allclose(whole, cut, rtol=1e-5, atol=1e-7)
+            reason = "updates a matrix and its parts differently"
+        except Exception as error:  # noqa: BLE001
+            equal, reason, states = False, f"does not take flat parts ({str(error).splitlines()[0][:120]})", {}
+        if not equal:
+            raise _core.Error(
+                f"[optimizer] {type(optimizer).__name__} {reason}, so it cannot run on shards. Use an optimizer that updates "
+                "elements one by one: AdamW, Adam, SGD, Adagrad and Lion run in the engine, others of that kind as they are."
+            )
+        for key, value in states.items():
+            if torch.is_tensor(value) or isinstance(value, (int, float)):
+                forms[key] = StateForm(value, _CUTS[0])
+    return forms
+
+
+def _try(optimizer: torch.optim.Optimizer, options: dict, shapes: list[tuple[int, ...]]) -> tuple[torch.Tensor, dict]:
+    """A few steps of a copy on small parameters of these shapes: all values in a row, and the states of the first."""
+    generator = torch.Generator().manual_seed(0)
+    numels = [torch.Size(shape).numel() for shape in shapes]
+    first = torch.randn(sum(numels), generator=generator)
+    params = [nn.Parameter(values.clone().reshape(shape)) for values, shape in zip(first.split(numels), shapes)]
+    twin = object.__new__(type(optimizer))
+    twin.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key != "step"})
+    twin.__dict__.update({key: type(value)() for key, value in optimizer.__dict__.items() if key.endswith("_hooks")})
+    twin.state = defaultdict(dict)
+    twin.param_groups = [copy.deepcopy(options) | {"params": params}]
+    for known in list(optimizer.state.values())[:1]:  # some make their states in the constructor
+        for param in params:
+            twin.state[param] = {key: _like(value, param) for key, value in known.items()}
+    for _ in range(_STEPS):
+        grads = torch.randn(sum(numels), generator=generator)
+        for param, grad in zip(params, grads.split(numels)):
+            param.grad = grad.clone().reshape(param.shape)
+        twin.step()
+    values = torch.cat([param.detach().flatten() for param in params])
+    return values, dict(twin.state.get(params[0], {}))
+
+
+def _like(value: Any, param: nn.Parameter) -> Any:
+    if not torch.is_tensor(value):
+        return copy.deepcopy(value)
+    return value.detach().clone() if value.dim() == 0 else torch.full_like(param, 0.0, requires_grad=False)

@@ -1,0 +1,116 @@
+"""Bad input through both doors, shoal and deepspeed: a clear exception with what to do, and the process goes on training."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parent))
+from models import Net, tokens
+from ranks import main, run
+
+# What each message says, and what it says to do.
+EXPECTED = {
+    "wrong JSON": ("wrong.json", "line 2"),
+    "a missing file": ("/nowhere.json] the file cannot be read", "Give the path of a JSON file."),
+    "no config": ("", "Pass config="),
+    "not a stage": ("zero_optimization.stage] 4 is", "3"),
+    "no parameters": ("ReLU has no parameters", "Pass the model that is trained."),
+    "no model": ("there is no model", "Pass model=."),
+    "a backward without forward": ("[backward] ", "forward"),
+    "a loss without a graph": ("has not a graph", "Pass a scalar that the model computed."),
+    "a loss of two elements": ("the loss has 2 elements", "Pass a scalar"),
+    "a second backward of one forward": ("", "forward"),
+    "step without backward": ("[step] no gradient has come", "Call backward(loss) first."),
+    "a released parameter": ("[parameter blocks.0.up.weight] is released", "athered"),
+    "an unknown state": ("[optimizer state speed] is not known", "Use one of"),
+    "a checkpoint that is empty": ("holds no model states", "Give the folder and tag of a checkpoint."),
+    "an engine that is destroyed": ("the engine was destroyed", "Call initialize again."),
+}
+
+
+def config(**others) -> dict:
+    zero = {"stage": 3, "stage3_param_persistence_threshold": 0}
+    return {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW"}, "zero_optimization": zero, **others}
+
+
+def message(call) -> str:
+    try:
+        call()
+    except RuntimeError as error:  # shoal.Error is one
+        return str(error)
+    return "nothing was raised"
+
+
+def step(engine, number: int) -> None:
+    engine.backward(engine(tokens(number, int(os.environ["RANK"]))))
+    engine.step()
+
+
+def mistakes(door: str) -> dict:
+    import deepspeed
+    import shoal
+
+    def initialize(model, config):
+        if door == "shoal":
+            return shoal.initialize(model, config)
+        return deepspeed.initialize(model=model, config=config)[0]
+
+    found = {
+        "a missing file": message(lambda: initialize(Net(), "/nowhere.json")),
+        "no parameters": message(lambda: initialize(nn.ReLU(), config())),
+        "not a stage": message(lambda: initialize(Net(), config(zero_optimization={"stage": 4}))),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "wrong.json")
+        path.write_text('{\n  "zero_optimization": {"stage": }\n}\n')
+        found["wrong JSON"] = message(lambda: initialize(Net(), str(path)))
+        Path(folder, "tag").mkdir()
+        model = Net()
+        engine = initialize(model, config())
+        if door == "deepspeed":
+            found["no config"] = message(lambda: initialize(Net(), None))
+            found["no model"] = message(lambda: initialize(None, config()))
+            weight = model.blocks[0].up.weight
+            found["an unknown state"] = message(lambda: deepspeed.utils.safe_get_full_optimizer_state(weight, "speed"))
+            found["a checkpoint that is empty"] = message(lambda: engine.load_checkpoint(folder, tag="tag"))
+    found["step without backward"] = message(engine.step)
+    found["a backward without forward"] = message(lambda: engine.backward(torch.ones((), requires_grad=True) * 2))
+    found["a loss without a graph"] = message(lambda: engine.backward(torch.ones(())))
+    found["a loss of two elements"] = message(lambda: engine.backward(torch.ones(2, requires_grad=True) * 2))
+    found["a released parameter"] = message(lambda: model.blocks[0].up.weight.norm())
+    step(engine, 0)
+    loss = engine(tokens(1, int(os.environ["RANK"])))
+    engine.backward(loss, retain_graph=True)
+    engine.step()
+    found["a second backward of one forward"] = message(lambda: engine.backward(loss))
+    step(engine, 2)
+    found["still trains"] = "yes"
+    engine.destroy()
+    found["an engine that is destroyed"] = message(engine.step)
+    return found
+
+
+def check(door: str, world: int) -> None:
+    for found in run(__file__, "mistakes", world, door=door):
+        assert found.pop("still trains") == "yes"
+        for name, text in found.items():
+            for part in EXPECTED[name]:
+                assert part in text, f"{door}, {name}: {text!r} does not say {part!r}"
+
+
+def test_mistakes_through_shoal():
+    check("shoal", 2)
+
+
+def test_mistakes_through_deepspeed():
+    check("deepspeed", 2)
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,88 @@
+"""What is installed: type stubs against the extension, and the examples as their first lines say to run them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from ranks import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def names_of_stub() -> dict[str, set[str] | None]:
+    """Classes with their members, and functions with None."""
+    found: dict[str, set[str] | None] = {}
+    for node in ast.parse((ROOT / "python/shoal/_core.pyi").read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = None
+        elif isinstance(node, ast.ClassDef):
+            members = set()
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef):
+                    members.add(inner.name)
+                elif isinstance(inner, ast.AnnAssign):
+                    members.add(inner.target.id)
+                elif isinstance(inner, ast.Assign):
+                    members.add(inner.targets[0].id)
+            found[node.name] = {name for name in members if not name.startswith("_")}
+    return found
+
+
+def names_of_module() -> dict[str, set[str] | None]:
+    from shoal import _core
+
+    found: dict[str, set[str] | None] = {}
+    for name, value in vars(_core).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(value, type):
+            members = {member for member in vars(value) if not member.startswith("_")}
+            if "__members__" in vars(value):  # an enumeration
+                members = set(value.__members__)
+            found[name] = members
+        else:
+            found[name] = None
+    return found
+
+
+def test_stubs_have_the_names_of_the_extension():
+    stub, module = names_of_stub(), names_of_module()
+    assert stub.keys() == module.keys(), f"only in one of the two: {sorted(stub.keys() ^ module.keys())}"
+    for name, members in module.items():
+        assert stub[name] == members, f"{name}: only in one of the two: {sorted((stub[name] or set()) ^ (members or set()))}"
+    assert (ROOT / "python/shoal/py.typed").exists()
+
+
+def run_example(name: str, *arguments: str) -> str:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", f"examples/{name}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+    return done.stdout
+
+
+def test_the_example_of_lora_learns_and_saves_adapters_alone():
+    if importlib.util.find_spec("peft") is None:
+        print("skipped test_the_example_of_lora_learns_and_saves_adapters_alone: peft is not installed")
+        return
+    from safetensors import safe_open
+
+    with tempfile.TemporaryDirectory() as folder:
+        output = run_example("peft_lora.py", "--max_steps", "20", "--save", folder)
+        losses = [float(value) for value in re.findall(r"'loss': '?([0-9.]+)", output)]
+        assert len(losses) == 4 and losses[-1] < losses[0], output
+        with safe_open(os.path.join(folder, "adapter_model.safetensors"), "pt") as file:
+            shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}
+        assert len(shapes) == 4 * 4 * 2 and all("lora_" in key for key in shapes), shapes
+        assert all(0 not in shape for shape in shapes.values()), f"an adapter was saved empty: {shapes}"
+
+
+if __name__ == "__main__":
+    main(globals())
