@@ -75,9 +75,10 @@ def write_text(path: str, text: str) -> None:
     os.replace(path + ".part", path)
 
 
-def read_latest(folder: str) -> str | None:
+def read_latest(folder: str, universal: bool = False) -> str | None:
     try:
-        with open(os.path.join(folder, "latest"), encoding="utf-8") as file:
+        name = "latest_universal" if universal else "latest"
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
             return file.read().strip()
     except FileNotFoundError:
         return None

@@ -24,11 +24,21 @@ _OURS = {
 
 
 def load(engine: Any, load_dir: str, tag: str | None, optimizer_states: bool, scheduler_states: bool) -> tuple:
-    tag = str(tag) if tag is not None else files.read_latest(load_dir)
+    from deepspeed.runtime.checkpoint_universal import UniversalSaved, is_universal
+
+    universal = bool((engine.config.get("checkpoint") or {}).get("load_universal"))
+    tag = str(tag) if tag is not None else files.read_latest(load_dir, universal)
+    if tag is None and universal:
+        raise shoal.Error(f"[load_checkpoint] {load_dir} has no file named latest_universal, and the config has "
+                          "checkpoint.load_universal. Run deepspeed.checkpoint.ds_to_universal, or leave the key out: any "
+                          "checkpoint loads on any number of ranks without it.")
     if tag is None:
         return None, None
     folder = os.path.join(load_dir, tag)
-    saved = Saved(folder)
+    if universal and not is_universal(folder):
+        raise shoal.Error(f"[load_checkpoint] {folder} is not a universal checkpoint, and the config has "
+                          "checkpoint.load_universal. Give the tag of a universal one, or leave the key out.")
+    saved = UniversalSaved(folder) if is_universal(folder) else Saved(folder)
     _load_weights(engine, saved)
     if optimizer_states and engine.basic_optimizer is not None and saved.shards:
         _load_moments(engine, saved)
@@ -60,12 +70,30 @@ class Saved:
         if name is None:
             key = "fp32_flat_groups" if self.stage == 3 else "single_partition_of_fp32_groups"
             return [list(shard[key]) for shard in self.shards]
-        key = "optimizer_state_dict" if self.stage == 3 else "base_optimizer_state"
         found = []
-        for shard in self.shards:
-            states = shard[key]["state"] if isinstance(shard[key], dict) else shard[key]
-            found.append([states[index].get(name) for index in range(len(self.shapes))])
+        for rank in range(len(self.shards)):
+            states = self.inner(rank)["state"]
+            found.append([states.get(index, {}).get(name) for index in range(len(self.shapes))])
         return found
+
+    def inner(self, rank: int) -> dict[str, Any]:
+        """The state dict of the torch optimizer of a rank."""
+        found = self.shards[rank]["optimizer_state_dict" if self.stage == 3 else "base_optimizer_state"]
+        if not isinstance(found, dict):
+            raise shoal.Error(f"[load_checkpoint] {self.folder} was saved with zero_optimization.elastic_checkpoint. Save it "
+                              "with that key off.")
+        return found
+
+    def names(self) -> list[str]:
+        """The trained parameters that some rank has states of."""
+        return [name for shapes in self.shapes for name in shapes]
+
+    def step(self) -> Any:
+        """The optimizer's count of steps, as it was kept: a number or a tensor."""
+        inner = self.inner(0)
+        counts = [state["step"] for state in inner["state"].values() if "step" in state]
+        counts += [group["step"] for group in inner["param_groups"] if "step" in group]
+        return counts[0] if counts else int(self.models[0].get("global_steps", 0))
 
     def wholes(self, name: str | None) -> dict[str, torch.Tensor]:
         """Each trained parameter's state, whole, in fp32."""
@@ -77,9 +105,20 @@ class Saved:
                 return {}
             if self.stage == 3:
                 self._split_lone(shapes, flats, found)
+            elif "param_slice_mappings" in self.shards[0]:
+                self._split_mapped(index, shapes, flats, found)
             else:
                 self._split_group(shapes, torch.cat([flat.flatten() for flat in flats]), found)
         return found
+
+    def _split_mapped(self, group: int, shapes: dict[str, Any], flats: list[torch.Tensor], found: dict) -> None:
+        """By each rank's own list of what its slice holds: it is right for round-robin orders and aligned parameters."""
+        parts: dict[str, list[torch.Tensor]] = {name: [] for name in shapes}
+        for shard, flat in zip(self.shards, flats):
+            for name, address in shard["param_slice_mappings"][group].items():
+                parts[name].append(flat.flatten()[address.start : address.start + address.numel])
+        for name, shape in shapes.items():
+            found[name] = torch.cat(parts[name]).reshape(shape)
 
     def _split_group(self, shapes: dict[str, Any], flat: torch.Tensor, found: dict[str, torch.Tensor]) -> None:
         offset = 0
@@ -132,10 +171,8 @@ def _load_moments(engine: Any, saved: Saved) -> None:
     for name, kind in STATE_NAMES[engine.optimizer_type].items():
         for param, value in saved.wholes(name).items():
             engine._shoal.write_part(param, kind, value)
-    key = "optimizer_state_dict" if saved.stage == 3 else "base_optimizer_state"
-    inner = saved.shards[0][key]
-    if isinstance(inner, dict):
-        engine.optimizer.load_state_dict({"param_groups": [_settings(group) for group in inner["param_groups"]]})
+    groups = [_settings(group) for group in saved.inner(0)["param_groups"]]
+    engine.optimizer.load_state_dict({"param_groups": groups})
 
 
 def _settings(group: dict[str, Any]) -> dict[str, Any]:

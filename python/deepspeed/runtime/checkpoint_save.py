@@ -10,6 +10,7 @@ import torch
 
 from shoal import state
 
+from deepspeed.ops.group_holder import GroupHolder
 from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime import partitions
 from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
@@ -93,8 +94,8 @@ class Writer:
             "buffer_names": list(buffers),
             "optimizer": None,
             "param_shapes": shapes,
-            "frozen_param_shapes": frozen or None,
-            "frozen_param_fragments": fragments or None,
+            "frozen_param_shapes": OrderedDict(frozen),
+            "frozen_param_fragments": OrderedDict(fragments),
             "shared_params": shared,
             "lr_scheduler": scheduler.state_dict() if has_schedule else None,
             "data_sampler": None,
@@ -118,7 +119,8 @@ class Writer:
             for name, param in self.engine.module.named_parameters(remove_duplicate=False):
                 values[name] = tied.setdefault(id(param), param.detach().clone())
             return values | buffers
-        return {name: torch.empty(0, dtype=param.dtype) for name, param in self.params.items()} | buffers
+        every = self.engine.module.named_parameters(remove_duplicate=False)
+        return {name: torch.empty(0, dtype=param.dtype) for name, param in every} | buffers
 
     def _frozen_fragment(self, name: str) -> torch.Tensor:
         whole = self.shoal.read_state(name, "weight").to(self.params[name].dtype)
@@ -140,7 +142,8 @@ class Writer:
         return [sub for group in self.groups for sub in partitions.sub_groups(group, self.world, limit)]
 
     def _slices(self, kind: str) -> list[torch.Tensor] | None:
-        """This rank's slice of each group, in DeepSpeed's cut; None if the optimizer keeps no such state."""
+        """This rank's slice of each group, in DeepSpeed's cut; None if the optimizer keeps no such state. Stages 1 and 2
+        write weights without the padding of the last slice, and states of the optimizer with it."""
         found = []
         for group in self._cut_groups():
             wholes = {name: self.shoal.read_state(name, kind) for name, _ in group}
@@ -154,7 +157,7 @@ class Writer:
             for part in partitions.group_parts(group, self.rank, self.world):
                 whole = wholes[part.name].flatten()
                 values[part.at : part.at + part.numel] = whole[part.begin : part.begin + part.numel]
-            padding = self._padding(total)
+            padding = self._padding(total) if kind == "weight" else 0
             found.append(values[: max(0, values.numel() - padding)].clone())
         return found
 
@@ -164,7 +167,8 @@ class Writer:
     def _optimizer_part(self) -> dict[str, Any]:
         step = self.shoal.core.progress().applied_steps
         weights = self._slices("weight")
-        states: dict[int, dict[str, Any]] = {index: {"step": step} for index in range(len(weights))}
+        kept = self._step_as_kept(step)
+        states: dict[int, dict[str, Any]] = {index: {"step": kept} for index in range(len(weights))}
         for name, kind in STATE_NAMES[self.engine.optimizer_type].items():
             for index, values in enumerate(self._slices(kind) or []):
                 states[index][name] = values
@@ -193,6 +197,10 @@ class Writer:
                 for group in self.groups
             ],
         }
+
+    def _step_as_kept(self, step: int) -> Any:
+        """torch's optimizers count in a tensor, DeepSpeed's in an integer; each reads back only its own."""
+        return step if isinstance(self.engine.basic_optimizer, GroupHolder) else torch.tensor(float(step))
 
     def _loss_scaler(self) -> Any:
         progress = self.shoal.core.progress()

@@ -43,6 +43,8 @@ def translate(config: Mapping[str, Any], optimizer: dict[str, Any] | None, with_
     if optimizer is not None:
         result["optimizer"] = optimizer
     _translate_zero(result)
+    if isinstance(result.get("checkpoint"), dict):
+        result["checkpoint"].pop("load_universal", None)  # load_checkpoint reads it
     if not any(key in result for key in ("train_batch_size", "train_micro_batch_size_per_gpu")):
         result["train_micro_batch_size_per_gpu"] = 1
     return result
