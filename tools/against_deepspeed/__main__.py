@@ -66,6 +66,10 @@ class Report:
         self.failed += not holds
         print(f"{'holds ' if holds else 'FAILS '} {what}{'  ' + figure if figure else ''}", flush=True)
 
+    def note(self, what: str, figure: str) -> None:
+        """A difference that is the real package's own."""
+        print(f"note   {what}  {figure}", flush=True)
+
     def equal(self, what: str, found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
         names = set(found) == set(wanted)
         away = max((largest(found[name], wanted[name]) for name in wanted if name in found), default=0.0)
@@ -94,7 +98,7 @@ def whole_weights(sides: Sides, side: str, checkpoint: Path) -> dict[str, torch.
 def compare(sides: Sides, report: Report, stage: int, bf16: bool) -> None:
     name = f"stage {stage} {'bf16' if bf16 else 'fp32'}"
     limit = 3e-2 if bf16 else 1e-5
-    job = {"stage": stage, "bf16": bf16}
+    job = {"stage": stage, "bf16": bf16, "zero": {"sub_group_size": 800} if stage == 3 else {}}
     straight, folders = {}, {}
     for side in ("ours", "real"):
         folders[side] = sides.folder / f"{side}_{stage}_{bf16}"
@@ -111,17 +115,22 @@ def compare(sides: Sides, report: Report, stage: int, bf16: bool) -> None:
             report.check(f"{name}: names of zero_to_fp32 of {reader}",
                          {"head.weight", "frozen.weight", "frozen.bias", "seen"} <= set(found), str(len(found)))
     for saver, reader, world in (("ours", "real", 2), ("real", "ours", 2), ("real", "ours", 1), ("real", "ours", 3)):
-        resume(sides, report, f"{name}: saved by {saver}, resumed by {reader} on {world}", straight[saver],
+        resume(report, f"{name}: saved by {saver}, resumed by {reader} on {world}", straight[saver],
                sides.train(reader, world, first=SAVED_AT, last=LAST, load=str(folders[saver]), **job),
                limit if world == 2 else None)
     universal(sides, report, name, job, straight, folders, limit)
 
 
-def resume(sides: Sides, report: Report, what: str, wanted: dict, found: dict, limit: float | None) -> None:
+def resume(report: Report, what: str, wanted: dict, found: dict, limit: float | None) -> None:
     report.equal(f"{what}: states", found["loaded"], wanted["states"])
-    report.check(f"{what}: client state, counters, buffers",
-                 found["client"] == "from the script" and found["counters"][0] == SAVED_AT and found["seen"] == [SAVED_AT] * 3,
-                 f"{found['client']!r} {found['counters']} {found['seen']}")
+    report.check(f"{what}: client state and counters",
+                 found["client"] == "from the script" and found["counters"][0] == SAVED_AT,
+                 f"{found['client']!r} {found['counters']}")
+    if "universal" in what and "resumed by real" in what:  # it loads no buffers there, and one group's decay for all
+        away = max(abs(a - b) for a, b in zip(found["losses"], wanted["after"]))
+        report.note(f"{what}: buffers, losses after", f"{found['seen']}, largest difference {away:.2e}")
+        return
+    report.check(f"{what}: buffers", found["seen"] == [SAVED_AT] * 3, str(found["seen"]))
     if limit is not None:
         report.near(f"{what}: losses after", found["losses"], wanted["after"], limit)
 
@@ -138,7 +147,7 @@ def universal(sides: Sides, report: Report, name: str, job: dict, straight: dict
             for reader, world in (("real", 2), ("ours", 3)):
                 found = sides.train(reader, world, first=SAVED_AT, last=LAST, load=str(folders[saver]), tag=target,
                                     universal=True, **job)
-                resume(sides, report, f"{what}, resumed by {reader} on {world}", straight[saver], found,
+                resume(report, f"{what}, resumed by {reader} on {world}", straight[saver], found,
                        limit if world == 2 else None)
 
 

@@ -21,3 +21,8 @@ class GroupHolder(torch.optim.Optimizer):
         raise shoal.Error(
             f"[{type(self).__name__}] updates through an engine only. Pass it to deepspeed.initialize and call engine.step()."
         )
+
+
+def refuse_small_states(place: str, fp32_optimizer_states: bool) -> None:
+    if not fp32_optimizer_states:
+        raise shoal.Error(f"[{place}] fp32_optimizer_states=False is not supported: states are fp32. Leave it out.")

@@ -82,3 +82,19 @@ def read_latest(folder: str, universal: bool = False) -> str | None:
             return file.read().strip()
     except FileNotFoundError:
         return None
+
+
+_SCRIPT = '''#!/usr/bin/env python
+"""Whole fp32 weights from this checkpoint: zero_to_fp32.py <this folder> <output folder> [--safe_serialization] ..."""
+
+import runpy
+
+runpy.run_module("deepspeed.utils.zero_to_fp32", run_name="__main__")
+'''
+
+
+def write_script(folder: str) -> None:
+    """zero_to_fp32.py, beside `latest`, where DeepSpeed puts its own."""
+    path = os.path.join(folder, "zero_to_fp32.py")
+    write_text(path, _SCRIPT)
+    os.chmod(path, 0o755)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,8 +24,17 @@ _OURS = {
 }  # fmt: skip
 
 
-def load(engine: Any, load_dir: str, tag: str | None, optimizer_states: bool, scheduler_states: bool) -> tuple:
-    from deepspeed.runtime.checkpoint_universal import UniversalSaved, is_universal
+@dataclass(frozen=True)
+class Wanted:
+    """What load_checkpoint takes from a checkpoint besides the weights."""
+
+    strict: bool = True  # whether every parameter of the model must be in it
+    optimizer: bool = True
+    scheduler: bool = True
+
+
+def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
+    from deepspeed.runtime.checkpoint_universal import is_universal, open_saved
 
     universal = bool((engine.config.get("checkpoint") or {}).get("load_universal"))
     tag = str(tag) if tag is not None else files.read_latest(load_dir, universal)
@@ -38,14 +48,18 @@ def load(engine: Any, load_dir: str, tag: str | None, optimizer_states: bool, sc
     if universal and not is_universal(folder):
         raise shoal.Error(f"[load_checkpoint] {folder} is not a universal checkpoint, and the config has "
                           "checkpoint.load_universal. Give the tag of a universal one, or leave the key out.")
-    saved = UniversalSaved(folder) if is_universal(folder) else Saved(folder)
-    _load_weights(engine, saved)
-    if optimizer_states and engine.basic_optimizer is not None and saved.shards:
-        _load_moments(engine, saved)
-    _load_progress(engine, saved, optimizer_states)
+    saved = open_saved(folder)
+    _load_weights(engine, saved, wanted.strict)
+    if wanted.optimizer and engine.basic_optimizer is not None:
+        if not saved.shards and saved.models[0].get("optimizer"):
+            raise shoal.Error(f"[load_checkpoint] {folder} was saved by a DeepSpeed at stage 0, whose states of the optimizer "
+                              "are not read. Take the weights alone with load_optimizer_states=False.")
+        if saved.shards:
+            _load_moments(engine, saved)
+    _load_progress(engine, saved, wanted.optimizer)
     model = saved.models[0]
     schedule = model.get("lr_scheduler")
-    if scheduler_states and schedule is not None and engine.lr_scheduler is not None:
+    if wanted.scheduler and schedule is not None and engine.lr_scheduler is not None:
         engine.lr_scheduler.load_state_dict(schedule)
     client = {key: value for key, value in model.items() if key not in _OURS}
     return folder, client
@@ -63,7 +77,7 @@ class Saved:
         self.shards = [files.read(path)["optimizer_state_dict"] for path in files.find_optimizer_files(folder)]
         self.world = len(self.shards) or int(self.models[0].get("dp_world_size", 1))
         self.stage = int(self.shards[0]["zero_stage"]) if self.shards else (3 if len(self.models) > 1 else 0)
-        self.shapes = self.models[0]["param_shapes"]
+        self.shapes = self.models[0].get("param_shapes") or []
 
     def slices(self, name: str | None) -> list[list[torch.Tensor]]:
         """Of each rank, the flats of the fp32 weights (None) or of a state of the optimizer."""
@@ -138,28 +152,37 @@ class Saved:
 
     def frozen(self) -> dict[str, torch.Tensor]:
         shapes = self.models[0].get("frozen_param_shapes") or {}
+        if not self.models[0].get("frozen_param_fragments"):  # saved without them
+            return {}
         found = {}
         for name, shape in shapes.items():
             parts = [model["frozen_param_fragments"][name].flatten() for model in self.models]
             found[name] = torch.cat(parts)[: torch.Size(shape).numel()].reshape(shape)
         return found
 
+    def module(self) -> dict[str, torch.Tensor]:
+        """Of a checkpoint without states of an optimizer: the weights of the model's file."""
+        buffers = set(self.models[0].get("buffer_names", []))
+        return {name: value for name, value in self.models[0]["module"].items() if name not in buffers}
+
     def buffers(self) -> dict[str, torch.Tensor]:
         model = self.models[0]
         return {name: model["module"][name] for name in model.get("buffer_names", []) if name in model["module"]}
 
 
-def _load_weights(engine: Any, saved: Saved) -> None:
+def _load_weights(engine: Any, saved: Saved, strict: bool) -> None:
     values = saved.wholes(None) if saved.shards else {}
     values |= saved.frozen()
     if not saved.shards:
-        values |= {name: saved.models[0]["module"][name] for name in saved.models[0]["module"] if name not in values}
+        values = saved.module() | values
     params = dict(engine.module.named_parameters())
     missing = sorted(set(params) - set(values))
-    if missing:
+    if missing and strict:
         raise shoal.Error(f"[load_checkpoint] {saved.folder} has no values for {missing[:3]} ({len(missing)} in all). "
-                          "Load it into the model that it was saved from.")
+                          "Load it into the model that it was saved from, or with load_module_strict=False.")
     for name, param in params.items():
+        if name not in values:
+            continue
         if tuple(values[name].shape) != tuple(param.shape):
             raise shoal.Error(f"[load_checkpoint] {name} is {tuple(values[name].shape)} in {saved.folder} and "
                               f"{tuple(param.shape)} in the model. Load it into the model that it was saved from.")

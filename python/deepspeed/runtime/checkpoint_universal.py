@@ -31,6 +31,11 @@ def is_universal(folder: str) -> bool:
     return os.path.exists(os.path.join(folder, "zero", "optimizer_state.pt"))
 
 
+def open_saved(folder: str) -> Saved:
+    """The checkpoint of a folder, universal or not."""
+    return UniversalSaved(folder) if is_universal(folder) else Saved(folder)
+
+
 def convert(source: str, target: str) -> None:
     """A checkpoint of any stage and world as a universal one. `latest_universal` is written last."""
     saved = Saved(source)
