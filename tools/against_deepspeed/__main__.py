@@ -95,7 +95,7 @@ def whole_weights(sides: Sides, side: str, checkpoint: Path) -> dict[str, torch.
     return torch.load(out / "pytorch_model.bin", weights_only=False)
 
 
-def compare(sides: Sides, report: Report, stage: int, bf16: bool) -> None:
+def compare(sides: Sides, report: Report, stage: int, bf16: bool, with_universal: bool) -> None:
     name = f"stage {stage} {'bf16' if bf16 else 'fp32'}"
     limit = 3e-2 if bf16 else 1e-5
     job = {"stage": stage, "bf16": bf16, "zero": {"sub_group_size": 800} if stage == 3 else {}}
@@ -112,13 +112,17 @@ def compare(sides: Sides, report: Report, stage: int, bf16: bool) -> None:
         for reader in ("real", "ours"):
             found = whole_weights(sides, reader, folders[saver])
             report.equal(f"{name}: saved by {saver}, zero_to_fp32 of {reader}", {key: found[key] for key in trained}, trained)
-            report.check(f"{name}: names of zero_to_fp32 of {reader}",
-                         {"head.weight", "frozen.weight", "frozen.bias", "seen"} <= set(found), str(len(found)))
+            missing = sorted({"head.weight", "frozen.weight", "frozen.bias", "seen"} - set(found))
+            if saver == reader == "real" and missing:
+                report.note(f"{name}: zero_to_fp32 of real leaves out", ", ".join(missing))
+            else:
+                report.check(f"{name}: names of zero_to_fp32 of {reader}", not missing, ", ".join(missing))
     for saver, reader, world in (("ours", "real", 2), ("real", "ours", 2), ("real", "ours", 1), ("real", "ours", 3)):
         resume(report, f"{name}: saved by {saver}, resumed by {reader} on {world}", straight[saver],
                sides.train(reader, world, first=SAVED_AT, last=LAST, load=str(folders[saver]), **job),
                limit if world == 2 else None)
-    universal(sides, report, name, job, straight, folders, limit)
+    if with_universal:
+        universal(sides, report, name, job, straight, folders, limit)
 
 
 def resume(report: Report, what: str, wanted: dict, found: dict, limit: float | None) -> None:
@@ -156,6 +160,7 @@ def main() -> None:
     parser.add_argument("--deepspeed-python", required=True, help="a Python that has the real package")
     parser.add_argument("--stages", default="1,2,3")
     parser.add_argument("--precisions", default="fp32,bf16")
+    parser.add_argument("--without-universal", dest="universal", action="store_false", help="half of the time")
     parser.add_argument("--keep", default=None, help="a folder for checkpoints and results; without it they are removed")
     options = parser.parse_args()
     begin = time.monotonic()
@@ -168,7 +173,7 @@ def main() -> None:
         for stage in (int(stage) for stage in options.stages.split(",")):
             for precision in options.precisions.split(","):
                 try:
-                    compare(sides, report, stage, precision == "bf16")
+                    compare(sides, report, stage, precision == "bf16", options.universal)
                 except RuntimeError as error:
                     report.check(f"stage {stage} {precision}", False, str(error))
     print(f"{report.failed} checks failed, {time.monotonic() - begin:.0f} s")

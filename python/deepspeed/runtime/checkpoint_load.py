@@ -152,13 +152,20 @@ class Saved:
 
     def frozen(self) -> dict[str, torch.Tensor]:
         shapes = self.models[0].get("frozen_param_shapes") or {}
-        if not self.models[0].get("frozen_param_fragments"):  # saved without them
-            return {}
+        if not self.models[0].get("frozen_param_fragments"):
+            return self._frozen_of_module()
         found = {}
         for name, shape in shapes.items():
             parts = [model["frozen_param_fragments"][name].flatten() for model in self.models]
             found[name] = torch.cat(parts)[: torch.Size(shape).numel()].reshape(shape)
         return found
+
+    def _frozen_of_module(self) -> dict[str, torch.Tensor]:
+        """DeepSpeed's stage 1 in bf16 lists no frozen parameters, and has them whole in the model's file."""
+        if self.stage == 3:
+            return {}
+        trained = {name for shapes in self.shapes for name in shapes} | set(self.models[0].get("shared_params") or {})
+        return {name: value for name, value in self.module().items() if name not in trained}
 
     def module(self) -> dict[str, torch.Tensor]:
         """Of a checkpoint without states of an optimizer: the weights of the model's file."""

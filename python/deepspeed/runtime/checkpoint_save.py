@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections import OrderedDict
 from typing import Any, Iterator
 
 import torch
 
-from shoal import state
+import shoal
+from shoal import _core, state
 
 from deepspeed.ops.group_holder import GroupHolder
 from deepspeed.runtime import checkpoint_files as files
@@ -38,6 +40,7 @@ def save(
 ) -> bool:
     world = engine._shoal.world
     tag = str(tag) if tag is not None else f"global_step{engine.global_steps}"
+    _check_tag(world, tag)
     folder = os.path.join(save_dir, tag)
     if world.rank == 0:
         os.makedirs(folder, exist_ok=True)
@@ -52,6 +55,16 @@ def save(
         files.write_text(os.path.join(save_dir, "latest"), tag)
     world.barrier()
     return True
+
+
+def _check_tag(world: Any, tag: str) -> None:
+    """Stops all ranks when one of them saves under another name."""
+    mine = torch.zeros(world.size)
+    mine[world.rank] = zlib.crc32(tag.encode()) % 2**24  # exact in fp32
+    _core.sum_over_ranks(world, mine)
+    same = bool((mine == mine[0]).all())
+    if not same:
+        raise shoal.Error(f"[save_checkpoint] rank {world.rank} saves as {tag!r} and another rank otherwise. Pass one tag.")
 
 
 def save_model(engine: Any, save_dir: str, name: str, exclude_frozen: bool) -> bool:

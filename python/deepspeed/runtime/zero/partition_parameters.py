@@ -89,7 +89,7 @@ class Init:
             )
             if remote_device not in (None, "none", "cpu"):
                 raise shoal.Error(f"[zero.Init] remote_device={remote_device!r} is not supported. Use None or cpu.")
-            without_effect("zero.Init", "shards are in host memory already", remote_device=remote_device == "cpu")
+            without_effect("zero.Init", "shards are in host memory already", remote_device=None if remote_device == "none" else remote_device)
             without_effect("zero.Init", "there is no transfer to a GPU that it would speed up", pin_memory=pin_memory)
         given = config_dict_or_path if config_dict_or_path is not None else config
         precision = _PRECISIONS[dtype] if dtype is not None else None
