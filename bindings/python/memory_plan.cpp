@@ -1,9 +1,34 @@
-// include/shoal/memory_plan.h.
+// include/shoal/memory_plan.h, and the planner of `shoal plan`.
 #include "shoal/memory_plan.h"
 
 #include "bindings.h"
+#include "plan/from_config.h"
+#include "plan/stage_plans.h"
 
 namespace shoal::python {
+
+namespace {
+
+// (name, [(name, shape, trainable), ...], indices of units whose parameters it uses too)
+using PlannedParam = std::tuple<std::string, std::vector<int64_t>, bool>;
+using PlannedUnit = std::tuple<std::string, std::vector<PlannedParam>, std::vector<int>>;
+
+std::vector<MemoryPlan> plan_memory_of_stages(const std::vector<PlannedUnit>& units, const Config& config, int world) {
+  PlanSubject subject;
+  for (const auto& [name, params, borrows] : units) {
+    UnitSpec unit{.name = name, .params = {}, .borrows = borrows};
+    for (const auto& [param_name, shape, trainable] : params) {
+      unit.params.push_back(
+          {.name = param_name, .shape = shape, .dtype = dtype_of(config.precision), .trainable = trainable});
+    }
+    subject.units.push_back(std::move(unit));
+  }
+  std::vector<MemoryPlan> plans;
+  for (const StagePlan& plan : plan_stages(subject, config, world)) plans.push_back(plan.memory);
+  return plans;
+}
+
+}  // namespace
 
 void bind_memory_plan(py::module_& module) {
   py::class_<MemoryPlan>(module, "MemoryPlan")
@@ -20,6 +45,8 @@ void bind_memory_plan(py::module_& module) {
       .def_property_readonly("model_states", &MemoryPlan::model_states)
       .def_property_readonly("total", &MemoryPlan::total)
       .def("__str__", [](const MemoryPlan& plan) { return to_text(plan); });
+  module.def("plan_stages", &plan_memory_of_stages, py::arg("units"), py::arg("config"), py::arg("world"),
+             "What one of so many ranks would hold, at stages 0 to 3.");
 }
 
 }  // namespace shoal::python

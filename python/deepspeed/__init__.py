@@ -7,11 +7,15 @@ from deepspeed.version import __version__
 from deepspeed import accelerator, checkpoint, checkpointing, comm, launcher, ops, runtime, utils, zero
 from deepspeed.api import add_config_arguments, init_inference, initialize, tp_model_init
 from deepspeed.comm import init_distributed
+from deepspeed.other_package import explain
 from deepspeed.runtime.engine import DeepSpeedEngine
 from deepspeed.utils.logging import logger
 
+_beside = explain(__path__[0])
 if comm.first_rank():
     logger.info("deepspeed %s: Shoal is answering.", __version__)
+    if _beside is not None:
+        logger.warning(_beside)
 
 __all__ = [
     "DeepSpeedEngine",

@@ -15,6 +15,7 @@ from shoal._core import Error, MemoryPlan, MemoryReport, StepResult  # noqa: E40
 from shoal.construction import init  # noqa: E402
 from shoal.engine import Engine, initialize  # noqa: E402
 from shoal.gathering import gathered  # noqa: E402
+from shoal.planning import plan  # noqa: E402
 from shoal.units import find_units  # noqa: E402
 from shoal.world import world  # noqa: E402
 
@@ -30,5 +31,6 @@ __all__ = [
     "gathered",
     "init",
     "initialize",
+    "plan",
     "world",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import platform
 import sys
 
@@ -26,9 +27,12 @@ def facts() -> list[tuple[str, str]]:
         ("threads", str(torch.get_num_threads())),
         ("GPUs", str(torch.cuda.device_count()) if torch.cuda.is_available() else "none"),
     ]
+    where = importlib.util.find_spec("deepspeed")
+    if where is not None and where.origin is not None:
+        found.append(("import deepspeed", where.origin))
     return found + [(name, version(name)) for name in ("deepspeed", "transformers", "accelerate", "peft", "trl")]
 
 
 if __name__ == "__main__":
     for name, value in facts():
-        print(f"{name:14} {value}")
+        print(f"{name:17} {value}")

@@ -41,6 +41,8 @@ def init_distributed(
     """Initialises torch.distributed unless it is up already or not wanted."""
     if is_initialized() or dist_init_required is False:
         return
+    if auto_mpi_discovery:
+        _take_ranks_of_mpi()
     backend = dist_backend or ("nccl" if torch.cuda.is_available() else "gloo")
     if backend == "ccl" or (backend == "nccl" and not torch.cuda.is_available()):
         backend = "gloo"
@@ -61,6 +63,22 @@ def _leave() -> None:
         _dist.destroy_process_group()
 
 
+def _take_ranks_of_mpi() -> None:
+    """What mpirun and srun say of ranks, under the names that torch reads."""
+    if "RANK" in os.environ:
+        return
+    for rank, size, local in (
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ):
+        if rank in os.environ and size in os.environ:
+            os.environ["RANK"], os.environ["WORLD_SIZE"] = os.environ[rank], os.environ[size]
+            os.environ.setdefault("LOCAL_RANK", os.environ.get(local, "0"))
+            if os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == os.environ[size] or os.environ.get("SLURM_NNODES") == "1":
+                os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+            return
+
+
 def get_rank(group: Any = None) -> int:
     return _dist.get_rank(group) if is_initialized() else int(os.environ.get("RANK", 0))
 
@@ -77,6 +95,10 @@ def get_world_group() -> Any:
     return _dist.group.WORLD
 
 
-def barrier(group: Any = None, *args: Any, **kwargs: Any) -> None:
-    if is_initialized():
-        _dist.barrier(group)
+def is_whole_world(group: Any) -> bool:
+    """Whether a group spans all ranks; None does."""
+    return group is None or not is_initialized() or _dist.get_world_size(group) == _dist.get_world_size()
+
+
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
+    return _dist.barrier(group, async_op=async_op, device_ids=device_ids) if is_initialized() else None

@@ -1,93 +1,187 @@
-"""The `deepspeed` command: DeepSpeed's arguments, torchrun's launcher."""
+"""The `deepspeed` command: DeepSpeed's arguments, torchrun's launcher.
+
+On several hosts it is started on each of them, with --no_ssh: it does not log in anywhere. What it cannot do is refused
+by name.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+import socket
 import sys
+from pathlib import Path
+
+from deepspeed.launcher import hosts as _hosts
 
 DEEPSPEED_ENVIRONMENT_NAME = os.getenv("DS_ENV_FILE", ".deepspeed_env")
+DLTS_HOSTFILE = "/job/hostfile"
+_WRAPPER = Path(__file__).with_name("with_local_rank.py")
+_MPI = "start the script itself by mpirun or srun: ranks are read from their environment"
+
+# Arguments of DeepSpeed's launcher that ask for something which is not here, and the way that works.
+REFUSED = {
+    "launcher_args": "nothing is started by pdsh or MPI here. To pass them on, " + _MPI,
+    "force_multi": "remote hosts are not logged into. Start the command on that host",
+    "ssh_port": "remote hosts are not logged into. Start the command on each host with --no_ssh",
+    "venv_script": "remote hosts are not logged into. Activate the environment on each host and use --no_ssh",
+    "autotuning": "there is no autotuner. `shoal plan` says what fits",
+    "elastic_training": "the number of ranks stands. Use torchrun --nnodes=MIN:MAX, and load_checkpoint resumes on any number",
+    "min_elastic_nodes": "the number of ranks stands. Use torchrun --nnodes=MIN:MAX",
+    "max_elastic_nodes": "the number of ranks stands. Use torchrun --nnodes=MIN:MAX",
+}
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="deepspeed", description="Starts ranks of a training script, one a GPU or as many as --num_gpus says."
     )
-    parser.add_argument("--num_gpus", "--num_accelerators", type=int, default=-1, help="ranks on this host")
-    parser.add_argument("--num_nodes", type=int, default=1, help="hosts")
-    parser.add_argument("--node_rank", type=int, default=0, help="which host this is")
-    parser.add_argument("--master_addr", default="", help="the host of rank 0")
-    parser.add_argument("--master_port", type=int, default=29500)
-    parser.add_argument("-H", "--hostfile", default="", help="with --no_ssh: hosts and their slots")
-    parser.add_argument("-i", "--include", default="", help='"localhost:0,2": these GPUs only')
-    parser.add_argument("-e", "--exclude", default="", help='"localhost:1": all GPUs but these')
-    parser.add_argument("--no_ssh", action="store_true", help="this command runs on every host, with --node_rank")
-    parser.add_argument("--module", action="store_true", help="the script is a module, as with python -m")
-    parser.add_argument("--no_python", action="store_true", help="the script is a program of its own")
-    parser.add_argument("--no_local_rank", action="store_true", help="do not add --local_rank to the script's arguments")
-    parser.add_argument("--launcher", default="pdsh", help=argparse.SUPPRESS)
-    parser.add_argument("--launcher_args", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--force_multi", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--bind_cores_to_rank", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--enable_each_rank_log", default="", help="a folder for the output of each rank")
-    parser.add_argument("user_script", help="the training script")
-    parser.add_argument("user_args", nargs=argparse.REMAINDER)
-    return parser.parse_args(arguments)
+    add = parser.add_argument
+    add("--num_gpus", "--num_accelerators", type=int, default=-1, help="ranks on each host")
+    add("--num_nodes", type=int, default=-1, help="hosts; of a hostfile: the first ones")
+    add("--node_rank", type=int, default=-1, help="which host this is")
+    add("--master_addr", default="", help="the host of rank 0")
+    add("--master_port", type=int, default=29500)
+    add("-H", "--hostfile", default=DLTS_HOSTFILE, help="hosts and their slots, a line each: worker-0 slots=4")
+    add("-i", "--include", default="", help='"worker-0@worker-1:0,2": these hosts and GPUs only')
+    add("-e", "--exclude", default="", help='"worker-1:0": all but these')
+    add("--no_ssh", action="store_true", help="this command is started on every host; needed on several")
+    add("--no_ssh_check", action="store_true", help="accepted: nothing is checked by ssh")
+    add("--module", action="store_true", help="the script is a module, as with python -m")
+    add("--no_python", action="store_true", help="the script is a program of its own")
+    add("--no_local_rank", action="store_true", help="do not add --local_rank to the script's arguments")
+    add("--save_pid", action="store_true", help="write this process' id to /tmp/<id>.ds while it runs")
+    add("--enable_each_rank_log", default="None", help="a folder for the output of each rank")
+    add("--bind_cores_to_rank", action="store_true", help="give each rank cores of its own")
+    add("--bind_core_list", default=None, help="the cores to give: 0,2-4; without it all")
+    add("--log_level", default="info", choices=["debug", "info", "warning", "error", "critical"])
+    add("-q", "--quiet", action="store_true", help="as --log_level error")
+    add("--launcher", default="pdsh", help=argparse.SUPPRESS)
+    add("--launcher_args", default="", help=argparse.SUPPRESS)
+    add("--force_multi", action="store_true", help=argparse.SUPPRESS)
+    add("--ssh_port", type=int, default=None, help=argparse.SUPPRESS)
+    add("--venv_script", default=None, help=argparse.SUPPRESS)
+    add("--autotuning", default="", help=argparse.SUPPRESS)
+    add("--elastic_training", action="store_true", help=argparse.SUPPRESS)
+    add("--min_elastic_nodes", type=int, default=-1, help=argparse.SUPPRESS)
+    add("--max_elastic_nodes", type=int, default=-1, help=argparse.SUPPRESS)
+    add("user_script", help="the training script")
+    add("user_args", nargs=argparse.REMAINDER)
+    options = parser.parse_args(arguments)
+    for name, remedy in REFUSED.items():
+        if getattr(options, name) != parser.get_default(name):
+            raise SystemExit(f"deepspeed: --{name} is not supported: {remedy}.")
+    if options.launcher.lower() not in ("pdsh", "torchrun"):
+        raise SystemExit(f"deepspeed: --launcher {options.launcher} is not supported. Instead, {_MPI}.")
+    return options
 
 
-def devices_of(include: str, exclude: str, count: int) -> list[int]:
-    """The GPUs of this host that --include and --exclude leave."""
-    if include and exclude:
-        raise SystemExit("deepspeed: --include and --exclude contradict each other. Give one of them.")
+def place(options: argparse.Namespace, local_slots: int) -> tuple[int, int, str, list[int] | None]:
+    """The number of hosts, this host's number, the address of rank 0, and this host's slots.
 
-    def listed(text: str) -> list[int]:
-        host, _, slots = text.partition(":")
-        if "@" in text or host not in ("localhost", "127.0.0.1", ""):
-            raise SystemExit(f"deepspeed: {text} names another host. Start the command on each host with --no_ssh.")
-        return [int(slot) for slot in slots.split(",")] if slots else list(range(count))
+    Slots are None where nobody named any: then the command uses as many GPUs as it finds, or --num_gpus.
+    """
+    if options.hostfile != DLTS_HOSTFILE and not os.path.isfile(options.hostfile):
+        raise SystemExit(f"deepspeed: the hostfile {options.hostfile} is not there. Give the path of one.")
+    pool = _hosts.read_hostfile(options.hostfile)
+    named = options.include or options.exclude
+    if named and (options.num_nodes > 0 or options.num_gpus > 0):
+        raise SystemExit("deepspeed: --include and --exclude say which slots; --num_nodes and --num_gpus contradict them.")
+    if not pool:
+        nodes = max(1, options.num_nodes)
+        slots = None
+        if named:
+            if nodes > 1 or "@" in named:
+                raise SystemExit("deepspeed: --include names several hosts, and there is no hostfile. Give --hostfile.")
+            slots = _hosts.select({_name_of(named): list(range(local_slots))}, options.include, options.exclude)
+            slots = next(iter(slots.values()))
+        rank = _rank_of(options, nodes, [])
+        if nodes > 1 and not options.master_addr:
+            raise SystemExit("deepspeed: several hosts need --master_addr, the address of the host with --node_rank 0.")
+        return nodes, rank, options.master_addr or "127.0.0.1", slots
+    chosen = _hosts.limit(_hosts.select(pool, options.include, options.exclude), options.num_nodes, options.num_gpus)
+    names = list(chosen)
+    rank = _rank_of(options, len(names), names)
+    address = options.master_addr or ("127.0.0.1" if len(names) == 1 else names[0])
+    return len(names), rank, address, chosen[names[rank]]
 
-    if include:
-        return listed(include)
-    dropped = set(listed(exclude)) if exclude else set()
-    return [device for device in range(count) if device not in dropped]
+
+def _name_of(spec: str) -> str:
+    host = next(iter(_hosts.parse_spec(spec)))
+    if host not in ("localhost", "127.0.0.1", socket.gethostname()):
+        raise SystemExit(f"deepspeed: {host} is another host, and there is no hostfile. Start the command there.")
+    return host
+
+
+def _rank_of(options: argparse.Namespace, nodes: int, names: list[str]) -> int:
+    here = [index for index, name in enumerate(names) if name in (socket.gethostname(), "localhost")]
+    if nodes == 1:
+        if names and not here and not options.no_ssh:
+            raise SystemExit(f"deepspeed: {names[0]} is another host. Start the command there, with --no_ssh.")
+        return 0
+    if not options.no_ssh:
+        raise SystemExit(
+            "deepspeed: several hosts need --no_ssh here: start the command on each host, with --node_rank and the same "
+            "hostfile, or with --num_nodes and --master_addr."
+        )
+    rank = options.node_rank if options.node_rank >= 0 else (here[0] if here else -1)
+    if not 0 <= rank < nodes:
+        raise SystemExit(f"deepspeed: --node_rank is {options.node_rank} of {nodes} hosts. Give a number from 0 to {nodes - 1}.")
+    return rank
 
 
 def torchrun_arguments(options: argparse.Namespace) -> list[str]:
-    """What torchrun is called with."""
-    if options.num_nodes > 1 and not options.no_ssh:
-        raise SystemExit(
-            "deepspeed: several hosts need --no_ssh here: start the command on each host with --node_rank, "
-            "--master_addr and --num_nodes."
-        )
+    """What torchrun is called with. Sets what the ranks' environment needs."""
     import torch
 
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 1
-    if options.include or options.exclude:
-        devices = devices_of(options.include, options.exclude, count)
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(device) for device in devices)
-        count = len(devices)
-    ranks = options.num_gpus if options.num_gpus > 0 else count
-    result = [f"--nproc_per_node={ranks}", f"--nnodes={options.num_nodes}", f"--node_rank={options.node_rank}"]
-    result += [f"--master_addr={options.master_addr or '127.0.0.1'}", f"--master_port={options.master_port}"]
-    if options.enable_each_rank_log:
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    nodes, rank, address, slots = place(options, max(1, gpus))
+    if slots is not None and gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(slot) for slot in slots)
+    count = len(slots) if slots is not None else (options.num_gpus if options.num_gpus > 0 else max(1, gpus))
+    result = [f"--nproc_per_node={count}", f"--nnodes={nodes}", f"--node_rank={rank}"]
+    result += [f"--master_addr={address}", f"--master_port={options.master_port}"]
+    if options.enable_each_rank_log not in ("None", ""):
         result += [f"--log_dir={options.enable_each_rank_log}", "--redirects=3"]
-    if options.module:
-        result.append("--module")
+    return result + script_arguments(options, count)
+
+
+def script_arguments(options: argparse.Namespace, count: int) -> list[str]:
+    """The script and its arguments; under a wrapper where it gets --local_rank or cores."""
+    binds = options.bind_cores_to_rank or options.bind_core_list is not None
     if options.no_python:
-        result.append("--no_python")
-    return [*result, options.user_script, *options.user_args]
+        if binds:
+            raise SystemExit("deepspeed: --bind_cores_to_rank needs Python. With --no_python start the program by numactl.")
+        return ["--no_python", options.user_script, *options.user_args]
+    if options.no_local_rank and not binds:
+        return [*(["--module"] if options.module else []), options.user_script, *options.user_args]
+    flags = ["--no_local_rank"] if options.no_local_rank else []
+    if binds:
+        cores = _hosts.parse_cores(options.bind_core_list) if options.bind_core_list else sorted(os.sched_getaffinity(0))
+        each = len(cores) // count
+        if each == 0:
+            raise SystemExit(f"deepspeed: {len(cores)} cores are not enough for {count} ranks. Start fewer.")
+        os.environ.setdefault("OMP_NUM_THREADS", str(each))
+        flags.append("--cores=" + ",".join(str(core) for core in cores[: each * count]))
+    return [str(_WRAPPER), *flags, *(["-m"] if options.module else []), options.user_script, *options.user_args]
 
 
 def main(arguments: list[str] | None = None) -> None:
+    from deepspeed.utils.logging import logger
+
     options = parse(arguments)
+    logger.setLevel("ERROR" if options.quiet else options.log_level.upper())
+    command = torchrun_arguments(options)
     from torch.distributed.run import main as run
 
-    if not options.no_local_rank and not options.no_python:
-        options.user_args = [options.user_script, *options.user_args]
-        if options.module:
-            options.user_args.insert(0, "-m")
-        options.user_script, options.module = "deepspeed.launcher.with_local_rank", True
-    run(torchrun_arguments(options))
+    pid_file = Path("/tmp", f"{os.getpid()}.ds")
+    if options.save_pid:
+        pid_file.write_text(str(os.getpid()), encoding="utf-8")
+    try:
+        run(command)
+    finally:
+        if options.save_pid:
+            pid_file.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

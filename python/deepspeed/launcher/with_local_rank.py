@@ -1,4 +1,8 @@
-"""Runs a script as `python script --local_rank=N ...`, which scripts for DeepSpeed's launcher expect."""
+"""Runs a script as `python script --local_rank=N ...`, which scripts for DeepSpeed's launcher expect, on cores of its own
+where asked. Started by path, so that nothing is imported before the cores are set.
+
+    with_local_rank.py [--no_local_rank] [--cores=0,1,2,3] [-m] script arguments...
+"""
 
 import os
 import runpy
@@ -7,10 +11,21 @@ import sys
 
 def main() -> None:
     arguments = sys.argv[1:]
-    as_module = arguments[:1] == ["-m"]
-    script, *rest = arguments[1:] if as_module else arguments
-    sys.argv = [script, f"--local_rank={os.environ['LOCAL_RANK']}", *rest]
+    local_rank, with_rank, as_module = int(os.environ["LOCAL_RANK"]), True, False
+    while arguments and arguments[0].startswith("-"):
+        flag = arguments.pop(0)
+        if flag == "--no_local_rank":
+            with_rank = False
+        elif flag == "-m":
+            as_module = True
+        else:
+            cores = [int(core) for core in flag.removeprefix("--cores=").split(",")]
+            each = len(cores) // int(os.environ["LOCAL_WORLD_SIZE"])
+            os.sched_setaffinity(0, cores[local_rank * each : (local_rank + 1) * each])
+    script, *rest = arguments
+    sys.argv = [script, *([f"--local_rank={local_rank}"] if with_rank else []), *rest]
     if as_module:
+        sys.path[0] = os.getcwd()
         runpy.run_module(script, run_name="__main__", alter_sys=True)
     else:
         sys.path[0] = os.path.dirname(os.path.abspath(script))

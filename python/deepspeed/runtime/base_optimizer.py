@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from deepspeed.utils.arguments import refuse
+
 
 class DeepSpeedOptimizer(torch.optim.Optimizer):
     """Holds no state of its own. `param_groups` is the list of the torch optimizer inside: what a schedule writes there
@@ -42,6 +44,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     def step(self, closure: Any = None) -> None:
         """The engine updates: call engine.step()."""
+        refuse("optimizer.step", "Compute the loss before engine.step().", closure=closure)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Gradients are taken by the engine as they come."""

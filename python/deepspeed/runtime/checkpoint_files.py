@@ -75,9 +75,26 @@ def write_text(path: str, text: str) -> None:
     os.replace(path + ".part", path)
 
 
-def read_latest(folder: str) -> str | None:
+def read_latest(folder: str, universal: bool = False) -> str | None:
     try:
-        with open(os.path.join(folder, "latest"), encoding="utf-8") as file:
+        name = "latest_universal" if universal else "latest"
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
             return file.read().strip()
     except FileNotFoundError:
         return None
+
+
+_SCRIPT = '''#!/usr/bin/env python
+"""Whole fp32 weights from this checkpoint: zero_to_fp32.py <this folder> <output folder> [--safe_serialization] ..."""
+
+import runpy
+
+runpy.run_module("deepspeed.utils.zero_to_fp32", run_name="__main__")
+'''
+
+
+def write_script(folder: str) -> None:
+    """zero_to_fp32.py, beside `latest`, where DeepSpeed puts its own."""
+    path = os.path.join(folder, "zero_to_fp32.py")
+    write_text(path, _SCRIPT)
+    os.chmod(path, 0o755)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,19 +24,42 @@ _OURS = {
 }  # fmt: skip
 
 
-def load(engine: Any, load_dir: str, tag: str | None, optimizer_states: bool, scheduler_states: bool) -> tuple:
-    tag = str(tag) if tag is not None else files.read_latest(load_dir)
+@dataclass(frozen=True)
+class Wanted:
+    """What load_checkpoint takes from a checkpoint besides the weights."""
+
+    strict: bool = True  # whether every parameter of the model must be in it
+    optimizer: bool = True
+    scheduler: bool = True
+
+
+def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
+    from deepspeed.runtime.checkpoint_universal import is_universal, open_saved
+
+    universal = bool((engine.config.get("checkpoint") or {}).get("load_universal"))
+    tag = str(tag) if tag is not None else files.read_latest(load_dir, universal)
+    if tag is None and universal:
+        raise shoal.Error(f"[load_checkpoint] {load_dir} has no file named latest_universal, and the config has "
+                          "checkpoint.load_universal. Run deepspeed.checkpoint.ds_to_universal, or leave the key out: any "
+                          "checkpoint loads on any number of ranks without it.")
     if tag is None:
         return None, None
     folder = os.path.join(load_dir, tag)
-    saved = Saved(folder)
-    _load_weights(engine, saved)
-    if optimizer_states and engine.basic_optimizer is not None and saved.shards:
-        _load_moments(engine, saved)
-    _load_progress(engine, saved, optimizer_states)
+    if universal and not is_universal(folder):
+        raise shoal.Error(f"[load_checkpoint] {folder} is not a universal checkpoint, and the config has "
+                          "checkpoint.load_universal. Give the tag of a universal one, or leave the key out.")
+    saved = open_saved(folder)
+    _load_weights(engine, saved, wanted.strict)
+    if wanted.optimizer and engine.basic_optimizer is not None:
+        if not saved.shards and saved.models[0].get("optimizer"):
+            raise shoal.Error(f"[load_checkpoint] {folder} was saved by a DeepSpeed at stage 0, whose states of the optimizer "
+                              "are not read. Take the weights alone with load_optimizer_states=False.")
+        if saved.shards:
+            _load_moments(engine, saved)
+    _load_progress(engine, saved, wanted.optimizer)
     model = saved.models[0]
     schedule = model.get("lr_scheduler")
-    if scheduler_states and schedule is not None and engine.lr_scheduler is not None:
+    if wanted.scheduler and schedule is not None and engine.lr_scheduler is not None:
         engine.lr_scheduler.load_state_dict(schedule)
     client = {key: value for key, value in model.items() if key not in _OURS}
     return folder, client
@@ -53,19 +77,37 @@ class Saved:
         self.shards = [files.read(path)["optimizer_state_dict"] for path in files.find_optimizer_files(folder)]
         self.world = len(self.shards) or int(self.models[0].get("dp_world_size", 1))
         self.stage = int(self.shards[0]["zero_stage"]) if self.shards else (3 if len(self.models) > 1 else 0)
-        self.shapes = self.models[0]["param_shapes"]
+        self.shapes = self.models[0].get("param_shapes") or []
 
     def slices(self, name: str | None) -> list[list[torch.Tensor]]:
         """Of each rank, the flats of the fp32 weights (None) or of a state of the optimizer."""
         if name is None:
             key = "fp32_flat_groups" if self.stage == 3 else "single_partition_of_fp32_groups"
             return [list(shard[key]) for shard in self.shards]
-        key = "optimizer_state_dict" if self.stage == 3 else "base_optimizer_state"
         found = []
-        for shard in self.shards:
-            states = shard[key]["state"] if isinstance(shard[key], dict) else shard[key]
-            found.append([states[index].get(name) for index in range(len(self.shapes))])
+        for rank in range(len(self.shards)):
+            states = self.inner(rank)["state"]
+            found.append([states.get(index, {}).get(name) for index in range(len(self.shapes))])
         return found
+
+    def inner(self, rank: int) -> dict[str, Any]:
+        """The state dict of the torch optimizer of a rank."""
+        found = self.shards[rank]["optimizer_state_dict" if self.stage == 3 else "base_optimizer_state"]
+        if not isinstance(found, dict):
+            raise shoal.Error(f"[load_checkpoint] {self.folder} was saved with zero_optimization.elastic_checkpoint. Save it "
+                              "with that key off.")
+        return found
+
+    def names(self) -> list[str]:
+        """The trained parameters that some rank has states of."""
+        return [name for shapes in self.shapes for name in shapes]
+
+    def step(self) -> Any:
+        """The optimizer's count of steps, as it was kept: a number or a tensor."""
+        inner = self.inner(0)
+        counts = [state["step"] for state in inner["state"].values() if "step" in state]
+        counts += [group["step"] for group in inner["param_groups"] if "step" in group]
+        return counts[0] if counts else int(self.models[0].get("global_steps", 0))
 
     def wholes(self, name: str | None) -> dict[str, torch.Tensor]:
         """Each trained parameter's state, whole, in fp32."""
@@ -77,9 +119,20 @@ class Saved:
                 return {}
             if self.stage == 3:
                 self._split_lone(shapes, flats, found)
+            elif "param_slice_mappings" in self.shards[0]:
+                self._split_mapped(index, shapes, flats, found)
             else:
                 self._split_group(shapes, torch.cat([flat.flatten() for flat in flats]), found)
         return found
+
+    def _split_mapped(self, group: int, shapes: dict[str, Any], flats: list[torch.Tensor], found: dict) -> None:
+        """By each rank's own list of what its slice holds: it is right for round-robin orders and aligned parameters."""
+        parts: dict[str, list[torch.Tensor]] = {name: [] for name in shapes}
+        for shard, flat in zip(self.shards, flats):
+            for name, address in shard["param_slice_mappings"][group].items():
+                parts[name].append(flat.flatten()[address.start : address.start + address.numel])
+        for name, shape in shapes.items():
+            found[name] = torch.cat(parts[name]).reshape(shape)
 
     def _split_group(self, shapes: dict[str, Any], flat: torch.Tensor, found: dict[str, torch.Tensor]) -> None:
         offset = 0
@@ -99,28 +152,44 @@ class Saved:
 
     def frozen(self) -> dict[str, torch.Tensor]:
         shapes = self.models[0].get("frozen_param_shapes") or {}
+        if not self.models[0].get("frozen_param_fragments"):
+            return self._frozen_of_module()
         found = {}
         for name, shape in shapes.items():
             parts = [model["frozen_param_fragments"][name].flatten() for model in self.models]
             found[name] = torch.cat(parts)[: torch.Size(shape).numel()].reshape(shape)
         return found
 
+    def _frozen_of_module(self) -> dict[str, torch.Tensor]:
+        """DeepSpeed's stage 1 in bf16 lists no frozen parameters, and has them whole in the model's file."""
+        if self.stage == 3:
+            return {}
+        trained = {name for shapes in self.shapes for name in shapes} | set(self.models[0].get("shared_params") or {})
+        return {name: value for name, value in self.module().items() if name not in trained}
+
+    def module(self) -> dict[str, torch.Tensor]:
+        """Of a checkpoint without states of an optimizer: the weights of the model's file."""
+        buffers = set(self.models[0].get("buffer_names", []))
+        return {name: value for name, value in self.models[0]["module"].items() if name not in buffers}
+
     def buffers(self) -> dict[str, torch.Tensor]:
         model = self.models[0]
         return {name: model["module"][name] for name in model.get("buffer_names", []) if name in model["module"]}
 
 
-def _load_weights(engine: Any, saved: Saved) -> None:
+def _load_weights(engine: Any, saved: Saved, strict: bool) -> None:
     values = saved.wholes(None) if saved.shards else {}
     values |= saved.frozen()
     if not saved.shards:
-        values |= {name: saved.models[0]["module"][name] for name in saved.models[0]["module"] if name not in values}
+        values = saved.module() | values
     params = dict(engine.module.named_parameters())
     missing = sorted(set(params) - set(values))
-    if missing:
+    if missing and strict:
         raise shoal.Error(f"[load_checkpoint] {saved.folder} has no values for {missing[:3]} ({len(missing)} in all). "
-                          "Load it into the model that it was saved from.")
+                          "Load it into the model that it was saved from, or with load_module_strict=False.")
     for name, param in params.items():
+        if name not in values:
+            continue
         if tuple(values[name].shape) != tuple(param.shape):
             raise shoal.Error(f"[load_checkpoint] {name} is {tuple(values[name].shape)} in {saved.folder} and "
                               f"{tuple(param.shape)} in the model. Load it into the model that it was saved from.")
@@ -132,10 +201,8 @@ def _load_moments(engine: Any, saved: Saved) -> None:
     for name, kind in STATE_NAMES[engine.optimizer_type].items():
         for param, value in saved.wholes(name).items():
             engine._shoal.write_part(param, kind, value)
-    key = "optimizer_state_dict" if saved.stage == 3 else "base_optimizer_state"
-    inner = saved.shards[0][key]
-    if isinstance(inner, dict):
-        engine.optimizer.load_state_dict({"param_groups": [_settings(group) for group in inner["param_groups"]]})
+    groups = [_settings(group) for group in saved.inner(0)["param_groups"]]
+    engine.optimizer.load_state_dict({"param_groups": groups})
 
 
 def _settings(group: dict[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections import OrderedDict
-from typing import Any
+from typing import Any, Iterator
 
 import torch
 
-from shoal import state
+import shoal
+from shoal import _core, state
 
+from deepspeed.ops.group_holder import GroupHolder
 from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime import partitions
 from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
@@ -27,21 +30,41 @@ STATE_NAMES = {
 }
 
 
-def save(engine: Any, save_dir: str, tag: str | None, client_state: dict[str, Any], save_latest: bool) -> bool:
+def save(
+    engine: Any,
+    save_dir: str,
+    tag: str | None,
+    client_state: dict[str, Any],
+    save_latest: bool,
+    exclude_frozen: bool = False,
+) -> bool:
     world = engine._shoal.world
     tag = str(tag) if tag is not None else f"global_step{engine.global_steps}"
+    _check_tag(world, tag)
     folder = os.path.join(save_dir, tag)
     if world.rank == 0:
         os.makedirs(folder, exist_ok=True)
     world.barrier()
-    Writer(engine, folder).write(client_state)
+    Writer(engine, folder, exclude_frozen).write(client_state)
     world.barrier()
     if world.rank == 0:  # an earlier save under this tag, by more ranks or at another stage, would be read with it
         files.remove_stale(folder, engine.zero_optimization_stage(), engine.bfloat16_enabled(), world.size)
+    if world.rank == 0:
+        files.write_script(save_dir)
     if world.rank == 0 and save_latest:
         files.write_text(os.path.join(save_dir, "latest"), tag)
     world.barrier()
     return True
+
+
+def _check_tag(world: Any, tag: str) -> None:
+    """Stops all ranks when one of them saves under another name."""
+    mine = torch.zeros(world.size)
+    mine[world.rank] = zlib.crc32(tag.encode()) % 2**24  # exact in fp32
+    _core.sum_over_ranks(world, mine)
+    same = bool((mine == mine[0]).all())
+    if not same:
+        raise shoal.Error(f"[save_checkpoint] rank {world.rank} saves as {tag!r} and another rank otherwise. Pass one tag.")
 
 
 def save_model(engine: Any, save_dir: str, name: str, exclude_frozen: bool) -> bool:
@@ -57,7 +80,8 @@ def save_model(engine: Any, save_dir: str, name: str, exclude_frozen: bool) -> b
 
 
 class Writer:
-    def __init__(self, engine: Any, folder: str):
+    def __init__(self, engine: Any, folder: str, exclude_frozen: bool = False):
+        self.exclude_frozen = exclude_frozen
         self.engine = engine
         self.shoal = engine._shoal
         self.folder = folder
@@ -68,6 +92,8 @@ class Writer:
 
     def write(self, client_state: dict[str, Any]) -> None:
         frozen = {name: param.shape for name, param in self.params.items() if not param.requires_grad}
+        if self.exclude_frozen:
+            frozen = {}
         fragments = {name: self._frozen_fragment(name) for name in frozen}
         optimizer = self._optimizer_part() if self.engine.basic_optimizer is not None else None
         if self.stage == 3 or self.rank == 0:
@@ -86,15 +112,15 @@ class Writer:
         shapes = [OrderedDict((name, self.params[name].shape) for name, _ in group) for group in self._cut_groups()]
         shared = {}
         for name, param in engine.module.named_parameters(remove_duplicate=False):
-            if name not in self.params:
+            if name not in self.params and (param.requires_grad or not self.exclude_frozen):
                 shared[name] = self.shoal.names[id(param)]
         return {
             "module": self._module_part(buffers),
             "buffer_names": list(buffers),
             "optimizer": None,
             "param_shapes": shapes,
-            "frozen_param_shapes": frozen or None,
-            "frozen_param_fragments": fragments or None,
+            "frozen_param_shapes": OrderedDict(frozen),
+            "frozen_param_fragments": OrderedDict(fragments),
             "shared_params": shared,
             "lr_scheduler": scheduler.state_dict() if has_schedule else None,
             "data_sampler": None,
@@ -115,10 +141,15 @@ class Writer:
         if self.stage < 3:
             tied: dict[int, torch.Tensor] = {}
             values = {}
-            for name, param in self.engine.module.named_parameters(remove_duplicate=False):
+            for name, param in self._written_params():
                 values[name] = tied.setdefault(id(param), param.detach().clone())
             return values | buffers
-        return {name: torch.empty(0, dtype=param.dtype) for name, param in self.params.items()} | buffers
+        return {name: torch.empty(0, dtype=param.dtype) for name, param in self._written_params()} | buffers
+
+    def _written_params(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        for name, param in self.engine.module.named_parameters(remove_duplicate=False):
+            if param.requires_grad or not self.exclude_frozen:
+                yield name, param
 
     def _frozen_fragment(self, name: str) -> torch.Tensor:
         whole = self.shoal.read_state(name, "weight").to(self.params[name].dtype)
@@ -134,13 +165,17 @@ class Writer:
         return share
 
     def _cut_groups(self) -> list[list[tuple[str, int]]]:
+        return self._cut(self.groups)
+
+    def _cut(self, groups: list[list[tuple[str, int]]]) -> list[list[tuple[str, int]]]:
         if self.stage < 3:
-            return self.groups
+            return groups
         limit = float((self.engine.config.get("zero_optimization") or {}).get("sub_group_size", 1e9))
-        return [sub for group in self.groups for sub in partitions.sub_groups(group, self.world, limit)]
+        return [sub for group in groups for sub in partitions.sub_groups(group, self.world, limit)]
 
     def _slices(self, kind: str) -> list[torch.Tensor] | None:
-        """This rank's slice of each group, in DeepSpeed's cut; None if the optimizer keeps no such state."""
+        """This rank's slice of each group, in DeepSpeed's cut; None if the optimizer keeps no such state. Stages 1 and 2
+        write weights without the padding of the last slice, and states of the optimizer with it."""
         found = []
         for group in self._cut_groups():
             wholes = {name: self.shoal.read_state(name, kind) for name, _ in group}
@@ -154,7 +189,7 @@ class Writer:
             for part in partitions.group_parts(group, self.rank, self.world):
                 whole = wholes[part.name].flatten()
                 values[part.at : part.at + part.numel] = whole[part.begin : part.begin + part.numel]
-            padding = self._padding(total)
+            padding = self._padding(total) if kind == "weight" else 0
             found.append(values[: max(0, values.numel() - padding)].clone())
         return found
 
@@ -164,12 +199,15 @@ class Writer:
     def _optimizer_part(self) -> dict[str, Any]:
         step = self.shoal.core.progress().applied_steps
         weights = self._slices("weight")
-        states: dict[int, dict[str, Any]] = {index: {"step": step} for index in range(len(weights))}
+        # A tensor each: one that states share would count once for each of them when it is loaded.
+        states: dict[int, dict[str, Any]] = {index: {"step": self._step_as_kept(step)} for index in range(len(weights))}
         for name, kind in STATE_NAMES[self.engine.optimizer_type].items():
             for index, values in enumerate(self._slices(kind) or []):
                 states[index][name] = values
         groups = [{key: value for key, value in group.items() if key != "params"} for group in self.engine.optimizer.param_groups]
-        inner = {"state": states, "param_groups": [group | {"params": [i], "step": step} for i, group in enumerate(groups)]}
+        if isinstance(self.engine.basic_optimizer, GroupHolder):
+            groups = [group | {"step": step} for group in groups]
+        inner = {"state": states, "param_groups": [group | {"params": own} for group, own in zip(groups, self._flats_of_groups())]}
         common = {
             "zero_stage": self.stage,
             "loss_scaler": self._loss_scaler(),
@@ -193,6 +231,20 @@ class Writer:
                 for group in self.groups
             ],
         }
+
+    def _flats_of_groups(self) -> list[list[int]]:
+        """Which flats are a group's: one at stages 1 and 2, its sub-groups at stage 3."""
+        found: list[list[int]] = []
+        first = 0
+        for group in self.groups:
+            count = len(self._cut([group]))
+            found.append(list(range(first, first + count)))
+            first += count
+        return found
+
+    def _step_as_kept(self, step: int) -> Any:
+        """torch's optimizers count in a tensor, DeepSpeed's in an integer; each reads back only its own."""
+        return step if isinstance(self.engine.basic_optimizer, GroupHolder) else torch.tensor(float(step))
 
     def _loss_scaler(self) -> Any:
         progress = self.shoal.core.progress()

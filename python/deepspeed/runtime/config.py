@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import copy
+import math
 import os
 from typing import Any, Mapping
 
 from shoal import _core
 from shoal import config as configs
+from shoal.world import world_size
 
 from deepspeed.utils.logging import warning_once
 
@@ -43,6 +45,9 @@ def translate(config: Mapping[str, Any], optimizer: dict[str, Any] | None, with_
     if optimizer is not None:
         result["optimizer"] = optimizer
     _translate_zero(result)
+    _drop_what_is_off(result)
+    if isinstance(result.get("checkpoint"), dict):
+        result["checkpoint"].pop("load_universal", None)  # load_checkpoint reads it
     if not any(key in result for key in ("train_batch_size", "train_micro_batch_size_per_gpu")):
         result["train_micro_batch_size_per_gpu"] = 1
     return result
@@ -58,6 +63,27 @@ def _translate_zero(config: dict[str, Any]) -> None:
         if isinstance(section, dict) and section.get("device", "none") != "none":
             warning_once(f"[config zero_optimization.{name}] has no effect on a CPU: all memory is the host's already.")
         zero.pop(name, None)
+    if not isinstance(zero, dict):
+        return
+    for name, value in zero.items():
+        if isinstance(value, float) and math.isfinite(value) and name != "ratio":  # HF's 0.9 * hidden_size^2
+            zero[name] = int(value)
+    for prefix in ("stage3_", ""):  # save_16bit_model reads it
+        for name in ("gather_16bit_weights_on_model_save", "gather_fp16_weights_on_model_save"):
+            zero.pop(prefix + name, None)
+    if zero.pop("load_from_fp32_weights", True) is False:
+        warning_once("[config zero_optimization.load_from_fp32_weights] has no effect: weights are loaded from fp32 always.")
+    if not zero.get("parameter_alignment", 1):
+        zero.pop("parameter_alignment")
+
+
+def _drop_what_is_off(config: dict[str, Any]) -> None:
+    """Sections that ask for nothing, which the reader would refuse."""
+    section = config.get("weight_quantization")
+    if isinstance(section, dict) and not section.get("enabled"):
+        config.pop("weight_quantization")
+    if config.get("data_parallel_size") == world_size():
+        config.pop("data_parallel_size")
 
 
 def _without_auto(value: Any) -> Any:

@@ -21,6 +21,7 @@ from deepspeed.runtime.lr_schedules import make_scheduler
 from deepspeed.runtime.optimizers import from_config, section_of
 from deepspeed.runtime.zero.parameter_offload import ParameterOffload
 from deepspeed.runtime.zero.partition_parameters import mark_sharded, unmark
+from deepspeed.utils.arguments import refuse
 
 
 class DeepSpeedEngine(nn.Module):
@@ -66,7 +67,7 @@ class DeepSpeedEngine(nn.Module):
         self._boundary: bool | None = None
         self._last_norm: float | None = None
         self._step_applied = False
-        self.training_dataloader = self.deepspeed_io(training_data, collate_fn) if training_data is not None else None
+        self.training_dataloader = self.deepspeed_io(training_data, collate_fn=collate_fn) if training_data is not None else None
         if self.zero_optimization_stage() == 3:
             for param in module.parameters():
                 mark_sharded(param)
@@ -106,8 +107,10 @@ class DeepSpeedEngine(nn.Module):
         loss: torch.Tensor,
         retain_graph: bool = False,
         scale_wrt_gas: bool = True,
-        **others: Any,
+        allreduce_gradients: bool = True,
     ) -> torch.Tensor:
+        if not allreduce_gradients:
+            raise shoal.Error("[backward] allreduce_gradients=False is not supported. Call backward inside no_sync().")
         if self.basic_optimizer is None:
             raise shoal.Error("[backward] the engine has no optimizer: it was made for inference. Give it one.")
         self._shoal.backward(loss, scale_by_accumulation=scale_wrt_gas, retain_graph=retain_graph)
@@ -265,7 +268,12 @@ class DeepSpeedEngine(nn.Module):
     # Saving and loading.
 
     def module_state_dict(self, exclude_frozen_parameters: bool = False) -> dict[str, torch.Tensor]:
-        return self.module.state_dict()
+        values = self.module.state_dict()
+        if exclude_frozen_parameters:
+            for name, param in self.module.named_parameters(remove_duplicate=False):
+                if not param.requires_grad:
+                    values.pop(name, None)
+        return values
 
     def load_module_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:
         with shoal.gathered(self.module.parameters(), written_by=0):
@@ -290,7 +298,7 @@ class DeepSpeedEngine(nn.Module):
         save_latest: bool = True,
         exclude_frozen_parameters: bool = False,
     ) -> bool:
-        return checkpoint_save.save(self, save_dir, tag, client_state or {}, save_latest)
+        return checkpoint_save.save(self, save_dir, tag, client_state or {}, save_latest, exclude_frozen_parameters)
 
     def load_checkpoint(
         self,
@@ -302,25 +310,47 @@ class DeepSpeedEngine(nn.Module):
         load_module_only: bool = False,
         custom_load_fn: Any = None,
     ) -> tuple[str | None, dict[str, Any] | None]:
+        refuse("load_checkpoint", "Load the weights yourself under zero.GatheredParameters.", custom_load_fn=custom_load_fn)
         client = self._shoal.client
-        with_states = load_optimizer_states and not load_module_only
-        before = client.take_states() if client is not None and with_states else {}
-        found = checkpoint_load.load(self, load_dir, tag, with_states, load_lr_scheduler_states and not load_module_only)
+        what = checkpoint_load.Wanted(
+            strict=load_module_strict,
+            optimizer=load_optimizer_states and not load_module_only,
+            scheduler=load_lr_scheduler_states and not load_module_only,
+        )
+        before = client.take_states() if client is not None and what.optimizer else {}
+        found = checkpoint_load.load(self, load_dir, tag, what)
         if found[0] is None:
             if client is not None:
                 client.put_states(before)
-        elif client is not None and with_states:
+        elif client is not None and what.optimizer:
             client.set_step(self._shoal.core.progress().applied_steps)
         return found
 
     # The rest.
 
-    def deepspeed_io(self, dataset: Any, collate_fn: Callable | None = None, **others: Any) -> Any:
-        sampler = torch.utils.data.DistributedSampler(
-            dataset, num_replicas=self._shoal.world.size, rank=self._shoal.world.rank
+    def deepspeed_io(
+        self,
+        dataset: Any,
+        batch_size: int | None = None,
+        route: str = "train",
+        pin_memory: bool = True,
+        data_sampler: Any = None,
+        collate_fn: Callable | None = None,
+        num_local_io_workers: int | None = None,
+    ) -> Any:
+        """A loader of this rank's part of the data: shuffled for the route "train", in order for others."""
+        world = self._shoal.world
+        sampler = data_sampler or torch.utils.data.DistributedSampler(
+            dataset, num_replicas=world.size, rank=world.rank, shuffle=route == "train"
         )
         return torch.utils.data.DataLoader(
-            dataset, batch_size=self.train_micro_batch_size_per_gpu(), sampler=sampler, collate_fn=collate_fn
+            dataset,
+            batch_size=batch_size or self.train_micro_batch_size_per_gpu(),
+            sampler=sampler,
+            collate_fn=collate_fn,
+            num_workers=num_local_io_workers or 0,
+            pin_memory=pin_memory and torch.cuda.is_available(),
+            drop_last=bool(self.config.get("dataloader_drop_last")),
         )
 
     def set_train_batch_size(self, train_batch_size: int) -> None:

@@ -58,8 +58,10 @@ def from_config(section: dict[str, Any], params: Iterable[Any]) -> torch.optim.O
     if "betas" in options:
         options["betas"] = tuple(options["betas"])
     if kind in ("adam", "adamw"):
-        options.setdefault("weight_decay", 0.0)
         decoupled = kind == "adamw" or given.get("adam_w_mode", True)
+        if given.get("torch_adam"):  # torch's classes, with torch's defaults
+            return (torch.optim.AdamW if decoupled else torch.optim.Adam)(params, **options)
+        options.setdefault("weight_decay", 0.0)
         return FusedAdam(params, adam_w_mode=decoupled, bias_correction=given.get("bias_correction", True), **options)
     if kind == "sgd":
         return torch.optim.SGD(params, **options)

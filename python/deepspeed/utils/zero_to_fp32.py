@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 from typing import Any
 
 import torch
@@ -14,22 +16,23 @@ import torch
 from shoal import Error
 
 from deepspeed.runtime import checkpoint_files as files
-from deepspeed.runtime.checkpoint_load import Saved
+from deepspeed.runtime.checkpoint_universal import open_saved
 
 
 def get_fp32_state_dict_from_zero_checkpoint(
     checkpoint_dir: str, tag: str | None = None, exclude_frozen_parameters: bool = False, lazy_mode: bool = False
 ) -> dict[str, torch.Tensor]:
-    """The state dict with weights in fp32; tied names hold one tensor."""
+    """The state dict with weights in fp32; tied names hold one tensor. lazy_mode: what was one piece on disk and is fp32
+    already stays mapped to its file instead of being copied."""
     tag = tag if tag is not None else files.read_latest(checkpoint_dir)
     if tag is None:
         raise Error(f"[zero_to_fp32] {checkpoint_dir} has no file named latest. Give the tag.")
-    saved = Saved(os.path.join(checkpoint_dir, tag))
+    saved = open_saved(os.path.join(checkpoint_dir, tag))
     result = {name: value.float() for name, value in saved.buffers().items() if value.is_floating_point()}
     result |= {name: value for name, value in saved.buffers().items() if not value.is_floating_point()}
-    result |= {name: value.float().clone() for name, value in saved.wholes(None).items()}
-    if not exclude_frozen_parameters:
-        result |= {name: value.float().clone() for name, value in saved.frozen().items()}
+    trained = saved.wholes(None) if saved.shards else saved.module()
+    for values in (trained, {} if exclude_frozen_parameters else saved.frozen()):
+        result |= {name: value.float() if lazy_mode else value.float().clone() for name, value in values.items()}
     for alias, owner in (saved.models[0].get("shared_params") or {}).items():
         if owner in result:
             result[alias] = result[owner]
@@ -44,19 +47,63 @@ def convert_zero_checkpoint_to_fp32_state_dict(
     tag: str | None = None,
     exclude_frozen_parameters: bool = False,
 ) -> None:
-    """Writes them as pytorch_model.bin, or as model.safetensors. One file, whatever `max_shard_size`."""
-    values = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag, exclude_frozen_parameters)
+    """Writes them as pytorch_model.bin, or as model.safetensors; above `max_shard_size`, in numbered files and an index."""
+    values = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag, exclude_frozen_parameters, lazy_mode=True)
     os.makedirs(output_dir, exist_ok=True)
-    if not safe_serialization:
-        files.write(os.path.join(output_dir, "pytorch_model.bin"), values)
+    if safe_serialization:  # it holds no tensor twice
+        own: dict[int, str] = {}
+        for name, value in values.items():
+            own.setdefault(id(value), name)
+        values = {name: values[name].contiguous() for name in own.values()}
+    stem, suffix = ("model", ".safetensors") if safe_serialization else ("pytorch_model", ".bin")
+    shards = cut(values, nbytes_of(max_shard_size))
+    names = [stem + suffix]
+    if len(shards) > 1:
+        names = [f"{stem}-{number:05d}-of-{len(shards):05d}{suffix}" for number in range(1, len(shards) + 1)]
+    for name, shard in zip(names, shards):
+        _write_shard(os.path.join(output_dir, name), shard, safe_serialization)
+    if len(shards) > 1:
+        total = sum(value.nbytes for value in values.values())
+        index = {"metadata": {"total_size": total}, "weight_map": {key: name for name, shard in zip(names, shards) for key in shard}}
+        files.write_text(os.path.join(output_dir, stem + suffix + ".index.json"), json.dumps(index, indent=2))
+
+
+def nbytes_of(size: str | int) -> int:
+    """ "5GB" in bytes; units of 1000, and with an i of 1024."""
+    match = re.fullmatch(r"\s*(\d+)\s*(?:([KMGT])(I?))?B?\s*", str(size).upper())
+    if match is None or int(match[1]) == 0:
+        raise Error(f"[zero_to_fp32] --max_shard_size {size!r} is not a size. Write 5GB or 800MB.")
+    return int(match[1]) * (1024 if match[3] else 1000) ** ("KMGT".index(match[2]) + 1 if match[2] else 0)
+
+
+def cut(values: dict[str, torch.Tensor], limit: int) -> list[dict[str, torch.Tensor]]:
+    """In order, as many as fit; what is tied stays together, and what is larger than the limit is alone."""
+    shards: list[dict[str, torch.Tensor]] = [{}]
+    home: dict[int, dict[str, torch.Tensor]] = {}
+    filled = 0
+    for name, value in values.items():
+        if id(value) in home:
+            home[id(value)][name] = value
+            continue
+        if shards[-1] and filled + value.nbytes > limit:
+            shards.append({})
+            filled = 0
+        shards[-1][name] = value
+        home[id(value)] = shards[-1]
+        filled += value.nbytes
+    return shards
+
+
+def _write_shard(path: str, values: dict[str, torch.Tensor], safe: bool) -> None:
+    if not safe:
+        # Views of a mapped file would be written with the whole of it; what is tied stays tied.
+        copies = {id(value): value.clone() for value in values.values()}
+        files.write(path, {name: copies[id(value)] for name, value in values.items()})
         return
     from safetensors.torch import save_file
 
-    own: dict[int, str] = {}
-    for name, value in values.items():
-        own.setdefault(value.data_ptr(), name)
-    distinct = {name: values[name].contiguous() for name in own.values()}
-    save_file(distinct, os.path.join(output_dir, "model.safetensors"), metadata={"format": "pt"})
+    save_file(values, path + ".part", metadata={"format": "pt"})
+    os.replace(path + ".part", path)
 
 
 def load_state_dict_from_zero_checkpoint(model: torch.nn.Module, checkpoint_dir: str, tag: str | None = None) -> Any:
@@ -67,7 +114,11 @@ def load_state_dict_from_zero_checkpoint(model: torch.nn.Module, checkpoint_dir:
 
 
 def get_model_state_file(checkpoint_dir: str, zero_stage: int) -> str:
-    return files.find_model_files(checkpoint_dir)[0]
+    """The first file of model states; the name follows the stage."""
+    path = files.model_file(checkpoint_dir, zero_stage, 0)
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"[zero_to_fp32] {path} is not there. Give the folder of a tag and the stage it was saved at.")
+    return path
 
 
 def get_optim_files(checkpoint_dir: str) -> list[str]:
@@ -92,6 +143,10 @@ def main(arguments: list[str] | None = None) -> None:
         options.tag,
         options.exclude_frozen_parameters,
     )
+    if options.debug:
+        whole = get_fp32_state_dict_from_zero_checkpoint(options.checkpoint_dir, options.tag, lazy_mode=True)
+        for name, value in whole.items():
+            print(name, tuple(value.shape))
 
 
 if __name__ == "__main__":

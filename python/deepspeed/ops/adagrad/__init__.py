@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable
 
-from deepspeed.ops.group_holder import GroupHolder
+from deepspeed.ops.group_holder import GroupHolder, refuse_small_states
 
 
 class DeepSpeedCPUAdagrad(GroupHolder):
@@ -16,8 +16,8 @@ class DeepSpeedCPUAdagrad(GroupHolder):
         weight_decay: float = 0.0,
         amsgrad: bool = False,
         fp32_optimizer_states: bool = True,
-        **others: Any,
     ):
+        refuse_small_states(type(self).__name__, fp32_optimizer_states)
         super().__init__(model_params, {"lr": lr, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable
 
-from deepspeed.ops.group_holder import GroupHolder
+from deepspeed.ops.group_holder import GroupHolder, refuse_small_states
 
 
 class FusedAdam(GroupHolder):
@@ -19,7 +19,6 @@ class FusedAdam(GroupHolder):
         weight_decay: float = 0.0,
         amsgrad: bool = False,
         set_grad_none: bool = True,
-        **others: Any,
     ):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad})
         self.adam_w_mode = adam_w_mode
@@ -38,8 +37,8 @@ class DeepSpeedCPUAdam(GroupHolder):
         amsgrad: bool = False,
         adamw_mode: bool = True,
         fp32_optimizer_states: bool = True,
-        **others: Any,
     ):
+        refuse_small_states(type(self).__name__, fp32_optimizer_states)
         super().__init__(
             model_params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable
 
-from deepspeed.ops.group_holder import GroupHolder
+from deepspeed.ops.group_holder import GroupHolder, refuse_small_states
 
 
 class FusedLion(GroupHolder):
@@ -15,14 +15,20 @@ class FusedLion(GroupHolder):
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,
         set_grad_none: bool = True,
-        **others: Any,
     ):
         super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
 
 
 class DeepSpeedCPULion(FusedLion):
-    def __init__(self, model_params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.99),
-                 weight_decay: float = 0.0, fp32_optimizer_states: bool = True, **others: Any):
+    def __init__(
+        self,
+        model_params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.99),
+        weight_decay: float = 0.0,
+        fp32_optimizer_states: bool = True,
+    ):
+        refuse_small_states(type(self).__name__, fp32_optimizer_states)
         super().__init__(model_params, lr=lr, betas=betas, weight_decay=weight_decay)
 
 

@@ -6,7 +6,8 @@ from typing import Any, Callable
 
 from torch.utils.checkpoint import checkpoint as _checkpoint
 
-from deepspeed.utils.logging import warning_once
+from deepspeed.runtime.config import load_config
+from deepspeed.utils.arguments import refuse, without_effect
 
 _configured = False
 
@@ -27,9 +28,23 @@ def configure(
 ) -> None:
     global _configured
     _configured = True
-    for name, value in (("partition_activations", partition_activations), ("checkpoint_in_cpu", checkpoint_in_cpu)):
-        if value:
-            warning_once(f"[checkpointing.configure] {name} has no effect: activations stay whole on their rank.")
+    place = "checkpointing.configure"
+    refuse(place, "All ranks are data-parallel; leave it out.", mpu_=mpu_)
+    section = _section(deepspeed_config)
+    without_effect(
+        place,
+        "activations stay whole on their rank, and torch recomputes",
+        partition_activations=partition_activations or section.get("partition_activations"),
+        contiguous_checkpointing=contiguous_checkpointing or section.get("contiguous_memory_optimization"),
+        num_checkpoints=num_checkpoints or section.get("number_checkpoints"),
+        checkpoint_in_cpu=checkpoint_in_cpu or section.get("cpu_checkpointing"),
+        synchronize=synchronize or section.get("synchronize_checkpoint_boundary"),
+        profile=profile or section.get("profile"),
+    )
+
+
+def _section(config: Any) -> dict[str, Any]:
+    return (load_config(config).get("activation_checkpointing") or {}) if config is not None else {}
 
 
 def is_configured() -> bool:

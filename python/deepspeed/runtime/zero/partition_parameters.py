@@ -14,6 +14,7 @@ from shoal import _core, demand, gathering
 
 from deepspeed import comm
 from deepspeed.runtime.config import load_config
+from deepspeed.utils.arguments import refuse, without_effect
 
 
 class ZeroParamType(enum.Enum):
@@ -68,8 +69,28 @@ class Init:
         enabled: bool = True,
         dtype: torch.dtype | None = None,
         mpu: Any = None,
-        **others: Any,
+        zero_param_parallel_group: Any = None,
+        zero_quantized_weights: bool = False,
+        zero_quantized_nontrainable_weights: bool = False,
+        sequence_data_parallel_group: Any = None,
+        param_swapper: Any = None,
     ):
+        if enabled:
+            refuse(
+                "zero.Init",
+                "Parameters are sharded over all ranks, in host memory, in one dtype; leave it out.",
+                mpu=mpu,
+                data_parallel_group=None if comm.is_whole_world(data_parallel_group) else data_parallel_group,
+                zero_param_parallel_group=zero_param_parallel_group,
+                zero_quantized_weights=zero_quantized_weights,
+                zero_quantized_nontrainable_weights=zero_quantized_nontrainable_weights,
+                sequence_data_parallel_group=sequence_data_parallel_group,
+                param_swapper=param_swapper,
+            )
+            if remote_device not in (None, "none", "cpu"):
+                raise shoal.Error(f"[zero.Init] remote_device={remote_device!r} is not supported. Use None or cpu.")
+            without_effect("zero.Init", "shards are in host memory already", remote_device=None if remote_device == "none" else remote_device)
+            without_effect("zero.Init", "there is no transfer to a GPU that it would speed up", pin_memory=pin_memory)
         given = config_dict_or_path if config_dict_or_path is not None else config
         precision = _PRECISIONS[dtype] if dtype is not None else None
         self._init = shoal.init(

@@ -1,0 +1,92 @@
+"""The hosts and slots of a job, from a hostfile and --include or --exclude: parsing only.
+
+    worker-0 slots=4                     a line of a hostfile
+    worker-0@worker-1:0,2                --include and --exclude: hosts apart by @, slots after a colon, all without
+"""
+
+from __future__ import annotations
+
+import os
+
+Hosts = dict[str, list[int]]  # in the order of the file: the first holds rank 0
+
+
+def read_hostfile(path: str) -> Hosts:
+    """The hosts of a file; none if there is no such file."""
+    if not os.path.isfile(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        return parse_hostfile(file.read().splitlines(), path)
+
+
+def parse_hostfile(lines: list[str], path: str = "hostfile") -> Hosts:
+    hosts: Hosts = {}
+    for number, line in enumerate(lines, 1):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        count = words[1].removeprefix("slots=") if len(words) == 2 else ""
+        if not count.isdigit():
+            raise SystemExit(f"deepspeed: {path}:{number} is {line.strip()!r}. Write a host and its slots: worker-0 slots=4.")
+        if words[0] in hosts:
+            raise SystemExit(f"deepspeed: {path}:{number} names {words[0]} a second time. Give each host one line.")
+        hosts[words[0]] = list(range(int(count)))
+    return hosts
+
+
+def parse_spec(text: str) -> dict[str, list[int] | None]:
+    """--include or --exclude, as slots a host; None: all of them."""
+    found: dict[str, list[int] | None] = {}
+    for part in text.split("@"):
+        host, colon, slots = part.strip().partition(":")
+        numbers = slots.split(",") if colon else []
+        if not host or not all(number.strip().isdigit() for number in numbers):
+            raise SystemExit(f'deepspeed: {text!r} does not say which slots. Write "worker-0@worker-1:0,2".')
+        found[host] = sorted({int(number) for number in numbers}) if colon else None
+    return found
+
+
+def select(hosts: Hosts, include: str, exclude: str) -> Hosts:
+    """What --include or --exclude leaves of the hosts."""
+    if include and exclude:
+        raise SystemExit("deepspeed: --include and --exclude contradict each other. Give one of them.")
+    if not include and not exclude:
+        return hosts
+    spec = parse_spec(include or exclude)
+    for host, slots in spec.items():
+        if host not in hosts:
+            raise SystemExit(f"deepspeed: {host} is not among the hosts {', '.join(hosts)}. Name one of them.")
+        outside = [slot for slot in slots or [] if slot not in hosts[host]]
+        if outside:
+            raise SystemExit(f"deepspeed: {host} has no slot {outside[0]}: it has {len(hosts[host])}. Name one that it has.")
+    chosen: Hosts = {}
+    for host, slots in hosts.items():
+        if include:
+            kept = (slots if spec[host] is None else spec[host]) if host in spec else []
+        else:
+            dropped = (slots if spec[host] is None else spec[host]) if host in spec else []
+            kept = [slot for slot in slots if slot not in dropped]
+        if kept:
+            chosen[host] = list(kept)
+    if not chosen:
+        raise SystemExit("deepspeed: --include and --exclude leave no slot. Name fewer in --exclude.")
+    return chosen
+
+
+def limit(hosts: Hosts, num_nodes: int, num_gpus: int) -> Hosts:
+    """The first hosts, and their first slots."""
+    if num_nodes > len(hosts):
+        raise SystemExit(f"deepspeed: --num_nodes is {num_nodes} and the hostfile has {len(hosts)}. Add hosts to it.")
+    chosen = dict(list(hosts.items())[: num_nodes if num_nodes > 0 else None])
+    return {host: slots[:num_gpus] if num_gpus > 0 else slots for host, slots in chosen.items()}
+
+
+def parse_cores(text: str) -> list[int]:
+    """ "0,2-4" as [0, 2, 3, 4]."""
+    cores: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise SystemExit(f"deepspeed: --bind_core_list is {text!r}. Write numbers and ranges: 0,2-4.")
+        cores += range(int(first), int(last if dash else first) + 1)
+    return cores

@@ -1,0 +1,240 @@
+"""Checkpoints in DeepSpeed's layout: the facts that a real DeepSpeed 0.19.8 reads and writes, and universal ones.
+
+tools/against_deepspeed compares with the real package itself; these are the facts that it showed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parent))
+from models import Net, tokens
+from ranks import main, run
+
+
+class Frozen(Net):
+    """Net with a frozen layer and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__(width=6, depth=2)
+        self.frozen = nn.Linear(6, 6).requires_grad_(False)
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.seen += 1
+        return super().forward(ids) + self.frozen.weight.sum()
+
+
+def make(stage: int, universal: bool = False, kind: str = "torch", **zero):
+    import deepspeed
+
+    torch.manual_seed(0)
+    model = Frozen()
+    trained = [param for param in model.parameters() if param.requires_grad]
+    groups = [{"params": trained[::2], "weight_decay": 0.1}, {"params": trained[1::2], "weight_decay": 0.0}]
+    cls = torch.optim.AdamW if kind == "torch" else deepspeed.ops.adam.FusedAdam
+    config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0, **zero},
+        "checkpoint": {"load_universal": universal},
+    }
+    return deepspeed.initialize(model=model, optimizer=cls(groups, lr=1e-2), config=config)[0]
+
+
+def train(engine, steps: int) -> None:
+    for step in range(steps):
+        engine.backward(engine(tokens(step, engine.global_rank)))
+        engine.step()
+
+
+def states(engine) -> dict[str, float]:
+    from deepspeed import utils
+
+    found = {}
+    for name, param in engine.module.named_parameters():
+        found[name] = utils.safe_get_full_fp32_param(param).double().sum().item()
+        if param.requires_grad:
+            for key in ("exp_avg", "exp_avg_sq"):
+                found[f"{name} {key}"] = utils.safe_get_full_optimizer_state(param, key).double().abs().sum().item()
+    return found | {"seen": engine.module.seen.tolist()}
+
+
+def save(folder: str, stage: int, kind: str = "torch", **others) -> dict:
+    zero = {"sub_group_size": 100} if stage == 3 else {}
+    engine = make(stage, kind=kind, **zero)
+    train(engine, 2)
+    engine.save_checkpoint(folder, client_state={"epoch": 7}, **others)
+    return states(engine)
+
+
+def load(folder: str, stage: int, universal: bool = False, tag: str | None = None) -> dict:
+    engine = make(stage, universal)
+    path, client = engine.load_checkpoint(folder, tag=tag)
+    assert path is not None and client["epoch"] == 7 and engine.global_steps == 2, (path, client)
+    return states(engine)
+
+
+def read(folder: str, name: str) -> dict:
+    return torch.load(Path(folder, "global_step2", name), weights_only=False)
+
+
+def test_files_hold_what_deepspeed_reads_back():
+    import deepspeed  # noqa: F401  the classes in the files
+
+    for stage in (1, 2, 3):
+        with tempfile.TemporaryDirectory() as folder:
+            run(__file__, "save", 2, folder=folder, stage=stage)
+            prefix = "zero_pp_rank_0_" if stage == 3 else ""
+            model = read(folder, f"{prefix}mp_rank_00_model_states.pt")
+            optimizers = [
+                read(folder, f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")["optimizer_state_dict"] for rank in range(2)
+            ]
+            check_model(model, stage)
+            for rank, optimizer in enumerate(optimizers):
+                check_optimizer(optimizer, model["param_shapes"], stage, rank)
+            assert Path(folder, "latest").read_text() == "global_step2"
+            assert os.access(Path(folder, "zero_to_fp32.py"), os.X_OK)
+
+
+def check_model(model: dict, stage: int) -> None:
+    assert set(model["module"]) == set(Frozen().state_dict()), "tied names and buffers too"
+    assert model["module"]["seen"].tolist() == [2, 2, 2] and model["buffer_names"] == ["seen"]
+    assert (model["module"]["frozen.weight"].numel() == 0) == (stage == 3)
+    assert model["shared_params"] == {"head.weight": "embedding.weight"}
+    assert list(model["frozen_param_shapes"]) == ["frozen.weight", "frozen.bias"]
+    assert model["frozen_param_fragments"]["frozen.weight"].numel() == (18 if stage == 3 else 36)
+    assert len(model["param_shapes"]) > 2 if stage == 3 else len(model["param_shapes"]) == 2
+    assert model["dp_world_size"] == 2 and model["optimizer"] is None and model["epoch"] == 7
+    assert model["universal_checkpoint_info"]["universal_checkpoint_version"] == 0.4
+
+
+def check_optimizer(optimizer: dict, shapes: list, stage: int, rank: int) -> None:
+    inner = optimizer["optimizer_state_dict" if stage == 3 else "base_optimizer_state"]
+    weights = optimizer["fp32_flat_groups" if stage == 3 else "single_partition_of_fp32_groups"]
+    steps = [state["step"] for state in inner["state"].values()]
+    assert all(torch.is_tensor(step) and step.item() == 2 for step in steps)
+    assert len({step.data_ptr() for step in steps}) == len(steps), "a shared count would be raised once for each state"
+    listed = [index for group in inner["param_groups"] for index in group["params"]]
+    assert listed == list(range(len(shapes))) == list(inner["state"])
+    assert [group["weight_decay"] for group in inner["param_groups"]] == [0.1, 0.0]
+    for index, group in enumerate(shapes):
+        numels = [torch.Size(shape).numel() for shape in group.values()]
+        moment = inner["state"][index]["exp_avg"].numel()
+        if stage == 3:
+            assert weights[index].numel() == moment == sum(-(-numel // 2) for numel in numels)
+            continue
+        padding = -sum(numels) % 4
+        assert optimizer["group_paddings"][index] == (padding if rank == 1 else 0)
+        assert moment == (sum(numels) + padding) // 2, "states of the optimizer keep the padding"
+        assert weights[index].numel() == moment - optimizer["group_paddings"][index], "weights do not"
+        mapped = optimizer["param_slice_mappings"][index]
+        assert sum(address.numel for address in mapped.values()) == weights[index].numel()
+
+
+def test_deepspeeds_own_optimizers_count_in_integers():
+    with tempfile.TemporaryDirectory() as folder:
+        run(__file__, "save", 1, folder=folder, stage=2, kind="ours")
+        inner = read(folder, "zero_pp_rank_0_mp_rank_00_optim_states.pt")["optimizer_state_dict"]["base_optimizer_state"]
+        assert [state["step"] for state in inner["state"].values()] == [2, 2] == [g["step"] for g in inner["param_groups"]]
+
+
+def test_universal_checkpoints_are_written_and_read_at_any_stage():
+    for stage, other in ((2, 3), (3, 1)):
+        with tempfile.TemporaryDirectory() as folder:
+            saved = run(__file__, "save", 2, folder=folder, stage=stage)[0]
+            source, target = Path(folder, "global_step2"), Path(folder, "global_step2_universal")
+            command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal"]
+            subprocess.run([*command, "--input_folder", str(source), "--output_folder", str(target)], check=True, timeout=120)
+            assert Path(folder, "latest_universal").read_text() == "global_step2_universal"
+            part = torch.load(target / "zero" / "blocks.0.up.weight" / "exp_avg.pt", weights_only=False)
+            assert part["param"].shape == (24, 6) and part["cat_dim"] == 0
+            assert torch.load(target / "zero" / "scale" / "step.pt", weights_only=False).item() == 2
+            common = torch.load(target / "zero" / "optimizer_state.pt", weights_only=False)
+            assert common["optimizer_state_dict"]["state"][0]["step"].item() == 2 and len(common["param_groups"]) == 2
+            assert "loss_scaler" in common and "base_optimizer_state" not in common
+            for name in ("blocks.0.up.weight", "norm.bias"):  # as DeepSpeed's converter writes them for stage 3
+                path = target / "zero" / name / "exp_avg_sq.pt"
+                torch.save(torch.load(path, weights_only=False)["param"].flatten(), path)
+            found = run(__file__, "load", 1, folder=folder, stage=other, universal=True)[0]
+            assert found == saved, {key: (found[key], saved[key]) for key in saved if found[key] != saved[key]}
+            assert run(__file__, "load", 1, folder=folder, stage=other, tag="global_step2_universal")[0] == saved
+
+
+def test_slices_are_read_by_their_own_lists():
+    """round_robin_gradients and parameter_alignment of a real DeepSpeed move parameters within a slice."""
+    from deepspeed.runtime.checkpoint_load import Saved
+    from deepspeed.utils.tensor_fragment import fragment_address as at
+
+    with tempfile.TemporaryDirectory() as folder:
+        shapes = {"a": torch.Size([3]), "b": torch.Size([2, 2])}
+        torch.save({"module": {}, "param_shapes": [shapes]}, Path(folder, "mp_rank_00_model_states.pt"))
+        slices = [(torch.tensor([10.0, 11, 12, 0, 20]), {"a": at(3, 0), "b": at(1, 4)}), (torch.tensor([0, 21.0, 22, 23]), {"b": at(3, 1)})]
+        for rank, (values, mapping) in enumerate(slices):
+            inner = {"zero_stage": 2, "single_partition_of_fp32_groups": [values], "param_slice_mappings": [mapping]}
+            torch.save({"optimizer_state_dict": inner}, Path(folder, f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"))
+        wholes = Saved(folder).wholes(None)
+        assert wholes["a"].tolist() == [10, 11, 12] and wholes["b"].tolist() == [[20, 21], [22, 23]], wholes
+
+
+def save_without_frozen(folder: str) -> list:
+    import shoal
+
+    engine = make(3)
+    train(engine, 1)
+    engine.save_checkpoint(folder, client_state={"epoch": 7}, exclude_frozen_parameters=True)
+    names = sorted(engine._zero3_consolidated_16bit_state_dict(exclude_frozen_parameters=True) or [])
+    try:
+        engine.load_checkpoint(folder)
+        message = ""
+    except shoal.Error as error:
+        message = str(error)
+    return [message, engine.load_checkpoint(folder, load_module_strict=False)[1]["epoch"], names]
+
+
+def test_frozen_parameters_can_be_left_out():
+    with tempfile.TemporaryDirectory() as folder:
+        message, epoch, names = run(__file__, "save_without_frozen", 1, folder=folder)[0]
+        assert "frozen.bias" in message and "load_module_strict=False" in message and epoch == 7, message
+        assert names and not [name for name in names if name.startswith("frozen")], names
+        model = torch.load(Path(folder, "global_step1", "zero_pp_rank_0_mp_rank_00_model_states.pt"), weights_only=False)
+        assert not model["frozen_param_shapes"] and "frozen.weight" not in model["module"]
+
+
+def test_zero_to_fp32_cuts_large_weights_into_files():
+    from deepspeed.utils import zero_to_fp32
+
+    assert [zero_to_fp32.nbytes_of(size) for size in ("5GB", "2 MiB", "10kb", 7)] == [5 * 10**9, 2 * 2**20, 10**4, 7]
+    with tempfile.TemporaryDirectory() as folder:
+        run(__file__, "save", 2, folder=folder, stage=3)
+        whole = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(folder)
+        assert whole["head.weight"] is whole["embedding.weight"] and set(whole) == set(Frozen().state_dict())
+        for safe, stem, suffix in ((False, "pytorch_model", ".bin"), (True, "model", ".safetensors")):
+            out = Path(folder, "out", suffix[1:])
+            command = [sys.executable, str(Path(folder, "zero_to_fp32.py")), folder, str(out), "--max_shard_size", "1KB"]
+            subprocess.run([*command, *(["--safe_serialization"] if safe else [])], check=True, timeout=120)
+            index = json.loads(Path(out, f"{stem}{suffix}.index.json").read_text())["weight_map"]
+            assert len(set(index.values())) > 2 and ("head.weight" in index) == (not safe), index
+            for name, file in index.items():
+                assert torch.equal(_read_one(Path(out, file), name), whole[name]), name
+
+
+def _read_one(path: Path, name: str) -> torch.Tensor:
+    if path.suffix == ".bin":
+        return torch.load(path)[name]
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        return file.get_tensor(name)
+
+
+if __name__ == "__main__":
+    main(globals())

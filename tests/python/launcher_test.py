@@ -1,0 +1,160 @@
+"""The `deepspeed` command: hosts and slots, what is refused, and ranks that start."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from ranks import main
+
+HERE = socket.gethostname()
+FILE = f"# two hosts\nworker-0 slots=4\n\n{HERE} slots=2 # this one\n"
+
+
+def refused(arguments: list[str]) -> str:
+    """What the command says when it refuses."""
+    from deepspeed.launcher import runner
+
+    try:
+        runner.torchrun_arguments(runner.parse([*arguments, "script.py"]))
+    except SystemExit as error:
+        return str(error)
+    raise AssertionError(f"{arguments} was accepted")
+
+
+def torchrun(arguments: list[str]) -> list[str]:
+    from deepspeed.launcher import runner
+
+    return runner.torchrun_arguments(runner.parse([*arguments, "script.py", "--mine"]))
+
+
+def hostfile(folder: str) -> str:
+    path = Path(folder, "hostfile")
+    path.write_text(FILE)
+    return str(path)
+
+
+def test_hostfiles_are_parsed_and_faults_named_by_line():
+    from deepspeed.launcher import hosts
+
+    assert hosts.parse_hostfile(FILE.splitlines()) == {"worker-0": [0, 1, 2, 3], HERE: [0, 1]}
+    for lines, word in ((["a slots=2", "a slots=2"], ":2"), (["a"], "slots=4"), (["a slots=x"], ":1"), (["a slots=1 b"], ":1")):
+        try:
+            hosts.parse_hostfile(lines)
+        except SystemExit as error:
+            assert word in str(error), error
+        else:
+            raise AssertionError(f"{lines} was accepted")
+
+
+def test_include_and_exclude_choose_slots():
+    from deepspeed.launcher.hosts import select
+
+    pool = {"a": [0, 1, 2], "b": [0, 1]}
+    assert select(pool, "", "") == pool
+    assert select(pool, "b", "") == {"b": [0, 1]}
+    assert select(pool, "a:2,0@b:1", "") == {"a": [0, 2], "b": [1]}
+    assert select(pool, "", "a") == {"b": [0, 1]}
+    assert select(pool, "", "a:1@b:0") == {"a": [0, 2], "b": [1]}
+    for include, exclude, word in (("a", "b", "contradict"), ("c", "", "c is not"), ("a:7", "", "slot 7"),
+                                   ("", "a@b", "no slot"), ("a:x", "", "a:x")):  # fmt: skip
+        try:
+            select(pool, include, exclude)
+        except SystemExit as error:
+            assert word in str(error), error
+        else:
+            raise AssertionError(f"{include} {exclude} was accepted")
+
+
+def test_arguments_become_those_of_torchrun():
+    wrapper = str(Path(__import__("deepspeed").__file__).parent / "launcher" / "with_local_rank.py")
+    assert torchrun(["--num_gpus", "3", "--master_port", "1234"]) == [
+        "--nproc_per_node=3", "--nnodes=1", "--node_rank=0", "--master_addr=127.0.0.1", "--master_port=1234",
+        wrapper, "script.py", "--mine",
+    ]  # fmt: skip
+    several = ["--num_gpus", "2", "--num_nodes", "2", "--no_ssh", "--node_rank", "1", "--master_addr", "worker-0"]
+    assert torchrun(several)[:5] == [
+        "--nproc_per_node=2", "--nnodes=2", "--node_rank=1", "--master_addr=worker-0", "--master_port=29500",
+    ]  # fmt: skip
+    assert torchrun(["--module"])[-4:] == [wrapper, "-m", "script.py", "--mine"]
+    assert torchrun(["--module", "--no_local_rank"])[-3:] == ["--module", "script.py", "--mine"]
+    assert torchrun(["--no_python"])[-3:] == ["--no_python", "script.py", "--mine"]
+    assert torchrun(["--enable_each_rank_log", "logs"])[5:7] == ["--log_dir=logs", "--redirects=3"]
+
+
+def test_a_hostfile_gives_hosts_and_this_hosts_number():
+    with tempfile.TemporaryDirectory() as folder:
+        path = hostfile(folder)
+        assert torchrun(["-H", path, "--no_ssh"])[:4] == [
+            "--nproc_per_node=2", "--nnodes=2", "--node_rank=1", "--master_addr=worker-0",
+        ]  # fmt: skip
+        assert torchrun(["-H", path, "--no_ssh", "--node_rank", "0"])[:1] == ["--nproc_per_node=4"]
+        assert torchrun(["-H", path, "--include", f"{HERE}:1"])[:4] == [
+            "--nproc_per_node=1", "--nnodes=1", "--node_rank=0", "--master_addr=127.0.0.1",
+        ]  # fmt: skip
+        assert torchrun(["-H", path, "--num_nodes", "2", "--num_gpus", "1", "--no_ssh"])[:2] == [
+            "--nproc_per_node=1", "--nnodes=2",
+        ]  # fmt: skip
+        assert "--no_ssh" in refused(["-H", path])
+        assert "another host" in refused(["-H", path, "--include", "worker-0"])
+        assert "contradict" in refused(["-H", path, "--include", HERE, "--num_gpus", "1"])
+        assert "has 2" in refused(["-H", path, "--num_nodes", "3", "--no_ssh"])
+        assert "is not there" in refused(["-H", path + ".not"])
+
+
+def test_what_is_not_supported_is_refused_by_name():
+    from deepspeed.launcher import runner
+
+    given = {"launcher_args": ["-x"], "ssh_port": ["22"], "venv_script": ["x"], "autotuning": ["tune"],
+             "min_elastic_nodes": ["1"], "max_elastic_nodes": ["2"]}  # fmt: skip
+    for name in runner.REFUSED:
+        value = given.get(name, [])
+        arguments = [f"--{name}={value[0]}"] if value else [f"--{name}"]
+        assert f"--{name} is not supported" in refused(arguments), name
+    for name in ("openmpi", "slurm", "MVAPICH", "impi", "mpich"):
+        assert f"--launcher {name}" in refused(["--launcher", name]) and "srun" in refused(["--launcher", name])
+    assert "--no_ssh" in refused(["--num_nodes", "2"])
+    assert "--master_addr" in refused(["--num_nodes", "2", "--no_ssh", "--node_rank", "0"])
+    assert "--node_rank" in refused(["--num_nodes", "2", "--no_ssh", "--master_addr", "a"])
+    assert "numactl" in refused(["--no_python", "--bind_cores_to_rank"])
+    assert "another host" in refused(["--include", "worker-7:0"])
+
+
+def test_every_argument_of_deepspeeds_launcher_is_known():
+    from deepspeed.launcher import runner
+
+    # What `deepspeed --help` of 0.19.8 lists, and what 0.18 had besides.
+    listed = """hostfile include exclude num_nodes num_gpus master_port master_addr node_rank launcher launcher_args module
+        no_python no_local_rank no_ssh no_ssh_check force_multi save_pid enable_each_rank_log autotuning bind_cores_to_rank
+        bind_core_list ssh_port venv_script log_level quiet elastic_training min_elastic_nodes max_elastic_nodes""".split()
+    known = vars(runner.parse(["script.py"]))
+    assert not [name for name in listed if name not in known]
+    # And each is read somewhere, or refused.
+    text = Path(runner.__file__).read_text()
+    for name in listed:
+        assert name in runner.REFUSED or f"options.{name}" in text or name == "no_ssh_check", name
+
+
+def test_ranks_get_cores_a_pid_file_and_modules():
+    script = "import os, sys; print('rank', os.environ['RANK'], sorted(os.sched_getaffinity(0)), sys.argv[1:], __name__, flush=True)\n"
+    script += "import glob; print('pid', open('/tmp/%d.ds' % os.getppid()).read() == str(os.getppid()), flush=True)\n"
+    cores = sorted(os.sched_getaffinity(0))
+    ranks = 2 if len(cores) > 1 else 1
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "mine.py").write_text(script)
+        command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", str(ranks), "--master_port", "29657"]
+        command += ["--bind_cores_to_rank", "--bind_core_list", ",".join(map(str, cores[:ranks])), "--save_pid", "--quiet"]
+        done = subprocess.run([*command, "--module", "mine", "--x"], cwd=folder, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        for rank in range(ranks):
+            assert f"rank {rank} [{cores[rank]}] ['--local_rank={rank}', '--x'] __main__" in done.stdout, done.stdout
+        assert "pid True" in done.stdout, done.stdout
+
+
+if __name__ == "__main__":
+    main(globals())

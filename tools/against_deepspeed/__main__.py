@@ -1,0 +1,184 @@
+"""Shoal's package `deepspeed` against the real one: checkpoints both ways, and losses side by side. For developers.
+
+    python tools/against_deepspeed --deepspeed-python /tmp/real/bin/python [--stages 1,2,3] [--keep FOLDER]
+
+The real package lives in an environment of its own; docs/from_deepspeed.md says how it is made. Prints one line a
+check; the exit code says whether all held.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+RANK = HERE / "rank.py"
+OURS = HERE.parent.parent / "python"
+SAVED_AT, LAST = 3, 6
+
+
+class Sides:
+    """Runs jobs under one package or the other."""
+
+    def __init__(self, real: str, folder: Path):
+        self.real = real
+        self.folder = folder
+        self.count = 0
+
+    def environment(self, side: str) -> dict[str, str]:
+        base = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        base |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "DS_ACCELERATOR": "cpu"}
+        return base | ({"PYTHONPATH": str(OURS)} if side == "ours" else {})
+
+    def python(self, side: str) -> str:
+        return sys.executable if side == "ours" else self.real
+
+    def call(self, side: str, *arguments: str) -> str:
+        command = [self.python(side), *arguments]
+        done = subprocess.run(command, env=self.environment(side), capture_output=True, text=True, timeout=600)
+        if done.returncode != 0:
+            own = done.stderr.split("torch/distributed/elastic/multiprocessing/api.py")[0]  # torchrun's own trace follows
+            raise RuntimeError(f"{side} {' '.join(arguments)[:200]}\n{done.stdout[-1500:]}\n{own[-3000:]}")
+        return done.stdout
+
+    def train(self, side: str, world: int, **job: object) -> dict:
+        self.count += 1
+        out = self.folder / f"result{self.count}.pt"
+        text = json.dumps(job | {"out": str(out)})
+        launch = ["-m", "torch.distributed.run", f"--nproc_per_node={world}", "--standalone", str(RANK), text]
+        self.call(side, *launch)
+        return torch.load(out, weights_only=False)
+
+
+class Report:
+    def __init__(self) -> None:
+        self.failed = 0
+
+    def check(self, what: str, holds: bool, figure: str = "") -> None:
+        self.failed += not holds
+        print(f"{'holds ' if holds else 'FAILS '} {what}{'  ' + figure if figure else ''}", flush=True)
+
+    def note(self, what: str, figure: str) -> None:
+        """A difference that is the real package's own."""
+        print(f"note   {what}  {figure}", flush=True)
+
+    def equal(self, what: str, found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+        names = set(found) == set(wanted)
+        away = max((largest(found[name], wanted[name]) for name in wanted if name in found), default=0.0)
+        missing = sorted(set(wanted) ^ set(found))[:3]
+        self.check(what, names and away == 0.0, f"largest difference {away:g}" + (f", names {missing}" if missing else ""))
+
+    def near(self, what: str, found: list[float], wanted: list[float], limit: float) -> None:
+        away = max((abs(a - b) for a, b in zip(found, wanted)), default=0.0)
+        self.check(what, len(found) == len(wanted) and away <= limit, f"largest difference {away:.2e}, allowed {limit:g}")
+
+
+def largest(a: torch.Tensor, b: torch.Tensor) -> float:
+    if a.numel() != b.numel():
+        return float("inf")
+    return (a.float().flatten() - b.float().flatten()).abs().max().item() if a.numel() else 0.0
+
+
+def whole_weights(sides: Sides, side: str, checkpoint: Path) -> dict[str, torch.Tensor]:
+    """What a side's zero_to_fp32 makes of a checkpoint."""
+    out = sides.folder / f"whole{sides.count}"
+    sides.count += 1
+    sides.call(side, "-m", "deepspeed.utils.zero_to_fp32", str(checkpoint), str(out))
+    return torch.load(out / "pytorch_model.bin", weights_only=False)
+
+
+def compare(sides: Sides, report: Report, stage: int, bf16: bool, with_universal: bool) -> None:
+    name = f"stage {stage} {'bf16' if bf16 else 'fp32'}"
+    limit = 3e-2 if bf16 else 1e-5
+    job = {"stage": stage, "bf16": bf16, "zero": {"sub_group_size": 800} if stage == 3 else {}}
+    straight, folders = {}, {}
+    for side in ("ours", "real"):
+        folders[side] = sides.folder / f"{side}_{stage}_{bf16}"
+        straight[side] = sides.train(side, 2, first=0, last=SAVED_AT, save=str(folders[side]), **job)
+        whole = sides.train(side, 2, first=0, last=LAST, **job)
+        straight[side]["after"] = whole["losses"][SAVED_AT:]
+    report.near(f"{name}: losses of both", straight["ours"]["losses"], straight["real"]["losses"], limit)
+    for saver in ("ours", "real"):
+        wanted = straight[saver]
+        trained = {key: value for key, value in wanted["states"].items() if " " not in key}
+        for reader in ("real", "ours"):
+            found = whole_weights(sides, reader, folders[saver])
+            report.equal(f"{name}: saved by {saver}, zero_to_fp32 of {reader}", {key: found[key] for key in trained}, trained)
+            missing = sorted({"head.weight", "frozen.weight", "frozen.bias", "seen"} - set(found))
+            if saver == reader == "real" and missing:
+                report.note(f"{name}: zero_to_fp32 of real leaves out", ", ".join(missing))
+            else:
+                report.check(f"{name}: names of zero_to_fp32 of {reader}", not missing, ", ".join(missing))
+    for saver, reader, world in (("ours", "real", 2), ("real", "ours", 2), ("real", "ours", 1), ("real", "ours", 3)):
+        resume(report, f"{name}: saved by {saver}, resumed by {reader} on {world}", straight[saver],
+               sides.train(reader, world, first=SAVED_AT, last=LAST, load=str(folders[saver]), **job),
+               limit if world == 2 else None)
+    if with_universal:
+        universal(sides, report, name, job, straight, folders, limit)
+
+
+def resume(report: Report, what: str, wanted: dict, found: dict, limit: float | None) -> None:
+    report.equal(f"{what}: states", found["loaded"], wanted["states"])
+    report.check(f"{what}: client state and counters",
+                 found["client"] == "from the script" and found["counters"][0] == SAVED_AT,
+                 f"{found['client']!r} {found['counters']}")
+    if "universal" in what and "resumed by real" in what:  # it loads no buffers there, and one group's decay for all
+        away = max(abs(a - b) for a, b in zip(found["losses"], wanted["after"]))
+        report.note(f"{what}: buffers, losses after", f"{found['seen']}, largest difference {away:.2e}")
+        return
+    report.check(f"{what}: buffers", found["seen"] == [SAVED_AT] * 3, str(found["seen"]))
+    if limit is not None:
+        report.near(f"{what}: losses after", found["losses"], wanted["after"], limit)
+
+
+def universal(sides: Sides, report: Report, name: str, job: dict, straight: dict, folders: dict, limit: float) -> None:
+    tag = f"global_step{SAVED_AT}"
+    for saver in ("ours", "real"):
+        for converter in ("real", "ours"):
+            what = f"{name}: universal, saved by {saver}, converted by {converter}"
+            target = f"{tag}_universal_{converter}"
+            inject = ["--inject_missing_state"] if saver == "real" and job["stage"] != 3 else []
+            sides.call(converter, "-m", "deepspeed.checkpoint.ds_to_universal", "--input_folder", str(folders[saver] / tag),
+                       "--output_folder", str(folders[saver] / target), *inject)
+            for reader, world in (("real", 2), ("ours", 3)):
+                found = sides.train(reader, world, first=SAVED_AT, last=LAST, load=str(folders[saver]), tag=target,
+                                    universal=True, **job)
+                resume(report, f"{what}, resumed by {reader} on {world}", straight[saver], found,
+                       limit if world == 2 else None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--deepspeed-python", required=True, help="a Python that has the real package")
+    parser.add_argument("--stages", default="1,2,3")
+    parser.add_argument("--precisions", default="fp32,bf16")
+    parser.add_argument("--without-universal", dest="universal", action="store_false", help="half of the time")
+    parser.add_argument("--keep", default=None, help="a folder for checkpoints and results; without it they are removed")
+    options = parser.parse_args()
+    begin = time.monotonic()
+    report = Report()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(options.keep or made)
+        folder.mkdir(parents=True, exist_ok=True)
+        sides = Sides(options.deepspeed_python, folder)
+        print("real package:", sides.call("real", "-c", "import deepspeed; print(deepspeed.__version__)").split()[-1])
+        for stage in (int(stage) for stage in options.stages.split(",")):
+            for precision in options.precisions.split(","):
+                try:
+                    compare(sides, report, stage, precision == "bf16", options.universal)
+                except RuntimeError as error:
+                    report.check(f"stage {stage} {precision}", False, str(error))
+    print(f"{report.failed} checks failed, {time.monotonic() - begin:.0f} s")
+    sys.exit(1 if report.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
