@@ -62,7 +62,7 @@ class Pool:
     def __init__(self, engine, args):
         self.engine = engine
         self.log = tempfile.TemporaryFile("w+")
-        command = command_of(engine, args)
+        command = args.command_of(engine, args)
         if not Path(command[0]).exists():
             raise Unable(f"{os.path.relpath(command[0], ROOT)} does not exist")
         environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1",
@@ -218,6 +218,7 @@ def parse_args():
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--layers", type=int, help="another number of layers, for quick trials")
+    parser.set_defaults(command_of=command_of)
     return parser.parse_args()
 
 

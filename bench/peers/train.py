@@ -57,7 +57,7 @@ def build_fsdp2(shape, reshard):
     return torch_step(model, shape)
 
 
-def build_deepspeed(shape, stage):
+def build_deepspeed(shape, stage, make=make_model):
     import deepspeed
 
     config = {
@@ -71,7 +71,7 @@ def build_deepspeed(shape, stage):
         },
         "steps_per_print": 1000000,
     }
-    model = make_model(shape)
+    model = make(shape)
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
 
     def step(tokens, targets):
