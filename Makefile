@@ -40,6 +40,7 @@ demo: build/dev/build.ninja
 	@tools/demo.sh build/dev/apps/cli/shoal
 
 test: build
+	@tools/setup.sh trl
 	@tools/run_tests.sh dev
 
 unit: build

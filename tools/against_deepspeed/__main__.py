@@ -23,6 +23,7 @@ HERE = Path(__file__).resolve().parent
 RANK = HERE / "rank.py"
 OURS = HERE.parent.parent / "python"
 SAVED_AT, LAST = 3, 6
+LIMIT_SECONDS = 1800  # the real package compiles on its first runs
 
 
 class Sides:
@@ -43,7 +44,10 @@ class Sides:
 
     def call(self, side: str, *arguments: str) -> str:
         command = [self.python(side), *arguments]
-        done = subprocess.run(command, env=self.environment(side), capture_output=True, text=True, timeout=600)
+        try:
+            done = subprocess.run(command, env=self.environment(side), capture_output=True, text=True, timeout=LIMIT_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeError(f"{side} took more than {LIMIT_SECONDS} s: {' '.join(arguments)[:200]}") from error
         if done.returncode != 0:
             own = done.stderr.split("torch/distributed/elastic/multiprocessing/api.py")[0]  # torchrun's own trace follows
             raise RuntimeError(f"{side} {' '.join(arguments)[:200]}\n{done.stdout[-1500:]}\n{own[-3000:]}")
