@@ -27,13 +27,28 @@ Failure failure_from_text(const std::string& text) {
   return {std::stoi(text.substr(0, first)), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
 }
 
-std::string cause_late(const std::vector<int>& missing, Timeout timeout) {
+namespace {
+
+// "rank 1", "ranks 1, 3".
+std::string listed(const std::vector<int>& missing) {
   std::vector<std::string> ranks;
   for (const int rank : missing) ranks.push_back(std::to_string(rank));
-  const double seconds = std::chrono::duration<double>(timeout).count();
-  return fmt::format("{} {} did not arrive within {} s. Look at what {} does there, or raise shoal.timeout_seconds.",
-                     missing.size() == 1 ? "rank" : "ranks", join(ranks, ", "), seconds,
-                     missing.size() == 1 ? "it" : "they");
+  return (missing.size() == 1 ? "rank " : "ranks ") + join(ranks, ", ");
+}
+
+double seconds_of(Timeout timeout) { return std::chrono::duration<double>(timeout).count(); }
+
+}  // namespace
+
+std::string cause_late(const std::vector<int>& missing, Timeout timeout) {
+  return fmt::format("{} did not arrive within {} s. Look at what {} does there, or raise shoal.timeout_seconds.",
+                     listed(missing), seconds_of(timeout), missing.size() == 1 ? "it" : "they");
+}
+
+std::string cause_silent(const std::vector<int>& silent, Timeout limit) {
+  return fmt::format("{} died or hangs: {} joined the world and {} not heard of for {} s. Look at {} own output.",
+                     listed(silent), silent.size() == 1 ? "it" : "they", silent.size() == 1 ? "was" : "were",
+                     seconds_of(limit), silent.size() == 1 ? "its" : "their");
 }
 
 std::string cause_left(int rank) {

@@ -3,27 +3,82 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <thread>
+
+#include "comm/roll_call.h"
 
 namespace shoal {
 
 namespace {
 
 constexpr const char* kFailureKey = "failure";
+constexpr const char* kConnecting = "connecting";
+// An error's message without its place.
+std::string problem_of(const Error& error) { return std::string(error.what()).substr(error.place().size() + 3); }
 constexpr int kProbeTag = 1;  // on the control link, where 0 is that of opening a channel
+constexpr auto kProbePeriod = std::chrono::milliseconds(1000);
+constexpr Timeout kConnectTimeout = std::chrono::seconds(60);  // what Gloo gets to connect, if the timeout is longer
 // How long a report may need to reach the store after the connection was seen to be cut, on a busy machine.
 constexpr auto kReportDelay = std::chrono::milliseconds(2000);
-// How long the rank that serves the store lets the others read in it why the world ended.
-constexpr auto kHearingDelay = std::chrono::milliseconds(5000);
+
+// Another rank has said why the world ends.
+struct Heard {
+  Failure failure;
+};
 
 }  // namespace
 
-GlooWorld::GlooWorld(const Options& options) : options_(options) { control_ = connect("control"); }
-
-std::shared_ptr<GlooLink> GlooWorld::connect(const std::string& id) {
-  const GlooOptions gloo{rank(), size(), timeout(), options_.address, options_.interface};
+GlooWorld::GlooWorld(const Options& options) : options_(options) {
+  const Timeout silence = std::min(timeout(), kMeetingTimeout);
+  std::string problem;
   try {
-    auto link = GlooLink::connect(*options_.store, "gloo/" + id, gloo);
+    RollCall roll(*options_.store, rank(), size(), silence);
+    auto link = begin_connecting("control");
+    const auto connected = [&]() -> std::optional<bool> {
+      if (link.wait_for(Timeout(0)) != std::future_status::ready) return std::nullopt;
+      try {
+        control_ = finish_connecting("control", link);
+      } catch (const Error& error) {
+        problem = problem_of(error);
+      }
+      return control_ != nullptr;
+    };
+    const auto verdict = roll.wait(connected, [&] {
+      if (const auto written = options_.store->get(kFailureKey)) throw Heard{failure_from_text(*written)};
+    });
+    if (verdict.all_connected()) return;
+    if (!verdict.silent.empty()) problem = cause_silent(verdict.silent, silence);
+    if (problem.empty()) problem = fmt::format("rank {} could not connect. Look at its output.", *verdict.lost);
+    end_connecting({rank(), kConnecting, problem}, verdict.silent);
+  } catch (const Heard& heard) {
+    end_connecting(heard.failure, {});
+  } catch (const Error& error) {
+    if (error.place() != kStorePlace) throw;
+    const std::string how = problem.empty() ? problem_of(error) : problem;
+    end_connecting({rank(), kConnecting, cause_store_gone(-1, how)}, {});
+  }
+}
+
+void GlooWorld::end_connecting(const Failure& failure, const std::vector<int>& silent) {
+  throw error_of(fail(failure, silent), rank(), kConnecting);
+}
+
+// On a thread that nobody waits for: Gloo tries to reach a dead rank four times, each until its own timeout, and cannot
+// be told to stop. The thread holds all that it needs.
+std::future<std::shared_ptr<GlooLink>> GlooWorld::begin_connecting(const std::string& id) const {
+  const GlooOptions gloo{rank(), size(), std::min(timeout(), kConnectTimeout), options_.address, options_.interface};
+  std::packaged_task<std::shared_ptr<GlooLink>()> task(
+      [store = options_.store, id, gloo] { return GlooLink::connect(*store, "gloo/" + id, gloo); });
+  auto link = task.get_future();
+  std::thread(std::move(task)).detach();
+  return link;
+}
+
+std::shared_ptr<GlooLink> GlooWorld::finish_connecting(const std::string& id,
+                                                       std::future<std::shared_ptr<GlooLink>>& future) {
+  try {
+    auto link = future.get();
     const std::lock_guard lock(mutex_);
     links_.push_back(link);
     return link;
@@ -67,23 +122,29 @@ GlooWorld::Channel GlooWorld::open(const std::string& name) {
       throw error_of(settle(broken, {"control", control_}, at), rank(), at);
     }
   }
-  try {
-    channel.link = connect(channel.id);
-  } catch (const Error& error) {
-    // Gloo does not say whose connection failed. If a rank is gone, so is its connection of the control link.
-    const int gone = find_gone_peer();
-    if (gone < 0) throw;
+  // Gloo does not say whose connection failed, nor soon. If a rank is gone, so is its connection of the control link.
+  const auto check_control = [&](Timeout patience) {
+    const int gone = find_gone_peer(patience);
+    if (gone < 0) return;
     const LinkBroken broken(LinkBroken::How::closed, gone, "its connections are closed");
     throw error_of(settle(broken, {"control", control_}, at), rank(), at);
+  };
+  auto link = begin_connecting(channel.id);
+  while (link.wait_for(kProbePeriod) != std::future_status::ready) check_control(Timeout(0));
+  try {
+    channel.link = finish_connecting(channel.id, link);
+  } catch (const Error&) {
+    check_control(kReportDelay);
+    throw;
   }
   return channel;
 }
 
 // A send to a peer that is gone fails at once; one to a peer that lives waits to be received, and never is.
-int GlooWorld::find_gone_peer() {
+int GlooWorld::find_gone_peer(Timeout patience) {
   static char nothing = 0;  // outlives the sends
   const std::lock_guard lock(control_mutex_);
-  for (const auto deadline = std::chrono::steady_clock::now() + kReportDelay;;) {
+  for (const auto deadline = std::chrono::steady_clock::now() + patience;;) {
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
       try {
@@ -114,9 +175,10 @@ std::optional<Failure> GlooWorld::failure() {
   return failure_;
 }
 
-Failure GlooWorld::fail(const Failure& failure, int gone) {
+Failure GlooWorld::fail(const Failure& failure, const std::vector<int>& gone, Timeout patience) {
   Failure first = failure;
   try {
+    for (const int peer : gone) options_.store->set(fmt::format("gone/{}", peer), "gone");
     first = failure_from_text(options_.store->set_once(kFailureKey, to_text(failure)));
     options_.store->set(fmt::format("heard/{}", rank()), "heard");
   } catch (const Error&) {
@@ -132,27 +194,30 @@ Failure GlooWorld::fail(const Failure& failure, int gone) {
   for (const auto& weak : links) {
     if (auto link = weak.lock()) link->close();
   }
-  if (rank() == options_.store_host) wait_until_heard(gone);
+  if (rank() == options_.store_host) wait_until_heard(patience);
   return first;
 }
 
 // The store ends with this process, which may be about to end: the others get a moment to read why.
-void GlooWorld::wait_until_heard(int gone) {
-  const auto deadline = std::chrono::steady_clock::now() + kHearingDelay;
+void GlooWorld::wait_until_heard(Timeout patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   try {
     for (int peer = 0; peer < size(); ++peer) {
-      if (peer != gone) wait_for_key(*options_.store, fmt::format("heard/{}", peer), deadline);
+      if (options_.store->get(fmt::format("gone/{}", peer))) continue;
+      wait_for_key(*options_.store, fmt::format("heard/{}", peer), deadline);
     }
   } catch (const Error&) {
     // Nobody can read it any more.
   }
 }
 
-std::string GlooWorld::cause_store_gone(const LinkBroken& broken) const {
-  if (options_.store_host < 0) return cause_died(broken.peer, broken.what());
-  const std::string other = broken.peer == options_.store_host ? "" : fmt::format(", and so is rank {}", broken.peer);
+// `peer` is gone too; -1: none is known to be.
+std::string GlooWorld::cause_store_gone(int peer, const std::string& how) const {
+  if (options_.store_host < 0 && peer < 0) return "the rendezvous store is gone, and with it the launcher: " + how;
+  if (options_.store_host < 0) return cause_died(peer, how);
+  const std::string other = peer < 0 || peer == options_.store_host ? "" : fmt::format(", and so is rank {}", peer);
   return cause_died(options_.store_host,
-                    fmt::format("or left: the rendezvous store that it served is gone{}; {}", other, broken.what()));
+                    fmt::format("or left: the rendezvous store that it served is gone{}; {}", other, how));
 }
 
 std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel) {
@@ -165,7 +230,7 @@ std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel
       if (const auto written = options_.store->get(kFailureKey)) return failure_from_text(*written).cause;
       if (options_.store->get(left_key)) return cause_left(broken.peer);
     } catch (const Error&) {
-      return cause_store_gone(broken);
+      return cause_store_gone(broken.peer, broken.what());
     }
     if (std::chrono::steady_clock::now() >= deadline) return cause_died(broken.peer, broken.what());
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -174,8 +239,9 @@ std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel
 
 Failure GlooWorld::settle(const LinkBroken& broken, const Channel& channel, const std::string& at) {
   if (auto known = failure()) return *known;
-  const bool closed = broken.how == LinkBroken::How::closed;
-  return fail({rank(), at, cause_of(broken, channel)}, closed ? broken.peer : -1);
+  std::vector<int> gone;
+  if (broken.how == LinkBroken::How::closed) gone.push_back(broken.peer);
+  return fail({rank(), at, cause_of(broken, channel)}, gone);
 }
 
 }  // namespace shoal

@@ -3,6 +3,7 @@
 // cuts its own connections. One a process and world; the carriers of its channels share it.
 #pragma once
 
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,7 +28,7 @@ class GlooWorld {
     std::string address;
     std::string interface;
   };
-  // Blocks until all ranks are connected.
+  // Blocks until all ranks are connected; throws an error that names a rank which falls silent meanwhile.
   explicit GlooWorld(const Options& options);
 
   int rank() const { return options_.rank; }
@@ -46,17 +47,22 @@ class GlooWorld {
 
   std::optional<Failure> failure();
   // Makes this the failure of the world unless another rank was first, cuts all connections of this rank, and returns
-  // the one that counts. The rank that serves the store stays until the others have heard of it, all but `gone`.
-  Failure fail(const Failure& failure, int gone = -1);
+  // the one that counts. The rank that serves the store stays until the others have heard of it, all but those `gone`.
+  Failure fail(const Failure& failure, const std::vector<int>& gone = {}, Timeout patience = kHearingDelay);
   // The same for a broken link, having found out what it means.
   Failure settle(const LinkBroken& broken, const Channel& channel, const std::string& at);
 
  private:
-  std::shared_ptr<GlooLink> connect(const std::string& id);
+  // How long the rank that serves the store lets the others read in it why the world ended.
+  static constexpr Timeout kHearingDelay = std::chrono::milliseconds(5000);
+
+  std::future<std::shared_ptr<GlooLink>> begin_connecting(const std::string& id) const;
+  std::shared_ptr<GlooLink> finish_connecting(const std::string& id, std::future<std::shared_ptr<GlooLink>>& link);
+  [[noreturn]] void end_connecting(const Failure& failure, const std::vector<int>& silent);
   std::string cause_of(const LinkBroken& broken, const Channel& channel);
-  void wait_until_heard(int gone);
-  int find_gone_peer();  // -1: all connections of the control link hold
-  std::string cause_store_gone(const LinkBroken& broken) const;
+  void wait_until_heard(Timeout patience);
+  int find_gone_peer(Timeout patience);  // -1: all connections of the control link hold
+  std::string cause_store_gone(int peer, const std::string& how) const;
 
   Options options_;
   std::mutex mutex_;  // of what follows

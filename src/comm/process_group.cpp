@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -68,6 +69,31 @@ void conclude(KeyStore& store, const Rendezvous& place, const std::string& about
   }
 }
 
+// Runs `work`; when the store is gone meanwhile, says with whom.
+template <class Work>
+auto naming_the_server(const Rendezvous& place, const std::string& at, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (error.place() != kStorePlace) throw;
+    throw Error(fmt::format("comm rank {}", place.rank),
+                fmt::format("{}: {} died or left, and with it the rendezvous store. Look at its output.", at,
+                            place.store_is_served ? "the launcher" : "rank 0"));
+  }
+}
+
+// Ranks that wait for each other before they can talk look here whether another gave up.
+void look_for_failure(KeyStore& store, const Rendezvous& place, const std::string& at) {
+  if (const auto failure = store.get(kJoinFailureKey)) throw error_of(failure_from_text(*failure), place.rank, at);
+}
+
+[[noreturn]] void give_up(KeyStore& store, const Rendezvous& place, const std::string& at, const std::string& cause) {
+  const Failure own{place.rank, at, cause};
+  const Failure first = failure_from_text(store.set_once(kJoinFailureKey, to_text(own)));
+  if (place.rank == 0) std::this_thread::sleep_for(kHearingDelay);
+  throw error_of(first, place.rank, at);
+}
+
 struct Joined {
   std::vector<PeerRecord> records;
   std::shared_ptr<Slab> probe;  // peers look at it until all have said what they can reach
@@ -92,9 +118,7 @@ Joined join_world(KeyStore& store, const Rendezvous& place, const PeerRecord& ab
                                  place.rank));
   }
   const std::string at = "joining the world";
-  const auto look_around = [&] {
-    if (const auto failure = store.get(kJoinFailureKey)) throw error_of(failure_from_text(*failure), place.rank, at);
-  };
+  const auto look_around = [&] { look_for_failure(store, place, at); };
   for (int peer = 0; peer < place.world; ++peer) {
     try {
       if (const auto text = wait_for_key(store, key_of(peer), deadline, look_around)) {
@@ -105,10 +129,7 @@ Joined join_world(KeyStore& store, const Rendezvous& place, const PeerRecord& ab
       for (int late = peer + 1; late < place.world; ++late) {
         if (!store.get(key_of(late))) missing.push_back(late);
       }
-      const Failure own{place.rank, at, cause_late(missing, timeout)};
-      const Failure first = failure_from_text(store.set_once(kJoinFailureKey, to_text(own)));
-      if (place.rank == 0) std::this_thread::sleep_for(kHearingDelay);
-      throw error_of(first, place.rank, at);
+      give_up(store, place, at, cause_late(missing, timeout));
     } catch (const Error& error) {
       if (error.place() != kStorePlace) throw;
       throw Error(who, fmt::format("{}: rank {} had not arrived when the store was gone; its server gave up or died. "
@@ -116,7 +137,8 @@ Joined join_world(KeyStore& store, const Rendezvous& place, const PeerRecord& ab
                                    at, peer));
     }
   }
-  conclude(store, place, "world", [&] { check_one_world(joined.records, place.rank); });
+  naming_the_server(place, at,
+                    [&] { conclude(store, place, "world", [&] { check_one_world(joined.records, place.rank); }); });
   return joined;
 }
 
@@ -126,18 +148,20 @@ bool agree_on_shared_memory(KeyStore& store, const Rendezvous& place, const Join
   if (wanted == Transport::gloo) return false;
   const std::string who = fmt::format("comm rank {}", place.rank);
   const std::string at = "choosing the transport";
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const Timeout limit = std::min(timeout, kMeetingTimeout);
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  const auto look_around = [&] { look_for_failure(store, place, at); };
   const auto key_of = [](int rank) { return fmt::format("reach/{}", rank); };
   std::string obstacle;
-  try {
+  naming_the_server(place, at, [&] {
     if (!same_host(joined.records)) {
       obstacle = "the ranks are on several hosts";
     } else {
       const std::string own = unreachable_memory(joined.records);
       store.set(key_of(place.rank), own.empty() ? "all" : own);
       for (int peer = 0; peer < place.world; ++peer) {
-        const auto reach = wait_for_key(store, key_of(peer), deadline);
-        if (!reach) throw Error(who, at + ": " + cause_late({peer}, timeout));
+        const auto reach = wait_for_key(store, key_of(peer), deadline, look_around);
+        if (!reach) give_up(store, place, at, cause_silent({peer}, limit));
         if (*reach != "all" && obstacle.empty()) obstacle = fmt::format("rank {} {}", peer, *reach);
       }
     }
@@ -145,11 +169,7 @@ bool agree_on_shared_memory(KeyStore& store, const Rendezvous& place, const Join
       if (obstacle.empty() || wanted == Transport::automatic) return;
       throw Error(who, fmt::format("shared memory was asked for, but {}. Use SHOAL_TRANSPORT=gloo.", obstacle));
     });
-  } catch (const Error& error) {
-    if (error.place() != kStorePlace) throw;
-    throw Error(who, fmt::format("{}: {} died or left, and with it the rendezvous store. Look at its output.", at,
-                                 place.store_is_served ? "the launcher" : "rank 0"));
-  }
+  });
   return obstacle.empty();
 }
 
@@ -175,8 +195,10 @@ std::unique_ptr<Carrier> make_gloo_carrier(const std::shared_ptr<C10dStore>& sto
   options.address = joined.records[static_cast<size_t>(place.rank)].address;
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
   options.interface = interface == nullptr ? "" : interface;
-  conclude(*store, place, "addresses", [&] {
-    if (options.interface.empty()) check_addresses(joined.records, place.rank);
+  naming_the_server(place, "connecting", [&] {
+    conclude(*store, place, "addresses", [&] {
+      if (options.interface.empty()) check_addresses(joined.records, place.rank);
+    });
   });
   return std::make_unique<GlooCarrier>(std::make_shared<GlooWorld>(options), "");
 }

@@ -120,7 +120,7 @@ std::vector<Key> cycle_keys() {
   };
 }
 
-std::vector<Key> other_keys() {
+std::vector<Key> other_schedule_keys() {
   Types none;
   for (const std::string& type : kTypes) none.emplace_back(type, -1);
   return {
@@ -162,7 +162,7 @@ std::vector<Section> scheduler_sections() {
                     }};
   Section params{.path = "scheduler.params", .meaning = "The parameters of the schedule's type.", .keys = {}};
   params.type_key = "scheduler.type";
-  for (const auto& make : {warmup_keys, cycle_keys, other_keys}) {
+  for (const auto& make : {warmup_keys, cycle_keys, other_schedule_keys}) {
     for (Key& key : make()) params.keys.push_back(std::move(key));
   }
   return {std::move(scheduler), std::move(params)};

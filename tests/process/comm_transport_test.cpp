@@ -1,15 +1,48 @@
 // Ranks as processes over shared memory and over Gloo: the same bits as ranks as threads, and the same messages when a
 // rank dies, hangs, leaves or goes astray. Every ending must come within seconds on every living rank; the default
 // timeout is ten minutes, so a bound of half a minute tells, and leaves room for a busy machine.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 
+#include "comm/c10d_store.h"
+#include "comm/peer_record.h"
 #include "process/spawn.h"
 #include "shoal/error.h"
 #include "shoal/group.h"
 #include "unit/comm/collective_cases.h"
+
+namespace {
+
+// Whether this process is to die at that call.
+bool dies_at(const std::string& call) {
+  const char* victim = std::getenv("TEST_VICTIM");
+  const char* where = std::getenv("TEST_DIES_AT");
+  const char* rank = std::getenv("RANK");
+  return victim != nullptr && where != nullptr && rank != nullptr && std::string(victim) == rank && call == where;
+}
+
+std::atomic<int> listens{0};
+bool gloo_listens() { return listens > (std::string(std::getenv("RANK")) == "0" ? 1 : 0); }  // rank 0: first the store
+
+}  // namespace
+
+// Libtorch's calls end here and then in the C library: how a rank dies at a moment that only Gloo knows.
+extern "C" int listen(int fd, int backlog) noexcept {
+  ++listens;
+  if (dies_at("listen") && gloo_listens()) raise(SIGKILL);
+  return reinterpret_cast<int (*)(int, int)>(dlsym(RTLD_NEXT, "listen"))(fd, backlog);
+}
+extern "C" int connect(int fd, const sockaddr* address, socklen_t length) {
+  const auto* place = reinterpret_cast<const sockaddr_in*>(address);
+  if (dies_at("connect") && gloo_listens() && ntohs(place->sin_port) != std::stoi(std::getenv("MASTER_PORT"))) {
+    raise(SIGKILL);
+  }
+  return reinterpret_cast<int (*)(int, const sockaddr*, socklen_t)>(dlsym(RTLD_NEXT, "connect"))(fd, address, length);
+}
 
 namespace shoal {
 namespace {
@@ -32,7 +65,10 @@ constexpr const char* kTimeoutMs = "5000";
 
 // ---- What the ranks do ----
 
+int join_and_wait();
+
 int run_collectives() {
+  if (std::getenv("TEST_JOIN_ONLY") != nullptr && std::string(std::getenv("RANK")) == "1") return join_and_wait();
   auto group = join();
   std::printf("transport: %s\n", group->transport_name().c_str());
   testing::check_collectives(*group, testing::Memory::of_group);
@@ -138,6 +174,23 @@ int stop_together() {
   return 0;
 }
 
+// Joins the world as a rank does, and says no more.
+int join_and_wait() {
+  TcpStoreOptions tcp;
+  tcp.host = std::getenv("MASTER_ADDR");
+  tcp.port = std::stoi(std::getenv("MASTER_PORT"));
+  PeerRecord record;
+  record.wanted = Transport::shared_memory;
+  record.world = std::stoi(std::getenv("WORLD_SIZE"));
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> record.boot_id;
+  record.pid = getpid();
+  record.address = "127.0.0.1";
+  connect_tcp_store(tcp)->under("shoal//0")->set(std::string("rank/") + std::getenv("RANK"), to_text(record));
+  std::printf("ready\n");
+  std::this_thread::sleep_for(1h);
+  return 0;
+}
+
 // ---- What must come of it ----
 
 class Transports : public ::testing::TestWithParam<std::tuple<const char*, int>> {
@@ -205,6 +258,49 @@ TEST_P(Transports, ARankZeroThatNeverComesIsNamed) {
       Ranks({.world = world(), .mode = "collectives", .env = env({{"TEST_TIMEOUT_MS", "1500"}}), .absent = {0}}).wait();
   EXPECT_THAT(outcomes[1].output, HasSubstr("[comm rank 1] no rendezvous store at 127.0.0.1:"));
   EXPECT_THAT(outcomes[1].output, HasSubstr("rank 0 did not come"));
+}
+
+// Between joining and the first connection nothing tells of a death but silence.
+TEST(Transport, ARankKilledBeforeTheTransportIsChosenIsNamed) {
+  // Rank 1 is another program's, as far as rank 0 and 2 can tell: it joins and is killed.
+  Ranks ranks({.world = 3,
+               .mode = "collectives",
+               .env = {{"SHOAL_TRANSPORT", "shm"}, {"TEST_TIMEOUT_MS", kTimeoutMs}, {"TEST_JOIN_ONLY", "1"}}});
+  ASSERT_TRUE(ranks.wait_for_output(1, "ready"));
+  ranks.kill(1);
+  const auto outcomes = ranks.wait();
+  for (const size_t rank : {0, 2}) {
+    EXPECT_EQ(outcomes[rank].exit_code, 3);
+    EXPECT_THAT(outcomes[rank].output, HasSubstr("choosing the transport: rank 1 died or hangs"));
+  }
+}
+
+TEST(Transport, ARankKilledWhileItConnectsOverGlooIsNamed) {
+  for (const std::string where : {"listen", "connect"}) {
+    for (const int victim : {0, 1, 2}) {
+      SCOPED_TRACE(where + ", rank " + std::to_string(victim));
+      Ranks ranks({.world = 3,
+                   .mode = "collectives",
+                   .env = {{"SHOAL_TRANSPORT", "gloo"},
+                           {"TEST_TIMEOUT_MS", kTimeoutMs},
+                           {"TEST_VICTIM", std::to_string(victim)},
+                           {"TEST_DIES_AT", where}}});
+      ranks.wait_for_end(victim);
+      const auto died = std::chrono::steady_clock::now();
+      const auto outcomes = ranks.wait();
+      EXPECT_LT(std::chrono::steady_clock::now() - died, kSoon);
+      for (int rank = 0; rank < 3; ++rank) {
+        const Outcome& outcome = outcomes[static_cast<size_t>(rank)];
+        if (rank == victim) {
+          EXPECT_EQ(outcome.signal, SIGKILL) << outcome.output;
+          continue;
+        }
+        EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
+        EXPECT_THAT(outcome.output, HasSubstr("[comm rank " + std::to_string(rank) + "] "));
+        EXPECT_THAT(outcome.output, HasSubstr("rank " + std::to_string(victim) + " died"));
+      }
+    }
+  }
 }
 
 struct Ending {

@@ -25,6 +25,12 @@ TEST(Failure, LateRanksAreAllNamed) {
   EXPECT_THAT(cause_late({1, 3}, 1500ms), StartsWith("ranks 1, 3 did not arrive within 1.5 s."));
 }
 
+TEST(Failure, RanksThatJoinedAndNeverConnectedAreAllNamed) {
+  EXPECT_EQ(cause_silent({1}, 30s),
+            "rank 1 died or hangs: it joined the world and was not heard of for 30 s. Look at its own output.");
+  EXPECT_THAT(cause_silent({0, 2}, 30s), StartsWith("ranks 0, 2 died or hangs: they joined"));
+}
+
 TEST(Failure, SurvivesTheWayThroughText) {
   const Failure failure{3, "", "rank 3 gave up: a\nb"};
   const Failure back = failure_from_text(to_text(failure));

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "unit/comm/gloo_groups.h"
 
 namespace shoal {
@@ -32,10 +34,31 @@ TEST(GlooWorld, APeerThatSaidSoLeft) {
 
 TEST(GlooWorld, WhatTheFirstRankWroteCounts) {
   auto store = make_hash_store();
+  auto world = world_of_one(store);
   store->set("failure", to_text(Failure{2, "reduce of y (#3)", "rank 1 died (gone)"}));
-  const Failure settled = world_of_one(store)->settle(kCut, {"channel//0", nullptr}, "gather of x (#1)");
+  const Failure settled = world->settle(kCut, {"channel//0", nullptr}, "gather of x (#1)");
   EXPECT_EQ(settled.reporter, 2);
   EXPECT_EQ(settled.cause, "rank 1 died (gone)");
+}
+
+std::string message_when_connecting(int rank, int world, const std::shared_ptr<C10dStore>& store) {
+  try {
+    GlooWorld(testing::gloo_options(rank, world, std::chrono::milliseconds(2000), store));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(GlooWorld, WhoDoesNotConnectIsNamedByAllOthers) {
+  auto store = make_hash_store();
+  std::string other;
+  std::thread rank_two([&] { other = message_when_connecting(2, 3, store); });
+  const std::string own = message_when_connecting(0, 3, store);
+  rank_two.join();
+  const std::string cause = "rank 1 died or hangs: it joined the world and was not heard of for 2 s";
+  EXPECT_THAT(own, StartsWith("[comm rank 0] connecting: " + cause));
+  EXPECT_THAT(other, StartsWith("[comm rank 2] connecting: " + cause));
 }
 
 TEST(GlooWorld, AFailureStaysAndClosesTheLinks) {
