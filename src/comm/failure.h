@@ -23,8 +23,8 @@ Failure failure_from_text(const std::string& text);
 // The error of `rank`, which was at `at`.
 Error error_of(const Failure& failure, int rank, const std::string& at);
 
-// How long a rank that has joined the world may be silent until all are connected, if the group's timeout is not shorter.
-// All are there then and have nothing else to do, and nothing but silence tells of a death.
+// How long a rank that has joined the world may be silent until all are connected, if the group's timeout is not
+// shorter. All are there then and have nothing else to do, and nothing but silence tells of a death.
 inline constexpr Timeout kMeetingTimeout = std::chrono::seconds(20);
 
 // Causes, worded once for every transport.
