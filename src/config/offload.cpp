@@ -85,7 +85,7 @@ std::vector<Section> offload_sections() {
               .means("The folder for states on disk. Each run makes a folder of its own there and removes it.")
               .fills(bound_to_path([=](auto& c) -> auto& { return of_states(c).nvme_path; })),
           integer("buffer_count", 4)
-              .at_least(2)
+              .at_least(1)
               .at_most(1024)
               .means("Chunks of states that are in host memory on their way from or to the disk.")
               .fills(bound_to([=](auto& c) -> auto& { return of_states(c).buffer_count; })),

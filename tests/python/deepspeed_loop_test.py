@@ -55,14 +55,17 @@ def plain(world: int, rank: int) -> list[float]:
     return numbers
 
 
-def loop(stage: int, boundary_from_outside: bool) -> list[float]:
+def loop(stage: int, boundary_from_outside: bool, offload: dict | None = None) -> list[float]:
     import deepspeed
 
     rank = int(os.environ["RANK"])
     torch.manual_seed(0)
     model = Net()
+    asked = config(stage)
+    if offload is not None:
+        asked["zero_optimization"]["offload_optimizer"] = offload
     engine, optimizer, loader, scheduler = deepspeed.initialize(
-        model=model, model_parameters=model.parameters(), config=config(stage)
+        model=model, model_parameters=model.parameters(), config=asked
     )
     assert type(engine) is deepspeed.DeepSpeedEngine is deepspeed.runtime.engine.DeepSpeedEngine
     assert loader is None and engine.module is model and engine.lr_scheduler is scheduler
@@ -87,21 +90,27 @@ def loop(stage: int, boundary_from_outside: bool) -> list[float]:
     return numbers
 
 
-def train() -> dict:
+def train(disk: str) -> dict:
     import deepspeed  # noqa: F401
 
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    on_disk = {"device": "nvme", "nvme_path": disk, "buffer_count": 2, "pin_memory": True, "ratio": 0.7}
     return {
         "runs": [loop(stage, outside) for stage in range(4) for outside in (False, True)],
+        "offloaded": [loop(stage, False, offload) for stage in (1, 3) for offload in (on_disk, {"device": "cpu"})],
         "plain": plain(world, rank),
     }
 
 
 def test_loop_against_plain_torch_at_every_stage():
     os.environ["SHOAL_REPRODUCIBLE"] = "1"
-    for rank, result in enumerate(run(__file__, "train", 2)):
+    with tempfile.TemporaryDirectory() as disk:
+        results = run(__file__, "train", 2, disk=disk)
+        assert os.listdir(disk) == []
+    for rank, result in enumerate(results):
         for index, numbers in enumerate(result["runs"]):
             assert numbers == result["runs"][0], f"rank {rank}, stage {index // 2}: {numbers} {result['runs'][0]}"
+        assert all(numbers == result["runs"][0] for numbers in result["offloaded"]), f"rank {rank}: {result['offloaded']}"
         difference = largest_difference(result["runs"][0], result["plain"])
         assert difference < 1e-4, f"rank {rank}: {difference} away from plain torch"
 

@@ -58,11 +58,6 @@ def _translate_zero(config: dict[str, Any]) -> None:
     if isinstance(zero, bool):
         config["zero_optimization"] = {"stage": 1 if zero else 0}
         return
-    for name in ("offload_optimizer", "offload_param") if isinstance(zero, dict) else ():
-        section = zero.get(name)
-        if isinstance(section, dict) and section.get("device", "none") != "none":
-            warning_once(f"[config zero_optimization.{name}] has no effect on a CPU: all memory is the host's already.")
-        zero.pop(name, None)
     if not isinstance(zero, dict):
         return
     for name, value in zero.items():
