@@ -183,8 +183,14 @@ def _try(optimizer: torch.optim.Optimizer, options: dict, shapes: list[tuple[int
     first = torch.randn(sum(numels), generator=generator)
     params = [nn.Parameter(values.clone().reshape(shape)) for values, shape in zip(first.split(numels), shapes)]
     twin = object.__new__(type(optimizer))
-    twin.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key != "step"})
-    twin.__dict__.update({key: type(value)() for key, value in optimizer.__dict__.items() if key.endswith("_hooks")})
+    # What the optimizer keeps on itself is copied, since the trial changes it; parameters are large, and stay.
+    memo: dict[int, Any] = {id(param): param for group in optimizer.param_groups for param in group["params"]}
+    memo[id(optimizer)] = twin
+    for key, value in optimizer.__dict__.items():
+        if key.endswith("_hooks"):
+            twin.__dict__[key] = type(value)()
+        elif key not in ("step", "state", "param_groups"):
+            twin.__dict__[key] = copy.deepcopy(value, memo)
     twin.state = defaultdict(dict)
     twin.param_groups = [copy.deepcopy(options) | {"params": params}]
     for known in list(optimizer.state.values())[:1]:  # some make their states in the constructor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 import weakref
 from typing import Any, Iterable, Mapping
 
@@ -97,6 +98,9 @@ class Engine:
         if optimizer is not None:
             index_of = {key: self._index(name) for key, name in self.names.items()}
             self.client = ClientOptimizer(optimizer, self.core, index_of)
+            if self.core_config.offloads_states and self.world.rank == 0:
+                name = type(optimizer).__name__
+                warnings.warn(f"[config offload_optimizer] the states of {name}, an optimizer of torch, stay in memory.")
         self.uses = hooks.OpenUses(self.core)
         self._watched = [module for path, module in modules if path] if self.core_config.stage == 3 else []
         for index, (_, module) in enumerate(modules):

@@ -35,7 +35,7 @@ Binding bound_to_path(Access access) {
 Key pin_key(const char* what) {
   return boolean("pin_memory", true)
       .means(fmt::format("Keep {} in page-locked host memory.", what))
-      .has_no_effect("host memory is page-locked where a GPU copies from it, and nowhere else");
+      .has_no_effect("states and weights are not page-locked in this version");
 }
 
 }  // namespace
@@ -98,11 +98,11 @@ std::vector<Section> offload_sections() {
               .has_no_effect("writing always runs behind the update"),
           boolean("fast_init", false)
               .means("Initialize states on disk faster.")
-              .has_no_effect("states begin as preallocated zeros, and none are written"),
+              .has_no_effect("moments begin as preallocated zeros, and are not written"),
           number("ratio", 1.0)
               .at_least(0)
               .at_most(1)
-              .means("The share of states that is offloaded, in whole chunks; what the next forward needs first stays.")
+              .means("The share of states that is offloaded, to 64 elements; what the next forward needs first stays.")
               .fills(bound_to([=](auto& c) -> auto& { return of_states(c).ratio; })),
           boolean("super_offload", false)
               .means("DeepSpeed's update for tightly coupled hosts.")

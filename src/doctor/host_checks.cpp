@@ -68,7 +68,7 @@ Finding judge_locked_memory(uint64_t limit_nbytes, uint64_t total_nbytes, bool u
     return {"locked memory", Health::good, unlimited ? "no limit" : format_nbytes(limit_nbytes), ""};
   }
   return {"locked memory", Health::poor, fmt::format("at most {} a process", format_nbytes(limit_nbytes)),
-          "Offload will want more, for buffers that the disk writes to: ulimit -l unlimited. Nothing needs it yet."};
+          "States on disk are moved faster through buffers that are registered: ulimit -l unlimited."};
 }
 
 Finding judge_shared_memory(uint64_t nbytes, uint64_t total_nbytes) {

@@ -48,16 +48,18 @@ class Engine::Impl {
         layout_(lay_out(blueprint_.specs, layout_options(config, world.size()))),
         device_(options.device),
         queue_(make_compute_queue(device_)),
+        ledger_(std::make_shared<Ledger>()),
+        // Before ranks talk: one that has no room for its states ends alone, and the others say who is missing.
+        states_memory_(make_state_memory(layout_, config, world.rank(), *queue_, ledger_)),
         weights_channel_(std::in_place, world, "weights", *queue_),
         gradients_channel_(
             (check_agreement(blueprint_, config, options.groups, weights_channel_->notes()), std::in_place), world,
             "gradients", *queue_),
-        ledger_(std::make_shared<Ledger>()),
         weights_(layout_, config.zero.stage, config.zero.offload_param.tier, weights_channel_->bytes(), *queue_,
                  ledger_),
         gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), gradients_channel_->bytes(),
                    *queue_, gradients_channel_->queue(), ledger_),
-        updater_(layout_, blueprint_.specs, config, world.rank(), *queue_, ledger_),
+        updater_(layout_, blueprint_.specs, config, world.rank(), *queue_, std::move(states_memory_), ledger_),
         state_(blueprint_, layout_, world.rank(), updater_, weights_),
         passes_(layout_, pass_options(config), weights_, gradients_, weights_channel_->notes(),
                 gradients_channel_->notes()),
@@ -71,6 +73,8 @@ class Engine::Impl {
     if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
     if (world.rank() == 0) {
       for (const std::string& notice : config.notices) fmt::print(stderr, "shoal: {}\n", notice);
+      const std::string disk = updater_.states().description();
+      if (!disk.empty()) fmt::print(stderr, "shoal: optimizer states on disk: {}\n", disk);
     }
   }
 
@@ -127,7 +131,14 @@ class Engine::Impl {
 
   bool is_last() const { return boundary_.value_or(micro_step_ + 1 == config_.batch.accumulation_steps); }
 
+  // A step that threw half-way has updated some units and not others.
+  void check_whole(const char* place) const {
+    if (!broken_) return;
+    throw Error(place, "an earlier step failed half-way, and its weights are of two steps. Resume from a checkpoint.");
+  }
+
   void begin_backward() {
+    check_whole("backward");
     if (!boundary_ && micro_step_ == config_.batch.accumulation_steps) {
       throw Error(
           "backward",
@@ -190,6 +201,7 @@ class Engine::Impl {
   }
 
   StepResult step(const OutsideUpdate& update) {
+    check_whole("step");
     if (micro_step_ == 0) throw Error("step", "no gradient has come since the last step. Call backward(loss) first.");
     if (!boundary_.value_or(micro_step_ >= config_.batch.accumulation_steps)) return stepper_.standing();
     StepResult result;
@@ -198,7 +210,9 @@ class Engine::Impl {
       const double waited_before = updater_.states().disk().waited_seconds;
       micro_step_ = 0;
       passes_.set_micro_step(0);
+      broken_ = true;
       result = stepper_.take(update);
+      broken_ = false;
       times_.disk = updater_.states().disk().waited_seconds - waited_before;
     }
     print(result);
@@ -235,6 +249,7 @@ class Engine::Impl {
   GatherParts gather_parts() { return {layout_, weights_, updater_, weights_channel_->bytes(), *queue_, ledger_}; }
 
   void with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use) {
+    check_whole("with_gathered");
     if (!passes_.between_passes()) {
       throw Error("with_gathered", "a pass is open: its forward ran and its backward did not. Gather between passes.");
     }
@@ -275,6 +290,7 @@ class Engine::Impl {
   }
 
   void check_between_steps(const char* place) const {
+    check_whole(place);
     if (passes_.between_passes() && micro_step_ == 0 && !inside_gathered_) return;
     throw Error(place, "a step is under way. Read and write the state after step(), before the next forward.");
   }
@@ -338,10 +354,11 @@ class Engine::Impl {
   Blueprint blueprint_;
   ModelLayout layout_;
   at::Device device_;
-  std::unique_ptr<Queue> queue_;              // on which the rank computes
-  std::optional<Channel> weights_channel_;    // gathers and publishes
-  std::optional<Channel> gradients_channel_;  // reductions and the norm
-  std::shared_ptr<Ledger> ledger_;            // shared with slabs that outlive the engine
+  std::unique_ptr<Queue> queue_;                // on which the rank computes
+  std::shared_ptr<Ledger> ledger_;              // shared with slabs that outlive the engine
+  std::unique_ptr<StateMemory> states_memory_;  // until the updater has it
+  std::optional<Channel> weights_channel_;      // gathers and publishes
+  std::optional<Channel> gradients_channel_;    // reductions and the norm
   Weights weights_;
   Gradients gradients_;
   Updater updater_;
@@ -352,6 +369,7 @@ class Engine::Impl {
   at::Generator generator_;
   std::vector<GradientHook> gradient_hooks_;
   bool hooked_ = false;           // hooks of modules report uses, and every forward begins with one
+  bool broken_ = false;           // a step threw half-way
   bool reduced_ = false;          // the last backward ended a step
   std::optional<bool> boundary_;  // told from outside; nothing: by the count of micro-steps
   int64_t micro_step_ = 0;        // of the step that is being accumulated

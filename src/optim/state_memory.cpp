@@ -71,6 +71,7 @@ StateMemory::StateMemory(std::vector<StateChunk> chunks, const StateTiers& tiers
   file_ = std::make_unique<DiskFile>(file_options(tiers, *folder_, nbytes));
   counted_ = count(ledger, MemoryKind::disk_states, nbytes);
   ring_ = std::make_unique<ChunkRing>(*file_, on_disk, tiers.offload.buffer_count, ledger);
+  buffers_ = ring_->buffers();
 }
 
 std::byte* StateMemory::address(int chunk) const {

@@ -57,6 +57,7 @@ class StateMemory {
   std::vector<Place> places_;
   std::shared_ptr<Slab> device_;
   std::shared_ptr<Slab> host_;
+  std::shared_ptr<Slab> buffers_;          // the ring's; registered with the file, so they outlive it
   std::unique_ptr<ScratchFolder> folder_;  // the file lies in it, and the ring is the file's
   std::unique_ptr<DiskFile> file_;
   std::unique_ptr<ChunkRing> ring_;

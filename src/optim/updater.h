@@ -26,11 +26,15 @@ struct StepNumbers {
   double beta1 = 0.9, beta2 = 0.999;
 };
 
+// Memory for the states of one rank, zero, where the config's offload section wants them. Communicates nothing.
+std::unique_ptr<StateMemory> make_state_memory(const ModelLayout& layout, const Config& config, int rank, Queue& queue,
+                                               const std::shared_ptr<Ledger>& ledger);
+
 class Updater {
  public:
-  // States lie where the config's offload section wants them, and updates run on the queue, which outlives this object.
+  // Takes the memory of the states over (make_state_memory). Updates run on the queue, which outlives this object.
   Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, const Config& config, int rank, Queue& queue,
-          const std::shared_ptr<Ledger>& ledger);
+          std::unique_ptr<StateMemory> states, const std::shared_ptr<Ledger>& ledger);
 
   // Elements of a flat whose states this rank keeps; empty for a frozen flat.
   struct Range {
@@ -54,11 +58,11 @@ class Updater {
   void reset_param(int unit, int flat, const Piece& piece, const std::byte* whole, Weights& weights);
 
   // A step is near: begins to bring states that are not in memory.
-  void read_ahead() { states_.read_ahead(); }
+  void read_ahead() { states_->read_ahead(); }
   // Updates this rank's part of the unit's trainable flats. Weights and gradients are the same objects in every call.
   void update(int unit, const StepNumbers& numbers, Weights& weights, const Gradients& gradients);
 
-  const StateMemory& states() const { return states_; }
+  const StateMemory& states() const { return *states_; }
 
  private:
   // The chunks of one flat, and the elements whose states this rank keeps in them.
@@ -110,7 +114,7 @@ class Updater {
   std::unique_ptr<Queue> host_;  // where the device cannot reach all states: updates what it cannot
   std::vector<std::vector<Flat>> units_;
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
-  StateMemory states_;
+  std::unique_ptr<StateMemory> states_;
   std::shared_ptr<Slab> staging_;              // weights and gradients of one chunk, for the host
   size_t grad_staging_ = 0;                    // where the gradients begin in it
   std::vector<std::vector<Launch>> launches_;  // of each unit, made when it is first updated

@@ -25,14 +25,12 @@ std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks
 // What a stage takes where the budget is.
 std::string need(const StagePlan& plan, const Budget& budget) {
   if (budget.device) return fmt::format("{} a rank", format_nbytes(plan.total()));
-  const std::string disk =
-      plan.memory.disk_states > 0
-          ? fmt::format(", and {} of disk",
-                        format_nbytes(plan.memory.disk_states * static_cast<size_t>(budget.ranks_per_host)))
-          : "";
-  return fmt::format("{} a rank, {} a host with {}{}", format_nbytes(plan.total_on_host()),
-                     format_nbytes(plan.total_on_host() * static_cast<size_t>(budget.ranks_per_host)),
-                     ranks_text(budget.ranks_per_host), disk);
+  const auto ranks = static_cast<size_t>(budget.ranks_per_host);
+  const std::string disk = plan.memory.disk_states > 0
+                               ? fmt::format(" (and {} of disk)", format_nbytes(plan.memory.disk_states * ranks))
+                               : "";
+  return fmt::format("{} a rank{}, {} a host with {}", format_nbytes(plan.total_on_host()), disk,
+                     format_nbytes(plan.total_on_host() * ranks), ranks_text(budget.ranks_per_host));
 }
 
 std::string room(const Budget& budget) {

@@ -56,7 +56,7 @@ std::string states_table(const PlanReport& report) {
                         format_nbytes(plan.memory.weights), format_nbytes(plan.memory.gradients),
                         format_nbytes(plan.memory.states), format_nbytes(plan.memory.gather_arena),
                         format_nbytes(plan.memory.reduce_slots), format_nbytes(plan.activations),
-                        format_nbytes(plan.total()));
+                        format_nbytes(report.budget.device ? plan.total() : plan.total_on_host()));
     text += budget ? fmt::format("  {}\n", fits_word(report, plan)) : "\n";
   }
   return text + offloaded_table(report);

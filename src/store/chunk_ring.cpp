@@ -49,14 +49,37 @@ void ChunkRing::read_ahead() {
   for (size_t k = 0; k < ahead; ++k) {
     const int chunk = static_cast<int>((static_cast<size_t>(next_) + k) % chunks_.size());
     Buffer& buffer = buffer_of(chunk);
-    if (buffer.chunk == chunk) continue;
+    if (buffer.chunk == chunk || is_needed_before(buffer, k)) continue;
     if (buffer.dirty) begin_write(buffer);
     if (!buffer.transfer.done()) continue;
-    buffer.transfer.wait();  // a write that failed is known here
-    buffer.chunk = chunk;
-    buffer.reading = true;
-    const Chunk& place = chunks_[static_cast<size_t>(chunk)];
-    buffer.transfer = file_.read(place.offset, memory(chunk), place.nbytes);
+    begin_read(buffer, chunk);
+  }
+}
+
+// Whether the buffer's chunk is taken sooner than the k-th from now: two of the window may share a buffer at its turn.
+bool ChunkRing::is_needed_before(const Buffer& buffer, size_t k) const {
+  if (buffer.chunk < 0) return false;
+  const size_t turns =
+      (static_cast<size_t>(buffer.chunk) + chunks_.size() - static_cast<size_t>(next_)) % chunks_.size();
+  return turns < k;
+}
+
+// The memory is free for it: what was written from there is safe, what was read there is not wanted any more.
+void ChunkRing::begin_read(Buffer& buffer, int chunk) {
+  if (!buffer.reading) finish_write(buffer);
+  buffer.chunk = chunk;
+  buffer.reading = true;
+  const Chunk& place = chunks_[static_cast<size_t>(chunk)];
+  buffer.transfer = file_.read(place.offset, memory(chunk), place.nbytes);
+}
+
+// Bytes whose write failed are still newer than the file's.
+void ChunkRing::finish_write(Buffer& buffer) {
+  try {
+    buffer.transfer.wait();
+  } catch (...) {
+    buffer.dirty = true;
+    throw;
   }
 }
 
@@ -64,18 +87,14 @@ void ChunkRing::bring(int chunk) {
   Buffer& buffer = buffer_of(chunk);
   if (buffer.chunk != chunk) {
     if (buffer.dirty) begin_write(buffer);
-    buffer.transfer.wait();
-    buffer.chunk = chunk;
-    buffer.reading = true;
-    const Chunk& place = chunks_[static_cast<size_t>(chunk)];
-    buffer.transfer = file_.read(place.offset, memory(chunk), place.nbytes);
+    begin_read(buffer, chunk);
   }
+  if (!buffer.reading) return finish_write(buffer);  // the caller may change the bytes
   try {
     buffer.transfer.wait();
   } catch (...) {
-    if (buffer.reading) buffer.chunk = -1;
+    buffer.chunk = -1;
     buffer.reading = false;
-    buffer.transfer = {};
     throw;
   }
   buffer.reading = false;

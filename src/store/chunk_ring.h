@@ -22,6 +22,8 @@ class ChunkRing {
   ChunkRing& operator=(const ChunkRing&) = delete;
   static size_t file_nbytes(const std::vector<size_t>& chunk_nbytes);
 
+  // The buffers. They are registered with the file, so they must outlive it: who makes the file keeps them.
+  const std::shared_ptr<Slab>& buffers() const { return slab_; }
   // Where the chunk's bytes are while it is taken.
   std::byte* memory(int chunk) const;
 
@@ -49,7 +51,10 @@ class ChunkRing {
   };
 
   Buffer& buffer_of(int chunk) { return buffers_[static_cast<size_t>(chunk) % buffers_.size()]; }
+  bool is_needed_before(const Buffer& buffer, size_t k) const;
+  void begin_read(Buffer& buffer, int chunk);
   void begin_write(Buffer& buffer);
+  void finish_write(Buffer& buffer);
   // Brings the chunk into its buffer, which is written first where it must be. Waits.
   void bring(int chunk);
 

@@ -87,7 +87,7 @@ bool remove_run_folder(const fs::path& folder) {
   }
   for (const fs::path& entry : entries) fs::remove_all(entry, error);
   if (::unlink((folder / kScratchLock).c_str()) != 0 && errno != ENOENT) return false;
-  return ::rmdir(folder.c_str()) == 0;
+  return ::rmdir(folder.c_str()) == 0 || errno == ENOENT;
 }
 
 std::vector<std::string> remove_dead_runs(const fs::path& parent, const std::string& host) {

@@ -196,7 +196,8 @@ void DiskFile::go_on(std::shared_ptr<Block> block, int64_t result) {
   block->moved_nbytes += moved;
   SHOAL_CHECK_LE(block->moved_nbytes, block->nbytes);
   if (block->moved_nbytes < block->nbytes) {
-    if (const std::string found = damage(); reads && !found.empty()) return fail(found);
+    const std::string found = reads ? damage() : "";
+    if (!found.empty()) return fail(found);
     block->idle_tries = moved > 0 ? 0 : block->idle_tries + 1;
     if (block->idle_tries >= kIdleTries) {
       return fail(fmt::format("no bytes were moved in {} tries.{}", kIdleTries, advice_for_errno(EIO)));

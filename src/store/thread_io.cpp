@@ -7,11 +7,13 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "shoal/error.h"
 #include "store/block_io.h"
 
 namespace shoal {
@@ -33,16 +35,17 @@ class ThreadIo final : public BlockIo {
  public:
   ThreadIo(int depth, std::string why) : why_(std::move(why)) {
     SHOAL_CHECK_GE(depth, 1);
-    for (int i = 0; i < depth; ++i) threads_.emplace_back([this] { serve(); });
-  }
-  ~ThreadIo() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
+    try {
+      for (int i = 0; i < depth; ++i) threads_.emplace_back([this] { serve(); });
+    } catch (const std::system_error& error) {
+      const size_t made = threads_.size();
+      stop();
+      throw Error("config aio.queue_depth",
+                  fmt::format("{} threads for the disk could be made of {}: {}. Give a smaller queue_depth.", made,
+                              depth, error.what()));
     }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
   }
+  ~ThreadIo() override { stop(); }
 
   void start(BlockRequest request) override {
     {
@@ -57,6 +60,15 @@ class ThreadIo final : public BlockIo {
   }
 
  private:
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
   void serve() {
     std::unique_lock lock(mutex_);
     while (true) {

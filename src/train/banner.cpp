@@ -52,13 +52,14 @@ std::string memory_table(const BannerFacts& facts) {
   }
   line("gathered units", here.plan.gather_arena, there.plan.gather_arena);
   line("gradients on the way", here.plan.reduce_slots, there.plan.reduce_slots);
-  line("total", here.plan.total(), there.plan.total());
   const auto below = [&](const char* name, size_t nbytes) {
     if (nbytes > 0) text += fmt::format("  {:<20}{:>14}\n", name, format_nbytes(nbytes));
   };
   below("weights, host tier", here.plan.host_weights);
   below("states, host tier", here.plan.host_states);
   below("buffers of the disk", here.plan.disk_buffers);
+  const size_t beside = facts.on_gpu ? 0 : here.plan.host_total();  // in the same memory, without a GPU
+  line("total", here.plan.total() + beside, there.plan.total());
   below("states, disk tier", here.plan.disk_states);
   return text;
 }

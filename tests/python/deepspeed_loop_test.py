@@ -236,9 +236,11 @@ def test_resume_on_another_number_of_ranks_and_at_another_stage():
                     assert found == saved, (stage, other_stage, world, found, saved)
 
 
-def end_with_collectives_in_flight() -> bool:
+def end_with_collectives_in_flight(made_by_torch: bool) -> bool:
     import deepspeed
 
+    if made_by_torch:
+        torch.distributed.init_process_group("gloo")
     deepspeed.init_distributed()
     for _ in range(600):
         deepspeed.comm.all_reduce(torch.ones(500_000), async_op=True)
@@ -246,7 +248,8 @@ def end_with_collectives_in_flight() -> bool:
 
 
 def test_a_process_ends_well_with_collectives_in_flight():
-    assert run(__file__, "end_with_collectives_in_flight", 2) == [True, True]
+    for made_by_torch in (False, True):
+        assert run(__file__, "end_with_collectives_in_flight", 2, made_by_torch=made_by_torch) == [True, True]
 
 
 def test_the_launcher_starts_ranks_with_local_rank():

@@ -133,6 +133,11 @@ TEST(Offload, ADamagedFileIsAnErrorAtTheStepThatNeedsItAndTheProcessLives) {
   std::filesystem::resize_file(file, 4096);
   const std::string message = message_of([&] { run.train_step(1); });
   EXPECT_NE(message.find(file.string()), std::string::npos) << message;
+  for (const auto& use :
+       {std::function<void()>([&] { run.train_step(2); }), std::function<void()>([&] { run.weights(); }),
+        std::function<void()>([&] { run.engine->finish_restore({}); })}) {
+    EXPECT_NE(message_of(use).find("an earlier step failed half-way"), std::string::npos);
+  }
   MatrixEngine another(*group, options);
   EXPECT_TRUE(another.train_step(0).applied);
 }

@@ -54,12 +54,13 @@ def init_distributed(
         _dist.init_process_group(backend, **options)
     else:
         _dist.init_process_group(backend, store=_dist.HashStore(), rank=0, world_size=1, **options)
-    atexit.register(_leave)
 
 
+@atexit.register
 def _leave() -> None:
-    """Ends Gloo's threads while there is an interpreter: one that lets go of a tensor later aborts the process."""
-    if is_initialized():
+    """Ends Gloo's threads while there is an interpreter: one that lets go of a tensor later aborts the process. Whoever
+    made the group: accelerate makes it itself on a CPU."""
+    if is_initialized() and "gloo" in _dist.get_backend():
         _dist.destroy_process_group()
 
 

@@ -83,12 +83,11 @@ TEST(Advice, SaysWhenTheHostIsTooSmallForOffload) {
 }
 
 TEST(Advice, RanksWithoutAGpuShareTheHost) {
-  EXPECT_THAT(
-      advice_for(7 * kGB, 3, 4, {.device = {}, .host = 50 * kGB, .ranks_per_host = 4}),
-      ElementsAre("Stage 3 does not fit: 22.82 GiB a rank, 91.27 GiB a host with 4 ranks, which has 46.57 GiB.",
-                  "Stage 3 with offload_optimizer.device=nvme would fit: 6.676 GiB a rank, 26.7 GiB a host with "
-                  "4 ranks, and 65.19 GiB of disk.",
-                  "Stage 3 fits on 8 ranks, 4 a host."));
+  EXPECT_THAT(advice_for(7 * kGB, 3, 4, {.device = {}, .host = 50 * kGB, .ranks_per_host = 4}),
+              ElementsAre("Stage 3 does not fit: 22.82 GiB a rank, 91.27 GiB a host with 4 ranks, which has 46.57 GiB.",
+                          "Stage 3 with offload_optimizer.device=nvme would fit: 6.676 GiB a rank (and 65.19 GiB of "
+                          "disk), 26.7 GiB a host with 4 ranks.",
+                          "Stage 3 fits on 8 ranks, 4 a host."));
   EXPECT_THAT(advice_for(7 * kGB, 3, 4, {.device = {}, .host = 100 * kGB, .ranks_per_host = 4})[0],
               "Stage 3 fits: 22.82 GiB a rank, 91.27 GiB a host with 4 ranks, which has 93.13 GiB.");
 }

@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
 
 #include "message_of.h"
 #include "temp_folder.h"
+#include "unit/store/faulty_io.h"
 
 namespace shoal {
 namespace {
@@ -72,6 +75,38 @@ TEST(ChunkRing, MovesEveryByteOnceEachWayARound) {
   EXPECT_EQ(after.written_nbytes - before.written_nbytes, 2 * whole);
   EXPECT_GE(after.read_nbytes - before.read_nbytes, 2 * whole);
   EXPECT_LE(after.read_nbytes - before.read_nbytes, 4 * whole);  // with what was looked at, and what was read ahead
+}
+
+TEST(ChunkRing, ReadsNoChunkTwiceInARoundWithAnyNumberOfBuffers) {
+  for (const int buffers : {1, 2, 3, 4}) {
+    Rounds rounds(buffers);
+    rounds.round();
+    const uint64_t before = rounds.file.counters().read_nbytes;
+    constexpr int kMore = 6;
+    for (int i = 0; i < kMore; ++i) rounds.round();
+    // The reads that run ahead of a round belong to the one before it; which of them are done at the end is open.
+    const size_t whole = ChunkRing::file_nbytes(rounds.sizes);
+    EXPECT_LE(rounds.file.counters().read_nbytes - before, (kMore + 1) * whole) << buffers << " buffers";
+  }
+}
+
+TEST(ChunkRing, WhatCouldNotBeWrittenIsNotForgotten) {
+  testing::TempFolder folder;
+  const std::vector<size_t> sizes = {4096, 4096};
+  std::atomic<int> writes = 0;
+  DiskFile::Options options{.folder = folder.path(), .name = "chunks", .nbytes = ChunkRing::file_nbytes(sizes)};
+  options.make_io = [&](int depth) {
+    return std::make_unique<testing::FaultyIo>(depth, [&](const BlockRequest& request, int) {
+      const bool first_write = request.kind == BlockRequest::Kind::write && writes++ == 0;
+      return testing::Fault{.error_number = first_write ? EIO : 0};
+    });
+  };
+  DiskFile file(options);
+  ChunkRing ring(file, sizes, 1, std::make_shared<Ledger>());
+  std::memset(ring.change(0), 7, 4096);
+  EXPECT_NE(testing::message_of([&] { ring.look(1); }), "");  // chunk 0 must be written first, and is not
+  EXPECT_EQ(ring.look(1)[0], std::byte(0));                   // written at the second try
+  EXPECT_EQ(ring.look(0)[0], std::byte(7));
 }
 
 TEST(ChunkRing, WhatIsChangedOutsideOfTheOrderIsSeenInsideIt) {

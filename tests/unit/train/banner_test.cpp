@@ -47,6 +47,7 @@ TEST(Banner, SaysWhatLivesOffTheDevice) {
       banner(facts_of(2, 2, R"(, "zero_optimization": {"offload_optimizer": {"device": "nvme", "nvme_path": "/d"}})"));
   EXPECT_NE(text.find("  optimizer states               0 B        16 MiB\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  buffers of the disk          8 MiB\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  total                       28 MiB        32 MiB\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  states, disk tier            8 MiB\n"), std::string::npos) << text;
 }
 
