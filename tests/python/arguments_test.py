@@ -33,6 +33,8 @@ UNREAD = {
     "runtime.zero.parameter_offload.get_param_coordinator training": "one order serves both",
     "runtime.zero.parameter_offload._register_deepspeed_module": "hooks were never taken off",
     "runtime.zero.partition_parameters.__init__ mem_efficient_linear": "no function of torch is replaced",
+    "runtime.zero.partition_parameters.__call__": "a hook of torch, which says more than this one asks",
+    "runtime.zero.partition_parameters.__deepcopy__ memo": "a copy has nothing to share",
 }
 
 
