@@ -133,7 +133,7 @@ class Engine::Impl {
 
   // A step that threw half-way has updated some units and not others.
   void check_whole(const char* place) const {
-    if (!broken_) return;
+    if (!stepper_.torn()) return;
     throw Error(place, "an earlier step failed half-way, and its weights are of two steps. Resume from a checkpoint.");
   }
 
@@ -210,9 +210,7 @@ class Engine::Impl {
       const double waited_before = updater_.states().disk().waited_seconds;
       micro_step_ = 0;
       passes_.set_micro_step(0);
-      broken_ = true;
       result = stepper_.take(update);
-      broken_ = false;
       times_.disk = updater_.states().disk().waited_seconds - waited_before;
     }
     print(result);
@@ -369,7 +367,6 @@ class Engine::Impl {
   at::Generator generator_;
   std::vector<GradientHook> gradient_hooks_;
   bool hooked_ = false;           // hooks of modules report uses, and every forward begins with one
-  bool broken_ = false;           // a step threw half-way
   bool reduced_ = false;          // the last backward ended a step
   std::optional<bool> boundary_;  // told from outside; nothing: by the count of micro-steps
   int64_t micro_step_ = 0;        // of the step that is being accumulated

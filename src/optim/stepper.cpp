@@ -32,7 +32,12 @@ StepResult Stepper::take(const OutsideUpdate& update_outside) {
   result.applied = norm.finite;
   result.grad_norm = norm.value / result.loss_scale;
   if (norm.finite) {
-    update(result, update_outside);
+    try {
+      update(result, update_outside);
+    } catch (...) {
+      torn_ = true;
+      throw;
+    }
     ++applied_steps_;
   } else {
     ++skipped_steps_;

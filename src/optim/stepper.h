@@ -40,6 +40,9 @@ class Stepper {
   // the new weights in place of the updater.
   StepResult take(const OutsideUpdate& update_outside = {});
 
+  // Whether an update threw: some units may have taken the step, and others not.
+  bool torn() const { return torn_; }
+
   double loss_scale() const { return loss_scale_.value(); }
 
   // Instead of the schedule's and the config's, from the next step on.
@@ -62,6 +65,7 @@ class Stepper {
   std::vector<double> weight_decays_;
   std::vector<double> lrs_;                         // told from outside; empty: by the schedule
   std::optional<std::pair<double, double>> betas_;  // told from outside
+  bool torn_ = false;
   int64_t applied_steps_ = 0;
   int64_t skipped_steps_ = 0;
 };
