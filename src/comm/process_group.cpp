@@ -69,6 +69,8 @@ void conclude(KeyStore& store, const Rendezvous& place, const std::string& about
   }
 }
 
+const char* server_of_store(const Rendezvous& place) { return place.store_is_served ? "the launcher" : "rank 0"; }
+
 // Runs `work`; when the store is gone meanwhile, says with whom.
 template <class Work>
 auto naming_the_server(const Rendezvous& place, const std::string& at, const Work& work) {
@@ -78,7 +80,7 @@ auto naming_the_server(const Rendezvous& place, const std::string& at, const Wor
     if (error.place() != kStorePlace) throw;
     throw Error(fmt::format("comm rank {}", place.rank),
                 fmt::format("{}: {} died or left, and with it the rendezvous store. Look at its output.", at,
-                            place.store_is_served ? "the launcher" : "rank 0"));
+                            server_of_store(place)));
   }
 }
 
@@ -132,9 +134,10 @@ Joined join_world(KeyStore& store, const Rendezvous& place, const PeerRecord& ab
       give_up(store, place, at, cause_late(missing, timeout));
     } catch (const Error& error) {
       if (error.place() != kStorePlace) throw;
-      throw Error(who, fmt::format("{}: rank {} had not arrived when the store was gone; its server gave up or died. "
-                                   "Look at the output of rank 0.",
-                                   at, peer));
+      throw Error(who,
+                  fmt::format("{}: rank {} had not arrived when {} died or left, and with it the rendezvous store. "
+                              "Look at its output.",
+                              at, peer, server_of_store(place)));
     }
   }
   naming_the_server(place, at,

@@ -12,7 +12,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from models import Net, largest_difference, tokens
-from ranks import main, run
+from ranks import free_port, main, run
 
 STEPS = 4
 
@@ -258,7 +258,7 @@ def test_the_launcher_starts_ranks_with_local_rank():
         path = Path(folder, "script.py")
         path.write_text(script)
         for extra, argument in (([], "--local_rank=1"), (["--no_local_rank"], "")):
-            command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--master_port", "29641"]
+            command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--master_port", str(free_port())]
             done = subprocess.run([*command, *extra, str(path), "--mine"], capture_output=True, text=True, timeout=120)
             assert done.returncode == 0, done.stderr
             wanted = f"rank 1 of 2 {[argument, '--mine'] if argument else ['--mine']}"

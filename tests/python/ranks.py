@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,12 @@ def run(file: str, name: str, world: int, **arguments: Any) -> list[Any]:
         if done.returncode != 0:
             raise AssertionError(f"{name}{arguments} failed on {world} ranks:\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}")
         return [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(world)]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def main(tests: dict[str, Any]) -> None:
