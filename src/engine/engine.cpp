@@ -50,7 +50,7 @@ class Engine::Impl {
         queue_(make_compute_queue(device_)),
         ledger_(std::make_shared<Ledger>()),
         // Before ranks talk: one that has no room for its states ends alone, and the others say who is missing.
-        states_memory_(make_state_memory(layout_, config, world.rank(), *queue_, ledger_)),
+        updater_(layout_, blueprint_.specs, config, world.rank(), *queue_, ledger_),
         weights_channel_(std::in_place, world, "weights", *queue_),
         gradients_channel_(
             (check_agreement(blueprint_, config, options.groups, weights_channel_->notes()), std::in_place), world,
@@ -59,7 +59,6 @@ class Engine::Impl {
                  ledger_),
         gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), gradients_channel_->bytes(),
                    *queue_, gradients_channel_->queue(), ledger_),
-        updater_(layout_, blueprint_.specs, config, world.rank(), *queue_, std::move(states_memory_), ledger_),
         state_(blueprint_, layout_, world.rank(), updater_, weights_),
         passes_(layout_, pass_options(config), weights_, gradients_, weights_channel_->notes(),
                 gradients_channel_->notes()),
@@ -71,6 +70,7 @@ class Engine::Impl {
     for (int unit = 0; unit < static_cast<int>(blueprint_.specs.size()); ++unit) hook_gradients(unit);
     hooked_ = options.backward_from_outside;
     if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
+    for (const std::string& note : updater_.states().notes()) fmt::print(stderr, "shoal: {}\n", note);
     if (world.rank() == 0) {
       for (const std::string& notice : config.notices) fmt::print(stderr, "shoal: {}\n", notice);
       const std::string disk = updater_.states().description();
@@ -352,14 +352,13 @@ class Engine::Impl {
   Blueprint blueprint_;
   ModelLayout layout_;
   at::Device device_;
-  std::unique_ptr<Queue> queue_;                // on which the rank computes
-  std::shared_ptr<Ledger> ledger_;              // shared with slabs that outlive the engine
-  std::unique_ptr<StateMemory> states_memory_;  // until the updater has it
-  std::optional<Channel> weights_channel_;      // gathers and publishes
-  std::optional<Channel> gradients_channel_;    // reductions and the norm
+  std::unique_ptr<Queue> queue_;    // on which the rank computes
+  std::shared_ptr<Ledger> ledger_;  // shared with slabs that outlive the engine
+  Updater updater_;
+  std::optional<Channel> weights_channel_;    // gathers and publishes
+  std::optional<Channel> gradients_channel_;  // reductions and the norm
   Weights weights_;
   Gradients gradients_;
-  Updater updater_;
   StateAccess state_;
   Passes passes_;
   ModuleCalls calls_{passes_};

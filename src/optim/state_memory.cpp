@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include "base/check.h"
 #include "plan/memory.h"
 
@@ -66,7 +64,6 @@ StateMemory::StateMemory(std::vector<StateChunk> chunks, const StateTiers& tiers
   }
   if (on_disk.empty()) return;
   folder_ = std::make_unique<ScratchFolder>(tiers.offload.nvme_path);
-  for (const std::string& note : folder_->notes()) fmt::print(stderr, "shoal: {}\n", note);
   const size_t nbytes = ChunkRing::file_nbytes(on_disk);
   file_ = std::make_unique<DiskFile>(file_options(tiers, *folder_, nbytes));
   counted_ = count(ledger, MemoryKind::disk_states, nbytes);
@@ -102,6 +99,8 @@ std::byte* StateMemory::change(int chunk) {
   const Place& place = places_[static_cast<size_t>(chunk)];
   return place.ring_index < 0 ? place.resident : ring_->change(place.ring_index);
 }
+
+std::vector<std::string> StateMemory::notes() const { return folder_ ? folder_->notes() : std::vector<std::string>{}; }
 
 std::string StateMemory::description() const {
   return file_ ? fmt::format("{} ({})", file_->path().string(), file_->description()) : "";

@@ -46,6 +46,8 @@ class StateMemory {
   DiskFile::Counters disk() const { return file_ ? file_->counters() : DiskFile::Counters{}; }
   // Of the disk tier, for people: where it is and how it is read. "" without one.
   std::string description() const;
+  // What a run should print: what dead runs had left there.
+  std::vector<std::string> notes() const;
 
  private:
   struct Place {

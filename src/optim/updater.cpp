@@ -2,7 +2,6 @@
 #include "optim/updater.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -37,21 +36,16 @@ Updater::Range common(Updater::Range a, Updater::Range b) {
 
 }  // namespace
 
-std::unique_ptr<StateMemory> make_state_memory(const ModelLayout& layout, const Config& config, int rank, Queue& queue,
-                                               const std::shared_ptr<Ledger>& ledger) {
-  const StateTiers tiers{config.zero.offload_optimizer, config.aio, config.shoal.verify_offload};
-  return std::make_unique<StateMemory>(cut_states(layout, chunk_options(config, rank)), tiers, queue, ledger);
-}
-
 Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, const Config& config, int rank,
-                 Queue& queue, std::unique_ptr<StateMemory> states, const std::shared_ptr<Ledger>& ledger)
+                 Queue& queue, const std::shared_ptr<Ledger>& ledger)
     : layout_(layout),
       stage_(config.zero.stage),
       rank_(rank),
       config_(config.optimizer),
       moments_(moments_of(config.optimizer)),
       queue_(queue),
-      states_(std::move(states)),
+      states_(cut_states(layout, chunk_options(config, rank)),
+              {config.zero.offload_optimizer, config.aio, config.shoal.verify_offload}, queue, ledger),
       launches_(layout.units.size()) {
   if (queue_.device() >= 0) prepare_host(ledger);
   for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
@@ -59,8 +53,8 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
     std::vector<int>& groups = groups_.emplace_back();
     for (const ParamSpec& param : specs[unit].params) groups.push_back(param.group);
   }
-  for (int index = 0; index < static_cast<int>(states_->chunks().size()); ++index) {
-    const StateChunk& chunk = states_->chunks()[static_cast<size_t>(index)];
+  for (int index = 0; index < static_cast<int>(states_.chunks().size()); ++index) {
+    const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
     Flat& flat = units_[static_cast<size_t>(chunk.unit)][static_cast<size_t>(chunk.flat)];
     if (flat.begin == flat.end) flat = {index, index, chunk.begin, chunk.begin};
     flat.last_chunk = index + 1;
@@ -71,7 +65,7 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
 // The widest elements there are: fp32 weights and gradients.
 void Updater::prepare_host(const std::shared_ptr<Ledger>& ledger) {
   int64_t largest = 0;
-  for (const StateChunk& chunk : states_->chunks()) {
+  for (const StateChunk& chunk : states_.chunks()) {
     if (chunk.tier != Tier::device) largest = std::max(largest, chunk.numel());
   }
   if (largest == 0) return;
@@ -81,7 +75,7 @@ void Updater::prepare_host(const std::shared_ptr<Ledger>& ledger) {
 }
 
 Queue& Updater::queue_of(int chunk) const {
-  const bool off_device = states_->chunks()[static_cast<size_t>(chunk)].tier != Tier::device;
+  const bool off_device = states_.chunks()[static_cast<size_t>(chunk)].tier != Tier::device;
   return off_device && host_ ? *host_ : queue_;
 }
 
@@ -94,7 +88,7 @@ void Updater::for_chunks(int unit, int flat_index, Range range,
                          const std::function<void(int, int64_t, int64_t)>& use) const {
   const Flat& flat = units_[static_cast<size_t>(unit)][static_cast<size_t>(flat_index)];
   for (int index = flat.first_chunk; index < flat.last_chunk; ++index) {
-    const StateChunk& chunk = states_->chunks()[static_cast<size_t>(index)];
+    const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
     const Range part = common(range, {chunk.begin, chunk.end});
     if (part.begin < part.end) use(index, part.begin, part.end);
   }
@@ -102,26 +96,26 @@ void Updater::for_chunks(int unit, int flat_index, Range range,
 
 size_t Updater::moment_offset(int which, int index, int64_t element) const {
   SHOAL_CHECK_LT(which, moments_);
-  const StateChunk& chunk = states_->chunks()[static_cast<size_t>(index)];
+  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
   return (which == 0 ? chunk.first : chunk.second) + static_cast<size_t>(element - chunk.begin) * sizeof(float);
 }
 
 size_t Updater::master_offset(int index, int64_t element) const {
-  const StateChunk& chunk = states_->chunks()[static_cast<size_t>(index)];
+  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& flat = layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
   return chunk.master + static_cast<size_t>(element - chunk.begin) * master_nbytes(flat.dtype);
 }
 
 void Updater::get_moment(int which, int unit, int flat, Range range, float* values) const {
   for_chunks(unit, flat, range, [&](int chunk, int64_t begin, int64_t end) {
-    queue_of(chunk).download(values + (begin - range.begin), states_->look(chunk) + moment_offset(which, chunk, begin),
+    queue_of(chunk).download(values + (begin - range.begin), states_.look(chunk) + moment_offset(which, chunk, begin),
                              static_cast<size_t>(end - begin) * sizeof(float));
   });
 }
 
 void Updater::set_moment(int which, int unit, int flat, Range range, const float* values) {
   for_chunks(unit, flat, range, [&](int chunk, int64_t begin, int64_t end) {
-    queue_of(chunk).upload(states_->change(chunk) + moment_offset(which, chunk, begin), values + (begin - range.begin),
+    queue_of(chunk).upload(states_.change(chunk) + moment_offset(which, chunk, begin), values + (begin - range.begin),
                            static_cast<size_t>(end - begin) * sizeof(float));
   });
 }
@@ -152,7 +146,7 @@ void Updater::set_values(int unit, int flat_index, Range range, const float* val
 
   if (!layout.trainable || layout.dtype == DType::f32) return;
   for_chunks(unit, flat_index, range, [&](int chunk, int64_t begin, int64_t end) {
-    std::byte* master = states_->change(chunk) + master_offset(chunk, begin);
+    std::byte* master = states_.change(chunk) + master_offset(chunk, begin);
     const float* in = values + (begin - range.begin);
     const int64_t numel = end - begin;
     if (!split) {
@@ -186,7 +180,7 @@ void Updater::get_values(int unit, int flat_index, Range range, float* values, c
               range.end);
   std::vector<uint16_t> remainders(layout.dtype == DType::bf16 ? static_cast<size_t>(numel) : 0);
   for_chunks(unit, flat_index, range, [&](int chunk, int64_t begin, int64_t end) {
-    const std::byte* master = states_->look(chunk) + master_offset(chunk, begin);
+    const std::byte* master = states_.look(chunk) + master_offset(chunk, begin);
     const int64_t at = begin - range.begin;
     void* to = remainders.empty() ? static_cast<void*>(values + at) : remainders.data() + at;
     queue_of(chunk).download(to, master, static_cast<size_t>(end - begin) * master_nbytes(layout.dtype));
@@ -217,7 +211,7 @@ void Updater::reset_param(int unit, int flat_index, const Piece& piece, const st
   }
   if (!layout.trainable || layout.dtype == DType::f32) return;
   for_chunks(unit, flat_index, {piece.offset, piece.offset + piece.numel}, [&](int chunk, int64_t first, int64_t last) {
-    std::byte* master = states_->change(chunk) + master_offset(chunk, first);
+    std::byte* master = states_.change(chunk) + master_offset(chunk, first);
     const std::byte* written = whole + static_cast<size_t>(first) * element;
     Queue& queue = queue_of(chunk);
     if (layout.dtype == DType::bf16) {
@@ -235,24 +229,25 @@ void Updater::reset_param(int unit, int flat_index, const Piece& piece, const st
 void Updater::update(int unit, const StepNumbers& numbers, Weights& weights, const Gradients& gradients) {
   std::vector<Launch>& launches = launches_[static_cast<size_t>(unit)];
   if (launches.empty()) launches = list_launches(unit, weights, gradients);
-  const GroupSteps steps = group_steps(numbers);
+  const GroupSteps steps = group_steps(config_, numbers);
   for (const Launch& launch : launches) {
-    if (launch.chunk >= 0) states_->begin_use(launch.chunk);
+    if (launch.chunk >= 0) states_.begin_use(launch.chunk);
     carry_out(launch, steps);
-    if (launch.chunk >= 0) states_->end_use(launch.chunk);
+    if (launch.chunk >= 0) states_.end_use(launch.chunk);
   }
 }
 
 void Updater::carry_out(const Launch& launch, const GroupSteps& steps) {
-  if (launch.weight == nullptr) {
+  if (!launch.staged) {
     queue_.update(*launch.list, steps);
     return;
   }
+  const Staged& staged = *launch.staged;
   std::byte* weight = staging_->data();
-  queue_.download(staging_->data() + grad_staging_, launch.grad, launch.grad_nbytes);
-  queue_.download(weight, launch.weight, launch.weight_nbytes);
+  queue_.download(staging_->data() + grad_staging_, staged.grad, staged.grad_nbytes);
+  queue_.download(weight, staged.weight, staged.weight_nbytes);
   host_->update(*launch.list, steps);
-  queue_.upload(launch.weight, weight, launch.weight_nbytes);
+  queue_.upload(staged.weight, weight, staged.weight_nbytes);
 }
 
 // One launch for all that is at hand, and one for each chunk that must be brought, or that the host updates.
@@ -265,7 +260,7 @@ std::vector<Updater::Launch> Updater::list_launches(int unit, Weights& weights, 
       const Elements elements = elements_of(chunk, weights, gradients);
       if (&queue_of(chunk) != &queue_) {
         launches.push_back(staged_launch(chunk, elements));
-      } else if (states_->is_resident(chunk)) {
+      } else if (states_.is_resident(chunk)) {
         list_segments(chunk, elements, resident, resident_groups);
       } else {
         std::vector<kernels::Segment> segments;
@@ -280,22 +275,19 @@ std::vector<Updater::Launch> Updater::list_launches(int unit, Weights& weights, 
 }
 
 Updater::Launch Updater::staged_launch(int index, const Elements& elements) const {
-  const StateChunk& chunk = states_->chunks()[static_cast<size_t>(index)];
+  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& layout = layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
   const auto numel = static_cast<size_t>(chunk.numel());
   std::vector<kernels::Segment> segments;
   std::vector<int> groups;
   list_segments(index, {staging_->data(), staging_->data() + grad_staging_, elements.grad_dtype}, segments, groups);
-  Launch launch{index, host_->make_update_list(std::move(segments), std::move(groups))};
-  launch.weight = elements.weight;
-  launch.weight_nbytes = numel * nbytes_of(layout.dtype);
-  launch.grad = elements.grad;
-  launch.grad_nbytes = numel * nbytes_of(elements.grad_dtype);
-  return launch;
+  const Staged staged{elements.weight, numel * nbytes_of(layout.dtype), elements.grad,
+                      numel * nbytes_of(elements.grad_dtype)};
+  return {index, host_->make_update_list(std::move(segments), std::move(groups)), staged};
 }
 
 Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradients& gradients) const {
-  const StateChunk& chunk = states_->chunks()[static_cast<size_t>(index)];
+  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& layout = layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
   const bool sharded = row_of(layout, stage_).shard_states;
   const int64_t at = chunk.begin - kept_range(chunk.unit, chunk.flat).begin;
@@ -309,9 +301,9 @@ Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradie
 // Each parameter that has elements in the chunk.
 void Updater::list_segments(int index, const Elements& elements, std::vector<kernels::Segment>& segments,
                             std::vector<int>& groups) const {
-  const StateChunk& chunk = states_->chunks()[static_cast<size_t>(index)];
+  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& layout = layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
-  std::byte* states = states_->address(index);
+  std::byte* states = states_.address(index);
   for (const ParamRun& run_of_param : runs_in(layout, chunk.begin, chunk.end)) {
     const int64_t element = run_of_param.flat_offset;
     const int64_t at = element - chunk.begin;
@@ -331,49 +323,6 @@ void Updater::list_segments(int index, const Elements& elements, std::vector<ker
     segments.push_back(segment);
     groups.push_back(groups_[static_cast<size_t>(chunk.unit)][static_cast<size_t>(run_of_param.param)]);
   }
-}
-
-GroupSteps Updater::group_steps(const StepNumbers& numbers) const {
-  const auto of_groups = [&](auto step, const auto& finish) {
-    std::vector<decltype(step)> steps;
-    for (size_t group = 0; group < numbers.lrs.size(); ++group) {
-      step.grad_scale = static_cast<float>(numbers.grad_scale);
-      step.lr = static_cast<float>(numbers.lrs[group]);
-      step.weight_decay = static_cast<float>(numbers.weight_decays.at(group));
-      finish(step);
-      steps.push_back(step);
-    }
-    return steps;
-  };
-  switch (config_.kind) {
-    case OptimizerKind::sgd:
-      return of_groups(kernels::SgdStep{}, [&](kernels::SgdStep& step) {
-        step.momentum = static_cast<float>(config_.momentum);
-        step.dampening = static_cast<float>(config_.dampening);
-        step.nesterov = config_.nesterov;
-        step.first_step = numbers.step == 1;
-      });
-    case OptimizerKind::adagrad:
-      return of_groups(kernels::AdagradStep{},
-                       [&](kernels::AdagradStep& step) { step.eps = static_cast<float>(config_.eps); });
-    case OptimizerKind::lion:
-      return of_groups(kernels::LionStep{}, [&](kernels::LionStep& step) {
-        step.beta1 = static_cast<float>(numbers.beta1);
-        step.beta2 = static_cast<float>(numbers.beta2);
-      });
-    case OptimizerKind::adamw:
-    case OptimizerKind::adam: break;
-  }
-  return of_groups(kernels::AdamStep{}, [&](kernels::AdamStep& step) {
-    step.beta1 = static_cast<float>(numbers.beta1);
-    step.beta2 = static_cast<float>(numbers.beta2);
-    step.eps = static_cast<float>(config_.eps);
-    step.decoupled = config_.kind == OptimizerKind::adamw;
-    if (!config_.bias_correction) return;
-    const auto t = static_cast<double>(numbers.step);
-    step.inv_bias1 = static_cast<float>(1 / (1 - std::pow(numbers.beta1, t)));
-    step.inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(numbers.beta2, t)));
-  });
 }
 
 }  // namespace shoal

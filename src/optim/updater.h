@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/queue.h"
 #include "layout/stage.h"
+#include "optim/group_steps.h"
 #include "optim/state_memory.h"
 #include "shard/gradients.h"
 #include "shard/weights.h"
@@ -17,24 +19,12 @@
 
 namespace shoal {
 
-// What changes from step to step.
-struct StepNumbers {
-  int64_t step = 1;  // of the applied steps, this one counted
-  double grad_scale = 1;
-  std::vector<double> lrs;            // per parameter group
-  std::vector<double> weight_decays;  // per parameter group
-  double beta1 = 0.9, beta2 = 0.999;
-};
-
-// Memory for the states of one rank, zero, where the config's offload section wants them. Communicates nothing.
-std::unique_ptr<StateMemory> make_state_memory(const ModelLayout& layout, const Config& config, int rank, Queue& queue,
-                                               const std::shared_ptr<Ledger>& ledger);
-
 class Updater {
  public:
-  // Takes the memory of the states over (make_state_memory). Updates run on the queue, which outlives this object.
+  // States lie where the config's offload section wants them, zero; updates run on the queue, which outlives this
+  // object. Communicates nothing.
   Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, const Config& config, int rank, Queue& queue,
-          std::unique_ptr<StateMemory> states, const std::shared_ptr<Ledger>& ledger);
+          const std::shared_ptr<Ledger>& ledger);
 
   // Elements of a flat whose states this rank keeps; empty for a frozen flat.
   struct Range {
@@ -58,11 +48,11 @@ class Updater {
   void reset_param(int unit, int flat, const Piece& piece, const std::byte* whole, Weights& weights);
 
   // A step is near: begins to bring states that are not in memory.
-  void read_ahead() { states_->read_ahead(); }
+  void read_ahead() { states_.read_ahead(); }
   // Updates this rank's part of the unit's trainable flats. Weights and gradients are the same objects in every call.
   void update(int unit, const StepNumbers& numbers, Weights& weights, const Gradients& gradients);
 
-  const StateMemory& states() const { return *states_; }
+  const StateMemory& states() const { return states_; }
 
  private:
   // The chunks of one flat, and the elements whose states this rank keeps in them.
@@ -70,15 +60,18 @@ class Updater {
     int first_chunk = 0, last_chunk = 0;  // one past the last
     int64_t begin = 0, end = 0;
   };
-  // What one launch updates.
-  struct Launch {
-    int chunk = -1;  // one chunk; -1: all chunks of the unit that are always at hand
-    std::unique_ptr<UpdateList> list;
-    // Of a chunk that the host updates for the device: what comes to the staging memory, and goes back.
+  // Of a chunk that the host updates for the device: what comes to the staging memory, and goes back.
+  struct Staged {
     std::byte* weight = nullptr;
     size_t weight_nbytes = 0;
     const std::byte* grad = nullptr;
     size_t grad_nbytes = 0;
+  };
+  // What one launch updates.
+  struct Launch {
+    int chunk = -1;  // one chunk; -1: all chunks of the unit that are always at hand
+    std::unique_ptr<UpdateList> list;
+    std::optional<Staged> staged = {};
   };
   // Where the elements of a chunk have their weights and gradients.
   struct Elements {
@@ -103,7 +96,6 @@ class Updater {
   void list_segments(int chunk, const Elements& elements, std::vector<kernels::Segment>& segments,
                      std::vector<int>& groups) const;
   void carry_out(const Launch& launch, const GroupSteps& steps);
-  GroupSteps group_steps(const StepNumbers& numbers) const;
 
   const ModelLayout& layout_;
   int stage_;
@@ -114,7 +106,7 @@ class Updater {
   std::unique_ptr<Queue> host_;  // where the device cannot reach all states: updates what it cannot
   std::vector<std::vector<Flat>> units_;
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
-  std::unique_ptr<StateMemory> states_;
+  StateMemory states_;
   std::shared_ptr<Slab> staging_;              // weights and gradients of one chunk, for the host
   size_t grad_staging_ = 0;                    // where the gradients begin in it
   std::vector<std::vector<Launch>> launches_;  // of each unit, made when it is first updated

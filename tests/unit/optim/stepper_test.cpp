@@ -31,8 +31,7 @@ struct Steps {
       : config(std::move(config_in)),
         weights(parts.weights()),
         gradients(parts.gradients()),
-        updater(parts.layout, parts.specs, config, 0, *parts.queue,
-                make_state_memory(parts.layout, config, 0, *parts.queue, parts.ledger), parts.ledger),
+        updater(parts.layout, parts.specs, config, 0, *parts.queue, parts.ledger),
         stepper({parts.layout, config, weights, gradients, updater, *group, *parts.queue, parts.ledger},
                 {config.optimizer.lr}, {config.optimizer.weight_decay}) {
     for (int unit = 0; unit < 2; ++unit) {

@@ -57,9 +57,7 @@ struct Training {
       : parts({spec(dtype, param_group)}, stage, group),
         weights(parts.weights()),
         gradients(parts.gradients({.communication_dtype = DType::f32})),
-        updater(parts.layout, parts.specs, config_with(config, stage), group.rank(), *parts.queue,
-                make_state_memory(parts.layout, config_with(config, stage), group.rank(), *parts.queue, parts.ledger),
-                parts.ledger) {
+        updater(parts.layout, parts.specs, config_with(config, stage), group.rank(), *parts.queue, parts.ledger) {
     const FlatLayout& flat = parts.layout.units[0].flats[0];
     std::vector<float> values(static_cast<size_t>(flat.numel));
     for (int64_t i = 0; i < kNumel; ++i) values[static_cast<size_t>(i)] = initial_at(i);
@@ -257,7 +255,7 @@ Outcome run_steps(Queue& queue, DType dtype, Tier tier, double ratio, const std:
   const auto ledger = std::make_shared<Ledger>();
   Weights weights(layout, 1, Tier::device, *group, queue, ledger);
   Gradients gradients(layout, {.stage = 1, .communication_dtype = DType::f32}, {}, *group, queue, queue, ledger);
-  Updater updater(layout, specs, config, 0, queue, make_state_memory(layout, config, 0, queue, ledger), ledger);
+  Updater updater(layout, specs, config, 0, queue, ledger);
   if (auto* far = dynamic_cast<testing::FarQueue*>(&queue)) {
     for (int chunk = 0; chunk < static_cast<int>(updater.states().chunks().size()); ++chunk) {
       const StateChunk& place = updater.states().chunks()[static_cast<size_t>(chunk)];

@@ -1,0 +1,51 @@
+// See group_steps.h.
+#include "optim/group_steps.h"
+
+#include <cmath>
+
+namespace shoal {
+
+GroupSteps group_steps(const OptimizerConfig& config, const StepNumbers& numbers) {
+  const auto of_groups = [&](auto step, const auto& finish) {
+    std::vector<decltype(step)> steps;
+    for (size_t group = 0; group < numbers.lrs.size(); ++group) {
+      step.grad_scale = static_cast<float>(numbers.grad_scale);
+      step.lr = static_cast<float>(numbers.lrs[group]);
+      step.weight_decay = static_cast<float>(numbers.weight_decays.at(group));
+      finish(step);
+      steps.push_back(step);
+    }
+    return steps;
+  };
+  switch (config.kind) {
+    case OptimizerKind::sgd:
+      return of_groups(kernels::SgdStep{}, [&](kernels::SgdStep& step) {
+        step.momentum = static_cast<float>(config.momentum);
+        step.dampening = static_cast<float>(config.dampening);
+        step.nesterov = config.nesterov;
+        step.first_step = numbers.step == 1;
+      });
+    case OptimizerKind::adagrad:
+      return of_groups(kernels::AdagradStep{},
+                       [&](kernels::AdagradStep& step) { step.eps = static_cast<float>(config.eps); });
+    case OptimizerKind::lion:
+      return of_groups(kernels::LionStep{}, [&](kernels::LionStep& step) {
+        step.beta1 = static_cast<float>(numbers.beta1);
+        step.beta2 = static_cast<float>(numbers.beta2);
+      });
+    case OptimizerKind::adamw:
+    case OptimizerKind::adam: break;
+  }
+  return of_groups(kernels::AdamStep{}, [&](kernels::AdamStep& step) {
+    step.beta1 = static_cast<float>(numbers.beta1);
+    step.beta2 = static_cast<float>(numbers.beta2);
+    step.eps = static_cast<float>(config.eps);
+    step.decoupled = config.kind == OptimizerKind::adamw;
+    if (!config.bias_correction) return;
+    const auto t = static_cast<double>(numbers.step);
+    step.inv_bias1 = static_cast<float>(1 / (1 - std::pow(numbers.beta1, t)));
+    step.inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(numbers.beta2, t)));
+  });
+}
+
+}  // namespace shoal

@@ -1,0 +1,64 @@
+#include "optim/group_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <variant>
+
+namespace shoal {
+namespace {
+
+StepNumbers numbers_of(int64_t step) {
+  StepNumbers numbers;
+  numbers.step = step;
+  numbers.grad_scale = 0.25;
+  numbers.lrs = {0.5, 0.125};
+  numbers.weight_decays = {0.01, 0};
+  return numbers;
+}
+
+OptimizerConfig config_of(OptimizerKind kind) {
+  OptimizerConfig config;
+  config.kind = kind;
+  config.momentum = 0.75;
+  return config;
+}
+
+TEST(GroupSteps, EachGroupHasItsRateAndDecay) {
+  const auto steps =
+      std::get<std::vector<kernels::AdamStep>>(group_steps(config_of(OptimizerKind::adamw), numbers_of(1)));
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps[0].lr, 0.5f);
+  EXPECT_EQ(steps[1].lr, 0.125f);
+  EXPECT_EQ(steps[0].weight_decay, 0.01f);
+  EXPECT_EQ(steps[1].weight_decay, 0.0f);
+  EXPECT_EQ(steps[1].grad_scale, 0.25f);
+}
+
+TEST(GroupSteps, AdamCorrectsItsBiasByTheCountOfAppliedSteps) {
+  OptimizerConfig config = config_of(OptimizerKind::adam);
+  const auto third = std::get<std::vector<kernels::AdamStep>>(group_steps(config, numbers_of(3)))[0];
+  EXPECT_FALSE(third.decoupled);
+  EXPECT_EQ(third.inv_bias1, static_cast<float>(1 / (1 - std::pow(0.9, 3.0))));
+  EXPECT_EQ(third.inv_sqrt_bias2, static_cast<float>(1 / std::sqrt(1 - std::pow(0.999, 3.0))));
+  config.bias_correction = false;
+  EXPECT_EQ(std::get<std::vector<kernels::AdamStep>>(group_steps(config, numbers_of(3)))[0].inv_bias1, 1.0f);
+}
+
+TEST(GroupSteps, SgdKnowsItsFirstStep) {
+  const OptimizerConfig config = config_of(OptimizerKind::sgd);
+  EXPECT_TRUE(std::get<std::vector<kernels::SgdStep>>(group_steps(config, numbers_of(1)))[0].first_step);
+  const auto second = std::get<std::vector<kernels::SgdStep>>(group_steps(config, numbers_of(2)))[0];
+  EXPECT_FALSE(second.first_step);
+  EXPECT_EQ(second.momentum, 0.75f);
+}
+
+TEST(GroupSteps, TheAlternativeSaysWhichOptimizer) {
+  EXPECT_TRUE(std::holds_alternative<std::vector<kernels::AdagradStep>>(
+      group_steps(config_of(OptimizerKind::adagrad), numbers_of(1))));
+  EXPECT_TRUE(std::holds_alternative<std::vector<kernels::LionStep>>(
+      group_steps(config_of(OptimizerKind::lion), numbers_of(1))));
+}
+
+}  // namespace
+}  // namespace shoal
