@@ -26,7 +26,7 @@ void bind_config(py::module_& module) {
       .def_readonly("notices", &Config::notices)
       .def_property_readonly("stage", [](const Config& c) { return c.zero.stage; })
       .def_property_readonly("offloads_states",
-                             [](const Config& c) { return c.zero.offload_optimizer.tier != Tier::device; })
+                             [](const Config& c) { return c.zero.offload_optimizer.tier_in_use() != Tier::device; })
       .def_property_readonly("persistence_threshold",
                              [](const Config& c) { return c.zero.param_persistence_threshold; })
       .def_property_readonly("lr", [](const Config& c) { return c.optimizer.lr; })

@@ -49,6 +49,7 @@ struct OffloadConfig {
   int buffer_count = 4;        // chunks on their way to or from the disk
   double ratio = 1;            // the share that is offloaded; optimizer states only
 
+  Tier tier_in_use() const { return ratio > 0 ? tier : Tier::device; }
   bool operator==(const OffloadConfig&) const = default;
 };
 

@@ -14,7 +14,7 @@ from torch import nn
 from shoal import _core, demand, hooks
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
-from shoal.units import UnitRule, find_units
+from shoal.units import UnitRule, find_units, params_of_units
 from shoal.world import world as join_world
 from shoal.world import world_size
 
@@ -239,18 +239,11 @@ def _without_optimizer(config: str | os.PathLike | Mapping[str, Any]) -> dict[st
 
 
 def _declare(modules: list, group_of: dict[int, int]) -> list:
-    """Units for the core: each module's parameters, tied ones in every unit that uses them, the rest in the root."""
-    prefixes = tuple(f"{path}." for path, _ in modules if path)
-    units = []
-    for path, module in modules:
-        params = []
-        for local, param in module.named_parameters(remove_duplicate=False):
-            name = f"{path}.{local}" if path else local
-            if not path and name.startswith(prefixes):
-                continue
-            params.append((name, param, group_of.get(id(param), 0), False))
-        units.append((path or "root", params))
-    return units
+    """Units for the core."""
+    return [
+        (unit, [(name, param, group_of.get(id(param), 0), False) for name, param in params])
+        for unit, params in params_of_units(modules)
+    ]
 
 
 def _group_of(groups: list[dict[str, Any]] | None) -> dict[int, int]:

@@ -9,7 +9,7 @@ from torch import nn
 
 from shoal import _core
 from shoal import config as configs
-from shoal.units import UnitRule, find_units
+from shoal.units import UnitRule, find_units, params_of_units
 
 
 def plan(
@@ -22,20 +22,15 @@ def plan(
     """The bytes that one of `world` ranks would hold, at stages 0 to 3. The model may be on the meta device."""
     owner: dict[int, int] = {}
     declared = []
-    modules = find_units(model, units)
-    prefixes = tuple(f"{path}." for path, _ in modules if path)
-    for index, (path, module) in enumerate(modules):
+    for index, (unit, params) in enumerate(params_of_units(find_units(model, units))):
         own, borrowed = [], set()
-        for local, param in module.named_parameters(remove_duplicate=False):
-            name = f"{path}.{local}" if path else local
-            if not path and name.startswith(prefixes):
-                continue
+        for name, param in params:
             if id(param) not in owner:
                 owner[id(param)] = index
                 own.append((name, list(getattr(param, "ds_shape", param.shape)), param.requires_grad))
             elif owner[id(param)] != index:
                 borrowed.add(owner[id(param)])
-        declared.append((path or "root", own, sorted(borrowed)))
+        declared.append((unit, own, sorted(borrowed)))
     return _core.plan_stages(declared, configs.parse(config, world), world)
 
 

@@ -80,3 +80,18 @@ def _is_large(module: nn.Module) -> bool:
 
 def _numel(param: nn.Parameter) -> int:
     return getattr(param, "ds_numel", None) or param.numel()
+
+
+def params_of_units(modules: list[tuple[str, nn.Module]]) -> list[tuple[str, list[tuple[str, nn.Parameter]]]]:
+    """Of each unit its name and its parameters by the model's names: tied ones in every unit that uses them, and in the
+    root what is in no other."""
+    prefixes = tuple(f"{path}." for path, _ in modules if path)
+    found = []
+    for path, module in modules:
+        params = []
+        for local, param in module.named_parameters(remove_duplicate=False):
+            name = f"{path}.{local}" if path else local
+            if path or not name.startswith(prefixes):
+                params.append((name, param))
+        found.append((path or "root", params))
+    return found

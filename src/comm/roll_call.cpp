@@ -20,6 +20,7 @@ std::string alive_key(int rank) { return fmt::format("roll/{}/alive", rank); }
 std::string connected_key(int rank) { return fmt::format("roll/{}/connected", rank); }
 
 struct Peer {
+  bool connected = false;
   std::optional<std::string> sign;
   Clock::time_point changed = Clock::now();
 };
@@ -63,10 +64,13 @@ RollCall::Verdict RollCall::wait(const std::function<std::optional<bool>()>& con
     bool all_connected = true, any_silent = false;
     std::optional<int> lost;
     for (int rank = 0; rank < size_; ++rank) {
-      const auto said = store_.get(connected_key(rank));
-      all_connected = all_connected && said == "yes";
-      if (said == "no" && !lost) lost = rank;
       Peer& peer = peers[static_cast<size_t>(rank)];
+      if (!peer.connected) {
+        const auto said = store_.get(connected_key(rank));
+        peer.connected = said == "yes";
+        if (said == "no" && !lost) lost = rank;
+      }
+      all_connected = all_connected && peer.connected;
       const auto sign = store_.get(alive_key(rank));
       if (sign != peer.sign) peer.changed = Clock::now();
       peer.sign = sign;

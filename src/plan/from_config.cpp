@@ -42,7 +42,7 @@ ChunkOptions chunk_options(const Config& config, int rank) {
   return {.stage = config.zero.stage,
           .rank = rank,
           .moments = moments_of(config.optimizer),
-          .tier = offload.ratio > 0 ? offload.tier : Tier::device,
+          .tier = offload.tier_in_use(),
           .ratio = offload.ratio,
           .chunk_numel = config.shoal.offload_chunk_size};
 }

@@ -2,19 +2,13 @@
 // and nothing left on the disk.
 #include <gmock/gmock.h>
 
+#include "config_people_write.h"
 #include "process/train_run.h"
 
 namespace shoal::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 Words states_on(const std::string& tier, const RunFolder& folder, const std::string& more = "") {
   return {"--set",
           "zero_optimization.offload_optimizer={\"device\": \"" + tier + "\", \"nvme_path\": \"" + (folder / "disk") +
@@ -27,17 +21,6 @@ Words states_on(const std::string& tier, const RunFolder& folder, const std::str
 
 const Words kSteps = {"--steps", "10", "--ranks", "2", "--no-final-save"};
 
-Result train(const RunFolder& folder, const std::string& out, const Words& more) {
-  return Command(train_words(folder, "gpt2", out, more)).wait();
-}
-
-void expect_same_characters(const RunFolder& folder, const std::string& run, const std::string& whole) {
-  const std::string metrics = folder.read(run + "/metrics.jsonl"), expected = folder.read(whole + "/metrics.jsonl");
-  for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens"}) {
-    EXPECT_EQ(column(metrics, key), column(expected, key)) << run << " " << key;
-  }
-}
-
 size_t entries_in(const std::string& path) {
   if (!std::filesystem::exists(path)) return 0;
   return static_cast<size_t>(
@@ -46,7 +29,7 @@ size_t entries_in(const std::string& path) {
 
 TEST(TrainOffload, EveryTierGivesTheCharactersOfTheResidentRunAndLeavesNothing) {
   const RunFolder folder;
-  const Result whole = train(folder, "whole", kSteps + Words{"--set", "bf16.enabled=true"});
+  const Result whole = train(folder, "gpt2", "whole", kSteps + Words{"--set", "bf16.enabled=true"});
   ASSERT_EQ(whole.exit_code, 0) << whole.out << whole.err;
   for (const std::string stage : {"1", "3"}) {
     for (const std::string tier : {"cpu", "nvme"}) {
@@ -64,14 +47,14 @@ TEST(TrainOffload, EveryTierGivesTheCharactersOfTheResidentRunAndLeavesNothing) 
 TEST(TrainOffload, AKilledRunGoesOnAndItsFolderIsTakenAway) {
   const RunFolder folder;
   const Words on_disk = {"--steps", "10", "--ranks", "2", "--save-every", "2"};
-  const Result whole = train(folder, "whole", kSteps + Words{"--set", "bf16.enabled=true"});
+  const Result whole = train(folder, "gpt2", "whole", kSteps + Words{"--set", "bf16.enabled=true"});
   ASSERT_EQ(whole.exit_code, 0) << whole.out << whole.err;
   {
     Command killed(train_words(folder, "gpt2", "run", on_disk + states_on("nvme", folder)));
     ASSERT_TRUE(killed.wait_for_output("step-00000004")) << killed.out() << killed.err();
     killed.kill(SIGKILL);
   }
-  const Result resumed = train(folder, "run", on_disk + states_on("nvme", folder) + Words{"--resume", "auto"});
+  const Result resumed = train(folder, "gpt2", "run", on_disk + states_on("nvme", folder) + Words{"--resume", "auto"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
   expect_same_characters(folder, "run", "whole");
   EXPECT_EQ(entries_in(folder / "disk"), 0u) << "what the killed run left is still there";
@@ -79,7 +62,7 @@ TEST(TrainOffload, AKilledRunGoesOnAndItsFolderIsTakenAway) {
 
 TEST(TrainOffload, TwoRunsShareAPathWithoutTouchingEachOther) {
   const RunFolder folder;
-  const Result whole = train(folder, "whole", kSteps + Words{"--set", "bf16.enabled=true"});
+  const Result whole = train(folder, "gpt2", "whole", kSteps + Words{"--set", "bf16.enabled=true"});
   ASSERT_EQ(whole.exit_code, 0) << whole.out << whole.err;
   Command first(train_words(folder, "gpt2", "first", kSteps + states_on("nvme", folder)));
   Command second(train_words(folder, "gpt2", "second", kSteps + states_on("nvme", folder)));
@@ -93,19 +76,7 @@ TEST(TrainOffload, TwoRunsShareAPathWithoutTouchingEachOther) {
 
 TEST(TrainOffload, TheConfigPeopleWriteRunsUnchanged) {
   RunFolder folder;
-  folder.write("ds_config.json", R"({
-    "train_batch_size": 256,
-    "gradient_accumulation_steps": 16,
-    "gradient_clipping": 1.0,
-    "fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 16},
-    "zero_optimization": {
-      "stage": 3,
-      "offload_optimizer": {"device": "cpu", "pin_memory": true},
-      "offload_param": {"device": "cpu", "pin_memory": true},
-      "overlap_comm": true, "contiguous_gradients": true, "reduce_bucket_size": 5e8,
-      "stage3_prefetch_bucket_size": 5e8, "stage3_param_persistence_threshold": 1e6
-    }
-  })");
+  folder.write("ds_config.json", kConfigPeopleWrite);
   const Result result =
       Command({SHOAL_BINARY, "train", "--config", folder / "ds_config.json", "--model", folder / "llama", "--data",
                "synthetic:tokens=20000", "--sequence", "32", "--threads", "1", "--ranks", "2", "--steps", "2"})
@@ -116,7 +87,7 @@ TEST(TrainOffload, TheConfigPeopleWriteRunsUnchanged) {
 
 TEST(TrainOffload, APathThatCannotBeUsedIsAnErrorBeforeTheFirstStep) {
   const RunFolder folder;
-  const Result result = train(folder, "run",
+  const Result result = train(folder, "gpt2", "run",
                               kSteps + Words{"--set",
                                              "zero_optimization.offload_optimizer={\"device\": \"nvme\", "
                                              "\"nvme_path\": \"/proc/no place\"}"});

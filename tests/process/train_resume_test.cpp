@@ -9,24 +9,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-using Words = std::vector<std::string>;
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-Result train(const RunFolder& folder, const std::string& model, const std::string& out, const Words& more) {
-  return Command(train_words(folder, model, out, more)).wait();
-}
-
-void expect_same_characters(const RunFolder& folder, const std::string& run, const std::string& whole) {
-  const std::string metrics = folder.read(run + "/metrics.jsonl"), expected = folder.read(whole + "/metrics.jsonl");
-  for (const char* key : {"step", "loss", "grad_norm", "lr", "loss_scale", "tokens"}) {
-    EXPECT_EQ(column(metrics, key), column(expected, key)) << key;
-  }
-}
-
 // 12 steps are more than two epochs; the stop is in the middle of one.
 const Words kSteps = {"--steps", "12",
                       "--set",   "scheduler.type=WarmupCosineLR",

@@ -2,6 +2,8 @@
 // columns of metrics.jsonl as the characters that stand there.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -49,6 +51,17 @@ inline std::vector<std::string> train_words(const RunFolder& folder, const std::
   return words;
 }
 
+using Words = std::vector<std::string>;
+
+inline Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+inline Result train(const RunFolder& folder, const std::string& model, const std::string& out, const Words& more) {
+  return Command(train_words(folder, model, out, more)).wait();
+}
+
 // The values of one key in a file of JSON lines, as written: "5.430791378021240".
 inline std::vector<std::string> column(const std::string& lines, const std::string& key) {
   std::vector<std::string> values;
@@ -69,6 +82,14 @@ inline std::vector<double> numbers(const std::vector<std::string>& texts) {
   std::vector<double> values;
   for (const std::string& text : texts) values.push_back(std::strtod(text.c_str(), nullptr));
   return values;
+}
+
+// Two runs wrote the same numbers, all but the times.
+inline void expect_same_characters(const RunFolder& folder, const std::string& run, const std::string& whole) {
+  const std::string metrics = folder.read(run + "/metrics.jsonl"), expected = folder.read(whole + "/metrics.jsonl");
+  for (const char* key : {"step", "loss", "grad_norm", "lr", "loss_scale", "tokens"}) {
+    EXPECT_EQ(column(metrics, key), column(expected, key)) << run << " " << key;
+  }
 }
 
 }  // namespace shoal::testing

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from models import Net, largest_difference, tokens
+from models import Net, largest_difference, tokens, train_steps
 from ranks import main, run
 
 STEPS = 3
@@ -194,25 +194,16 @@ def save_and_resume(folder: str, stage: int, kind: str) -> list:
         model = Net()
         return deepspeed.initialize(model=model, optimizer=make(kind, model), config=config(stage))[0]
 
-    def steps(engine, first: int, last: int) -> list[float]:
-        losses = []
-        for step in range(first, last):
-            loss = engine(tokens(step, int(os.environ["RANK"])))
-            engine.backward(loss)
-            engine.step()
-            losses.append(loss.item())
-        return losses
-
     engine = begin()
-    steps(engine, 0, 2)
+    train_steps(engine, 0, 2)
     engine.save_checkpoint(folder)
-    straight = steps(engine, 2, 4)
+    straight = train_steps(engine, 2, 4)
     engine.load_checkpoint(folder)
-    back = steps(engine, 2, 4)
+    back = train_steps(engine, 2, 4)
     engine.destroy()
     engine = begin()
     engine.load_checkpoint(folder)
-    return [straight, back, steps(engine, 2, 4)]
+    return [straight, back, train_steps(engine, 2, 4)]
 
 
 def states_after_load(folder: str, stage: int, kind: str) -> dict:

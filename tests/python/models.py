@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -53,3 +55,14 @@ def tokens(step: int, rank: int, rows: int = 2, length: int = 8) -> torch.Tensor
 def largest_difference(a: list[float], b: list[float]) -> float:
     assert len(a) == len(b), f"{len(a)} numbers against {len(b)}"
     return max(abs(x - y) for x, y in zip(a, b))
+
+
+def train_steps(engine, first: int, last: int) -> list[float]:
+    """The losses of steps first to last - 1 on this rank's tokens."""
+    losses = []
+    for step in range(first, last):
+        loss = engine(tokens(step, int(os.environ["RANK"])))
+        engine.backward(loss)
+        engine.step()
+        losses.append(loss.item())
+    return losses

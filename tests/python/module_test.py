@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from models import Net, largest_difference, tokens
+from models import Net, largest_difference, tokens, train_steps
 from ranks import main, run
 
 STEPS = 4
@@ -154,25 +154,16 @@ def test_sharded_construction_gathering_and_a_second_engine():
 def save_and_resume(folder: str, stage: int, resume_stage: int) -> list[float]:
     import shoal
 
-    def steps(engine, first: int, last: int) -> list[float]:
-        losses = []
-        for step in range(first, last):
-            loss = engine(tokens(step, int(os.environ["RANK"])))
-            engine.backward(loss)
-            engine.step()
-            losses.append(loss.item())
-        return losses
-
     torch.manual_seed(0)
     engine = shoal.initialize(Net(), config(stage))
-    steps(engine, 0, 2)
+    train_steps(engine, 0, 2)
     engine.save(folder, step=2)
-    straight = steps(engine, 2, 4)
+    straight = train_steps(engine, 2, 4)
     engine.destroy()
     torch.manual_seed(1)
     resumed = shoal.initialize(Net(), config(resume_stage))
     assert resumed.load(folder).step == 2
-    return [straight, steps(resumed, 2, 4)]
+    return [straight, train_steps(resumed, 2, 4)]
 
 
 def test_resume_is_equal_to_the_bit_at_another_stage():

@@ -226,20 +226,7 @@ TEST(Config, AutosFallBackWhenNobodyKnowsBetter) {
 }
 
 TEST(Config, TheConfigPeopleWriteIsCarriedOut) {
-  const char* text = R"({
-    "train_batch_size": 256,
-    "gradient_accumulation_steps": 16,
-    "gradient_clipping": 1.0,
-    "fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 16},
-    "zero_optimization": {
-      "stage": 3,
-      "offload_optimizer": {"device": "cpu", "pin_memory": true},
-      "offload_param": {"device": "cpu", "pin_memory": true},
-      "overlap_comm": true, "contiguous_gradients": true, "reduce_bucket_size": 5e8,
-      "stage3_prefetch_bucket_size": 5e8, "stage3_param_persistence_threshold": 1e6
-    }
-  })";
-  const Config config = Config::from_text(text);
+  const Config config = Config::from_text(testing::kConfigPeopleWrite);
   EXPECT_EQ(config.zero.offload_optimizer.tier, Tier::host);
   EXPECT_EQ(config.zero.offload_param.tier, Tier::host);
   EXPECT_EQ(config.batch, (BatchConfig{256, 16, 16}));
