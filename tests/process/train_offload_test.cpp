@@ -34,7 +34,7 @@ TEST(TrainOffload, EveryTierGivesTheCharactersOfTheResidentRunAndLeavesNothing) 
   for (const std::string stage : {"1", "3"}) {
     for (const std::string tier : {"cpu", "nvme"}) {
       const Result result = train(
-          folder, tier + stage,
+          folder, "gpt2", tier + stage,
           kSteps + states_on(tier, folder, ", \"ratio\": 0.7") + Words{"--set", "zero_optimization.stage=" + stage});
       ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
       EXPECT_THAT(result.out, HasSubstr(tier == "cpu" ? "states, host tier" : "states, disk tier"));

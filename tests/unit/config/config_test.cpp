@@ -227,7 +227,7 @@ TEST(Config, AutosFallBackWhenNobodyKnowsBetter) {
 }
 
 TEST(Config, TheConfigPeopleWriteIsCarriedOut) {
-  const Config config = Config::from_text(shoal::testing::kConfigPeopleWrite);
+  const Config config = Config::from_text(testing::kConfigPeopleWrite);
   EXPECT_EQ(config.zero.offload_optimizer.tier, Tier::host);
   EXPECT_EQ(config.zero.offload_param.tier, Tier::host);
   EXPECT_EQ(config.batch, (BatchConfig{256, 16, 16}));
@@ -242,7 +242,7 @@ TEST(Config, SyntaxErrorsNameTheFileLineAndColumn) {
 }
 
 TEST(Config, ReadsAFileAndNamesItInErrors) {
-  const std::string path = testing::TempDir() + "shoal_config_test.json";
+  const std::string path = ::testing::TempDir() + "shoal_config_test.json";
   std::ofstream(path) << with_batch(R"("zero_optimization": {"stage": 2})");
   EXPECT_EQ(Config::from_file(path).zero.stage, 2);
   EXPECT_EQ(Config::from_file(path, {}, {"zero_optimization.stage=1"}).zero.stage, 1);
