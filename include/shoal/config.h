@@ -114,6 +114,13 @@ struct Fp8Config {
   bool operator==(const Fp8Config&) const = default;
 };
 
+// Who updates weights whose optimizer states are in host memory, on a rank with a GPU.
+enum class OffloadUpdate : uint8_t {
+  automatic,  // the GPU
+  device,     // the GPU: states come to it and go back
+  host,       // the host: gradients come to it and weights go back
+};
+
 struct ShoalConfig {
   bool reproducible = false;
   TransportChoice transport = TransportChoice::automatic;
@@ -121,6 +128,8 @@ struct ShoalConfig {
   bool tf32 = false;                              // fp32 matrix products of the native trainer, on a GPU
   int64_t offload_chunk_size = int64_t{1} << 22;  // elements whose states move together
   bool verify_offload = false;                    // a checksum of every page that comes back from disk
+  OffloadUpdate offload_update = OffloadUpdate::automatic;
+  int64_t offload_ring_size = 0;  // bytes of the GPU through which states of the host pass; 0: what a step leaves free
 
   bool operator==(const ShoalConfig&) const = default;
 };

@@ -76,6 +76,13 @@ struct DiskTraffic {
   double waited_seconds = 0;  // for what could not hide
 };
 
+// Between this rank's GPU and states that live in host memory.
+struct HostTraffic {
+  uint64_t to_device_nbytes = 0;
+  uint64_t to_host_nbytes = 0;
+  double waited_seconds = 0;  // for what could not hide
+};
+
 class Engine {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -167,6 +174,7 @@ class Engine {
   double waited_seconds() const;
   // What offloaded states have cost so far.
   DiskTraffic disk() const;
+  HostTraffic host() const;
   const Config& config() const;
 
  private:

@@ -5,42 +5,59 @@ namespace shoal::config {
 
 std::vector<Section> shoal_sections() {
   const std::vector<std::string> transports = {"auto", "shm", "gloo"};
-  Section section{.path = "shoal",
-                  .meaning = "What Shoal adds.",
-                  .keys = {
-                      boolean("reproducible", false)
-                          .means("Every stage reduces gradients at each micro-step, so that all stages agree to the "
-                                 "bit at any number of "
-                                 "accumulation steps. SHOAL_REPRODUCIBLE=1 in the environment switches it on too.")
-                          .fills(bound_to([](auto& c) -> auto& { return c.shoal.reproducible; })),
-                      text("transport", "auto")
-                          .one_of(transports)
-                          .means("How ranks talk. auto: through shared memory when all ranks are on one host, else "
-                                 "Gloo. The results are "
-                                 "the same bits.")
-                          .fills(bound_to_choice(
-                              [](auto& c) -> auto& { return c.shoal.transport; }, transports)),
-                      boolean("tf32", false)
-                          .means("On a GPU: fp32 matrix products of `shoal train` use the tensor cores' tf32, with 10 "
-                                 "bits of mantissa instead of 23. No effect on bf16, fp16 or the CPU.")
-                          .fills(bound_to([](auto& c) -> auto& { return c.shoal.tf32; })),
-                      integer("offload_chunk_size", int64_t{1} << 22)
-                          .at_least(64)
-                          .in("elements")
-                          .means("Elements whose optimizer states move between tiers together, rounded up to 64. A "
-                                 "buffer of the disk tier holds one chunk.")
-                          .fills(bound_to([](auto& c) -> auto& { return c.shoal.offload_chunk_size; })),
-                      boolean("verify_offload", false)
-                          .means("Compare a checksum of every page that comes back from disk with the one it was "
-                                 "written with.")
-                          .fills(bound_to([](auto& c) -> auto& { return c.shoal.verify_offload; })),
-                      number("timeout_seconds", 600.0)
-                          .above(0)
-                          .at_most(1e6)
-                          .in("seconds")
-                          .means("How long a rank waits for the others before every rank stops with an error.")
-                          .fills(bound_to([](auto& c) -> auto& { return c.shoal.timeout_seconds; })),
-                  }};
+  const std::vector<std::string> updaters = {"auto", "gpu", "cpu"};
+  Section section{
+      .path = "shoal",
+      .meaning = "What Shoal adds.",
+      .keys = {
+          boolean("reproducible", false)
+              .means("Every stage reduces gradients at each micro-step, so that all stages agree to the "
+                     "bit at any number of "
+                     "accumulation steps. SHOAL_REPRODUCIBLE=1 in the environment switches it on too.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.reproducible; })),
+          text("transport", "auto")
+              .one_of(transports)
+              .means("How ranks talk. auto: through shared memory when all ranks are on one host, else "
+                     "Gloo. The results are "
+                     "the same bits.")
+              .fills(bound_to_choice(
+                  [](auto& c) -> auto& { return c.shoal.transport; }, transports)),
+          boolean("tf32", false)
+              .means("On a GPU: fp32 matrix products of `shoal train` use the tensor cores' tf32, with 10 "
+                     "bits of mantissa instead of 23. No effect on bf16, fp16 or the CPU.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.tf32; })),
+          integer("offload_chunk_size", int64_t{1} << 22)
+              .at_least(64)
+              .in("elements")
+              .means("Elements whose optimizer states move between tiers together, rounded up to 64. A "
+                     "buffer of the disk tier holds one chunk.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.offload_chunk_size; })),
+          boolean("verify_offload", false)
+              .means("Compare a checksum of every page that comes back from disk with the one it was "
+                     "written with.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.verify_offload; })),
+          text("offload_update", "auto")
+              .one_of(updaters)
+              .means("On a GPU whose optimizer states are in host memory: who updates. gpu: the states come "
+                     "to the GPU ahead of the update and go back behind it, while it computes. cpu: "
+                     "gradients come to the host and weights go back, in the step. auto: gpu. States on "
+                     "disk are updated by the host. The results are the same bits.")
+              .fills(bound_to_choice(
+                  [](auto& c) -> auto& { return c.shoal.offload_update; }, updaters)),
+          integer("offload_ring_size", 0)
+              .at_least(0)
+              .in("bytes")
+              .means("GPU memory through which optimizer states of the host pass. The more, the more of "
+                     "them are there when the update begins. 0: 1 GiB at first, and after two steps what "
+                     "they left free, less a reserve.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.offload_ring_size; })),
+          number("timeout_seconds", 600.0)
+              .above(0)
+              .at_most(1e6)
+              .in("seconds")
+              .means("How long a rank waits for the others before every rank stops with an error.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.timeout_seconds; })),
+      }};
   return {std::move(section)};
 }
 

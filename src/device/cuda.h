@@ -40,6 +40,11 @@ void zero(void* memory, size_t nbytes, StreamHandle stream);
 // Holds the calling thread until the stream has done all it was given.
 void synchronize(StreamHandle stream);
 
+// Lets the GPU copy from and to this host memory by itself, at full speed and beside the host; its pages are brought in
+// first, on several threads. The memory's contents stay.
+void register_host(void* memory, size_t nbytes);
+void unregister_host(void* memory);
+
 // A stream of the current GPU, apart from the default one.
 class Stream {
  public:
@@ -58,7 +63,11 @@ class Stream {
 // A point in a stream's work. Not timed.
 class Event {
  public:
-  Event();
+  enum class Wait {
+    spins,
+    sleeps
+  };  // what synchronize() does meanwhile: the one is quicker, the other leaves the core
+  explicit Event(Wait wait = Wait::spins);
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;

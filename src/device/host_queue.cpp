@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "device/host_wires.h"
 #include "device/page_arena.h"
 #include "kernels/convert.h"
 #include "kernels/segment.h"
@@ -52,6 +53,7 @@ class HostQueue final : public Queue {
   void upload(void* to, const void* from_host, size_t nbytes) override { copy(to, from_host, nbytes); }
   void download(void* to_host, const void* from, size_t nbytes) override { copy(to_host, from, nbytes); }
 
+  std::unique_ptr<Wires> make_wires(int) override { return make_host_wires(); }
   void on_host(int64_t numel, const std::function<void(int64_t, int64_t)>& work) override {
     parallel_for_(numel, work);
   }

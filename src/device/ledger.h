@@ -21,10 +21,11 @@ enum class MemoryKind : uint8_t {
   staging,       // transports that must copy
   host_weights,  // of a tier below the device
   host_states,   // of a tier below the device
+  state_ring,    // of the device, for what passes through it on its way from or to the host
   disk_states,   // bytes of a file
   disk_buffers,  // in host memory, for what is on its way from or to the disk
 };
-inline constexpr size_t kMemoryKinds = 11;
+inline constexpr size_t kMemoryKinds = 12;
 
 std::string_view name_of(MemoryKind kind);
 

@@ -40,6 +40,12 @@
 
 namespace shoal {
 
+namespace {
+
+constexpr int64_t kStepsBeforeGrowth = 2;
+
+}  // namespace
+
 class Engine::Impl {
  public:
   Impl(const std::vector<Unit>& units, const Config& config, Group& world, const EngineOptions& options)
@@ -155,7 +161,7 @@ class Engine::Impl {
     }
     passes_.begin_backward();
     gradients_.set_last(is_last());
-    if (is_last()) updater_.read_ahead();
+    if (is_last() && !updates_outside_) updater_.read_ahead();
   }
 
   void finish_backward() {
@@ -207,15 +213,28 @@ class Engine::Impl {
     StepResult result;
     {
       Stopwatch watch(times_.step, timing_);
-      const double waited_before = updater_.states().disk().waited_seconds;
+      const double disk_before = updater_.states().disk().waited_seconds;
+      const double host_before = updater_.states().streamed().waited_seconds;
       micro_step_ = 0;
       passes_.set_micro_step(0);
       result = stepper_.take(update);
-      times_.disk = updater_.states().disk().waited_seconds - waited_before;
+      times_.disk = updater_.states().disk().waited_seconds - disk_before;
+      times_.host = updater_.states().streamed().waited_seconds - host_before;
     }
+    updates_outside_ = update != nullptr;
+    if (result.applied_steps + result.skipped_steps == kStepsBeforeGrowth) grow_ring();
+    if (!updates_outside_) updater_.read_ahead();
     print(result);
     times_ = {};
     return result;
+  }
+
+  // The steps so far have shown what the model needs: half of what they left free is the states' now. The other half
+  // stays for steps that need more.
+  void grow_ring() {
+    if (!device_.is_cuda() || config_.shoal.offload_ring_size > 0) return;
+    const size_t held = updater_.states().ring_nbytes();
+    if (held > 0) updater_.grow_ring(held + cuda::facts_of(device_.index()).free_nbytes / 2);
   }
 
   void print(const StepResult& result) const {
@@ -370,7 +389,8 @@ class Engine::Impl {
   std::optional<bool> boundary_;  // told from outside; nothing: by the count of micro-steps
   int64_t micro_step_ = 0;        // of the step that is being accumulated
   StepTimes times_;
-  bool timing_ = false;  // a Stopwatch is running
+  bool timing_ = false;           // a Stopwatch is running
+  bool updates_outside_ = false;  // the last step's update came from outside: it reads states by itself
   bool inside_gathered_ = false;
   std::map<int, std::unique_ptr<GatheredParams>> gathered_;  // begun and not finished
   int last_gathered_ = 0;
@@ -498,6 +518,10 @@ double Engine::waited_seconds() const {
 DiskTraffic Engine::disk() const {
   const DiskFile::Counters counters = impl_->updater_.states().disk();
   return {counters.read_nbytes, counters.written_nbytes, counters.waited_seconds};
+}
+HostTraffic Engine::host() const {
+  const Ferry::Counters counters = impl_->updater_.states().streamed();
+  return {counters.brought_nbytes, counters.taken_nbytes, counters.waited_seconds};
 }
 const Config& Engine::config() const { return impl_->config_; }
 

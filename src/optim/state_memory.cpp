@@ -44,7 +44,7 @@ StateMemory::StateMemory(std::vector<StateChunk> chunks, const StateTiers& tiers
   host_ = Slab::create(nbytes_on(Tier::host, chunks_), Slab::Backing::anonymous, ledger, MemoryKind::host_states);
   std::byte* device = device_->data();
   std::byte* host = host_->data();
-  std::vector<size_t> on_disk;
+  std::vector<size_t> on_disk, streamed;
   for (size_t index = 0; index < chunks_.size(); ++index) {
     const StateChunk& chunk = chunks_[index];
     switch (chunk.tier) {
@@ -53,14 +53,22 @@ StateMemory::StateMemory(std::vector<StateChunk> chunks, const StateTiers& tiers
         device += chunk.nbytes;
         break;
       case Tier::host:
-        places_[index].resident = host;
-        host += chunk.nbytes;
+        if (tiers.streams) {
+          places_[index].stream_index = static_cast<int>(streamed.size());
+          streamed.push_back(chunk.nbytes);
+        } else {
+          places_[index].resident = host;
+          host += chunk.nbytes;
+        }
         break;
       case Tier::disk:
         places_[index].ring_index = static_cast<int>(on_disk.size());
         on_disk.push_back(chunk.nbytes);
         break;
     }
+  }
+  if (!streamed.empty()) {
+    stream_ = std::make_unique<StateStream>(host_, std::move(streamed), tiers.ring_nbytes, queue, ledger);
   }
   if (on_disk.empty()) return;
   folder_ = std::make_unique<ScratchFolder>(tiers.offload.nvme_path);
@@ -73,31 +81,37 @@ StateMemory::StateMemory(std::vector<StateChunk> chunks, const StateTiers& tiers
 
 std::byte* StateMemory::address(int chunk) const {
   const Place& place = places_[static_cast<size_t>(chunk)];
-  return place.ring_index < 0 ? place.resident : ring_->memory(place.ring_index);
+  if (place.stream_index >= 0) return stream_->memory(place.stream_index);
+  return place.ring_index >= 0 ? ring_->memory(place.ring_index) : place.resident;
 }
 
 void StateMemory::read_ahead() {
   if (ring_) ring_->read_ahead();
+  if (stream_) stream_->read_ahead();
 }
 
 void StateMemory::begin_use(int chunk) {
   const Place& place = places_[static_cast<size_t>(chunk)];
   if (place.ring_index >= 0) ring_->take(place.ring_index);
+  if (place.stream_index >= 0) stream_->take(place.stream_index);
 }
 
 void StateMemory::end_use(int chunk) {
   const Place& place = places_[static_cast<size_t>(chunk)];
   if (place.ring_index >= 0) ring_->give(place.ring_index);
+  if (place.stream_index >= 0) stream_->give(place.stream_index);
 }
 
 const std::byte* StateMemory::look(int chunk) const {
   const Place& place = places_[static_cast<size_t>(chunk)];
-  return place.ring_index < 0 ? place.resident : ring_->look(place.ring_index);
+  if (place.stream_index >= 0) return stream_->look(place.stream_index);
+  return place.ring_index >= 0 ? ring_->look(place.ring_index) : place.resident;
 }
 
 std::byte* StateMemory::change(int chunk) {
   const Place& place = places_[static_cast<size_t>(chunk)];
-  return place.ring_index < 0 ? place.resident : ring_->change(place.ring_index);
+  if (place.stream_index >= 0) return stream_->change(place.stream_index);
+  return place.ring_index >= 0 ? ring_->change(place.ring_index) : place.resident;
 }
 
 std::vector<std::string> StateMemory::notes() const { return folder_ ? folder_->notes() : std::vector<std::string>{}; }

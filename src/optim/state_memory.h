@@ -1,5 +1,6 @@
 // The memory of the optimizer's states on this rank, chunk by chunk, each on its tier. Whoever updates them does not
-// know the tier: it begins to use a chunk, finds its bytes at a fixed address, and ends.
+// know the tier: it begins to use a chunk, finds its bytes at a fixed address, and ends. Chunks of the host tier come
+// to a device through a ring there; a rank that computes in host memory has them at hand.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "device/queue.h"
+#include "optim/state_stream.h"
 #include "plan/state_chunks.h"
 #include "store/chunk_ring.h"
 #include "store/scratch_folder.h"
@@ -18,6 +20,8 @@ struct StateTiers {
   OffloadConfig offload = {};
   AioConfig aio = {};
   bool verify = false;
+  bool streams = false;    // chunks of the host tier come to the queue's memory for their update
+  size_t ring_nbytes = 0;  // of that memory, for those that are there or on their way
 };
 
 class StateMemory {
@@ -28,9 +32,14 @@ class StateMemory {
 
   const std::vector<StateChunk>& chunks() const { return chunks_; }
   // Whether the chunk's bytes are at its address all the time.
-  bool is_resident(int chunk) const { return places_[static_cast<size_t>(chunk)].ring_index < 0; }
-  // Where an update finds the chunk's bytes, in the queue's memory.
+  bool is_resident(int chunk) const { return places_[static_cast<size_t>(chunk)].resident != nullptr; }
+  // Whether the chunk comes to the queue's memory for its update, and lives in host memory else.
+  bool is_streamed(int chunk) const { return places_[static_cast<size_t>(chunk)].stream_index >= 0; }
+  // Where an update finds the chunk's bytes: in the queue's memory where it is of the device's tier or streamed, in
+  // host memory else.
   std::byte* address(int chunk) const;
+  // Gives streamed chunks more of the queue's memory, between steps. True: they have other addresses now.
+  bool grow_ring(size_t nbytes) { return stream_ && stream_->grow(nbytes); }
 
   // Soon all chunks will be used, in their order: begins to bring the first of those that are not resident.
   void read_ahead();
@@ -38,12 +47,16 @@ class StateMemory {
   void begin_use(int chunk);
   void end_use(int chunk);
 
-  // Between steps, any chunk: its bytes, in the queue's memory, valid until the next call of either.
+  // Between steps, any chunk: its bytes, in host memory where its tier is not the device, valid until the next call of
+  // either.
   const std::byte* look(int chunk) const;
   std::byte* change(int chunk);
 
   // Bytes that the disk moved, and the time that was spent waiting for it.
   DiskFile::Counters disk() const { return file_ ? file_->counters() : DiskFile::Counters{}; }
+  // Bytes that streamed chunks moved, and the time that was spent waiting for them.
+  Ferry::Counters streamed() const { return stream_ ? stream_->counters() : Ferry::Counters{}; }
+  size_t ring_nbytes() const { return stream_ ? stream_->ring_nbytes() : 0; }
   // Of the disk tier, for people: where it is and how it is read. "" without one.
   std::string description() const;
   // What a run should print: what dead runs had left there.
@@ -52,13 +65,15 @@ class StateMemory {
  private:
   struct Place {
     std::byte* resident = nullptr;
-    int ring_index = -1;
+    int ring_index = -1;    // on disk
+    int stream_index = -1;  // streamed
   };
 
   std::vector<StateChunk> chunks_;
   std::vector<Place> places_;
   std::shared_ptr<Slab> device_;
   std::shared_ptr<Slab> host_;
+  std::unique_ptr<StateStream> stream_;
   std::shared_ptr<Slab> buffers_;          // the ring's; registered with the file, so they outlive it
   std::unique_ptr<ScratchFolder> folder_;  // the file lies in it, and the ring is the file's
   std::unique_ptr<DiskFile> file_;

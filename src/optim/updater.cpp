@@ -30,6 +30,14 @@ std::byte* weight_data(int unit, int flat, const Weights& weights) {
   return weights.is_sharded(unit, flat) ? weights.shard(unit, flat) : weights.whole(unit, flat);
 }
 
+StateTiers tiers_of(const Config& config, const Queue& queue) {
+  return {.offload = config.zero.offload_optimizer,
+          .aio = config.aio,
+          .verify = config.shoal.verify_offload,
+          .streams = queue.device() >= 0 && config.shoal.offload_update != OffloadUpdate::host,
+          .ring_nbytes = state_ring_nbytes(config)};
+}
+
 Updater::Range common(Updater::Range a, Updater::Range b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
@@ -44,8 +52,7 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
       config_(config.optimizer),
       moments_(moments_of(config.optimizer)),
       queue_(queue),
-      states_(cut_states(layout, chunk_options(config, rank)),
-              {config.zero.offload_optimizer, config.aio, config.shoal.verify_offload}, queue, ledger),
+      states_(cut_states(layout, chunk_options(config, rank)), tiers_of(config, queue), queue, ledger),
       launches_(layout.units.size()) {
   if (queue_.device() >= 0) prepare_host(ledger);
   for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
@@ -65,11 +72,16 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
 // The widest elements there are: fp32 weights and gradients.
 void Updater::prepare_host(const std::shared_ptr<Ledger>& ledger) {
   int64_t largest = 0;
-  for (const StateChunk& chunk : states_.chunks()) {
-    if (chunk.tier != Tier::device) largest = std::max(largest, chunk.numel());
+  bool off_device = false;
+  for (int index = 0; index < static_cast<int>(states_.chunks().size()); ++index) {
+    const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
+    if (chunk.tier == Tier::device) continue;
+    off_device = true;
+    if (!states_.is_streamed(index)) largest = std::max(largest, chunk.numel());
   }
-  if (largest == 0) return;
+  if (!off_device) return;
   host_ = make_host_queue([this](int64_t numel, const auto& work) { queue_.on_host(numel, work); });
+  if (largest == 0) return;
   grad_staging_ = static_cast<size_t>(largest) * sizeof(float);
   staging_ = host_->allocate(2 * grad_staging_, ledger, MemoryKind::staging);
 }
@@ -77,6 +89,13 @@ void Updater::prepare_host(const std::shared_ptr<Ledger>& ledger) {
 Queue& Updater::queue_of(int chunk) const {
   const bool off_device = states_.chunks()[static_cast<size_t>(chunk)].tier != Tier::device;
   return off_device && host_ ? *host_ : queue_;
+}
+
+bool Updater::is_updated_by_host(int chunk) const { return &queue_of(chunk) != &queue_ && !states_.is_streamed(chunk); }
+
+void Updater::grow_ring(size_t nbytes) {
+  if (!states_.grow_ring(nbytes)) return;
+  for (std::vector<Launch>& launches : launches_) launches.clear();  // they hold addresses
 }
 
 Updater::Range Updater::kept_range(int unit, int flat_index) const {
@@ -258,7 +277,7 @@ std::vector<Updater::Launch> Updater::list_launches(int unit, Weights& weights, 
   for (const Flat& flat : units_[static_cast<size_t>(unit)]) {
     for (int chunk = flat.first_chunk; chunk < flat.last_chunk; ++chunk) {
       const Elements elements = elements_of(chunk, weights, gradients);
-      if (&queue_of(chunk) != &queue_) {
+      if (is_updated_by_host(chunk)) {
         launches.push_back(staged_launch(chunk, elements));
       } else if (states_.is_resident(chunk)) {
         list_segments(chunk, elements, resident, resident_groups);

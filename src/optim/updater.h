@@ -47,8 +47,10 @@ class Updater {
   // memory, as exact.
   void reset_param(int unit, int flat, const Piece& piece, const std::byte* whole, Weights& weights);
 
-  // A step is near: begins to bring states that are not in memory.
+  // A step is near: begins to bring states that are not at hand.
   void read_ahead() { states_.read_ahead(); }
+  // Lets states that pass through the device's memory have that much of it. Between steps.
+  void grow_ring(size_t nbytes);
   // Updates this rank's part of the unit's trainable flats. Weights and gradients are the same objects in every call.
   void update(int unit, const StepNumbers& numbers, Weights& weights, const Gradients& gradients);
 
@@ -88,8 +90,10 @@ class Updater {
   size_t moment_offset(int which, int index, int64_t element) const;
   size_t master_offset(int index, int64_t element) const;
   void prepare_host(const std::shared_ptr<Ledger>& ledger);
-  // The queue that reaches the chunk's states.
+  // The queue that reaches the chunk's states between steps.
   Queue& queue_of(int chunk) const;
+  // Whether the host updates it in place of the device, which cannot reach it.
+  bool is_updated_by_host(int chunk) const;
   std::vector<Launch> list_launches(int unit, Weights& weights, const Gradients& gradients) const;
   Launch staged_launch(int chunk, const Elements& elements) const;
   Elements elements_of(int chunk, Weights& weights, const Gradients& gradients) const;
@@ -103,7 +107,7 @@ class Updater {
   OptimizerConfig config_;
   int moments_;
   Queue& queue_;
-  std::unique_ptr<Queue> host_;  // where the device cannot reach all states: updates what it cannot
+  std::unique_ptr<Queue> host_;  // where the device cannot reach all states: reads, writes and updates what it cannot
   std::vector<std::vector<Flat>> units_;
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
   StateMemory states_;

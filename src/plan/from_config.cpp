@@ -37,6 +37,12 @@ int moments_of(const OptimizerConfig& config) {
   return 2;
 }
 
+size_t state_ring_nbytes(const Config& config) {
+  constexpr size_t kAtFirst = size_t{1} << 30;
+  const int64_t wanted = config.shoal.offload_ring_size;
+  return wanted > 0 ? static_cast<size_t>(wanted) : kAtFirst;
+}
+
 ChunkOptions chunk_options(const Config& config, int rank) {
   const OffloadConfig& offload = config.zero.offload_optimizer;
   return {.stage = config.zero.stage,

@@ -16,6 +16,8 @@ GatherLimits gather_limits(const Config& config);
 int reduce_slots(const Config& config);
 // fp32 numbers per element that an optimizer keeps beside the weight.
 int moments_of(const OptimizerConfig& config);
+// Device memory through which offloaded states pass, at first.
+size_t state_ring_nbytes(const Config& config);
 // How this rank's states are cut and placed.
 ChunkOptions chunk_options(const Config& config, int rank);
 MemoryOptions memory_options(const Config& config);

@@ -61,6 +61,7 @@ std::string to_line(const StepMetrics& metrics) {
   line.set("tokens_per_s", finite(metrics.tokens_per_s));
   line.set("step_ms", finite(metrics.step_ms));
   line.set("wait_comm_ms", finite(metrics.wait_comm_ms));
+  line.set("wait_host_ms", finite(metrics.wait_host_ms));
   line.set("wait_disk_ms", finite(metrics.wait_disk_ms));
   return json::write(line);
 }

@@ -195,6 +195,7 @@ class Trainer {
     const auto begin = Clock::now();
     const double waited_before = engine_.waited_seconds();
     const double disk_before = engine_.disk().waited_seconds;
+    const double host_before = engine_.host().waited_seconds;
     std::vector<at::Tensor> micro_losses;
     StepResult result;
     for (int64_t micro_step = 0; micro_step < run_.config.batch.accumulation_steps; ++micro_step) {
@@ -223,6 +224,7 @@ class Trainer {
     metrics.tokens_per_s =
         static_cast<double>(run_.config.batch.train_batch_size * run_.cut.sequence) / metrics.step_ms * 1e3;
     metrics.wait_comm_ms = (engine_.waited_seconds() - waited_before + news.waited_seconds) * 1e3;
+    metrics.wait_host_ms = (engine_.host().waited_seconds - host_before) * 1e3;
     metrics.wait_disk_ms = (engine_.disk().waited_seconds - disk_before) * 1e3;
     if (metrics_ != nullptr) append(*metrics_, to_line(metrics));
     progress_.show(metrics, step_ == last || stop_signal_ != 0);

@@ -3,6 +3,12 @@
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
 
 #include "shoal/error.h"
 
@@ -18,6 +24,23 @@ void check(cudaError_t status, const char* call) {
 
 cudaStream_t stream_of(StreamHandle handle) { return static_cast<cudaStream_t>(handle); }
 cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
+
+// Registering brings pages in too, on one thread. A system that does not know the advice leaves it to that.
+void bring_pages_in(std::byte* memory, size_t nbytes) {
+  constexpr size_t kPiece = size_t{64} << 20;
+  const size_t pieces = (nbytes + kPiece - 1) / kPiece;
+  const size_t count = std::min<size_t>(pieces, std::max(1u, std::min(16u, std::thread::hardware_concurrency())));
+  std::atomic<size_t> next = 0;
+  std::vector<std::thread> threads;
+  for (size_t thread = 0; thread < count; ++thread) {
+    threads.emplace_back([&] {
+      for (size_t piece = next++; piece < pieces; piece = next++) {
+        madvise(memory + piece * kPiece, std::min(kPiece, nbytes - piece * kPiece), MADV_POPULATE_WRITE);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
 
 }  // namespace
 
@@ -82,6 +105,14 @@ void zero(void* memory, size_t nbytes, StreamHandle stream) {
 
 void synchronize(StreamHandle stream) { check(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize"); }
 
+void register_host(void* memory, size_t nbytes) {
+  if (nbytes == 0) return;
+  bring_pages_in(static_cast<std::byte*>(memory), nbytes);
+  check(cudaHostRegister(memory, nbytes, cudaHostRegisterDefault), "cudaHostRegister");
+}
+
+void unregister_host(void* memory) { cudaHostUnregister(memory); }
+
 Stream::Stream(Priority priority) {
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
@@ -93,9 +124,10 @@ Stream::Stream(Priority priority) {
 
 Stream::~Stream() { cudaStreamDestroy(stream_of(handle_)); }
 
-Event::Event() {
+Event::Event(Wait wait) {
   cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  const unsigned flags = cudaEventDisableTiming | (wait == Wait::sleeps ? cudaEventBlockingSync : 0u);
+  check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
   event_ = event;
 }
 

@@ -23,11 +23,13 @@ void release(void*) {}
 void copy(void*, const void*, size_t, StreamHandle) { refuse(); }
 void zero(void*, size_t, StreamHandle) { refuse(); }
 void synchronize(StreamHandle) { refuse(); }
+void register_host(void*, size_t) { refuse(); }
+void unregister_host(void*) {}
 
 Stream::Stream(Priority) { refuse(); }
 Stream::~Stream() = default;
 
-Event::Event() { refuse(); }
+Event::Event(Wait) { refuse(); }
 Event::~Event() = default;
 void Event::record(StreamHandle) { refuse(); }
 void Event::hold_back(StreamHandle) const { refuse(); }

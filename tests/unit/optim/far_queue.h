@@ -39,6 +39,7 @@ class FarQueue final : public Queue {
     downloaded += nbytes;
     host_->download(to_host, from, nbytes);
   }
+  std::unique_ptr<Wires> make_wires(int chunks) override { return host_->make_wires(chunks); }
   void on_host(int64_t numel, const std::function<void(int64_t, int64_t)>& work) override {
     host_->on_host(numel, work);
   }

@@ -245,10 +245,11 @@ struct Outcome {
   std::string weights;
   std::vector<float> first, second, values;
 };
-Outcome run_steps(Queue& queue, DType dtype, Tier tier, double ratio, const std::string& disk) {
+Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const ShoalConfig& shoal = {}) {
   const std::unique_ptr<Group> group = make_single_group();
   Config config = config_with(optimizer_of(OptimizerKind::adamw), 1);
-  config.zero.offload_optimizer = {.tier = tier, .nvme_path = disk, .buffer_count = 2, .ratio = ratio};
+  config.zero.offload_optimizer = offload;
+  config.shoal = shoal;
   config.shoal.offload_chunk_size = 64;
   const std::vector<UnitSpec> specs = {Training::spec(dtype, 0)};
   const ModelLayout layout = lay_out(specs, {.world = 1, .persistence_threshold = 0});
@@ -259,7 +260,7 @@ Outcome run_steps(Queue& queue, DType dtype, Tier tier, double ratio, const std:
   if (auto* far = dynamic_cast<testing::FarQueue*>(&queue)) {
     for (int chunk = 0; chunk < static_cast<int>(updater.states().chunks().size()); ++chunk) {
       const StateChunk& place = updater.states().chunks()[static_cast<size_t>(chunk)];
-      if (place.tier != Tier::device) far->forbid(updater.states().address(chunk), place.nbytes);
+      if (place.tier != Tier::device) far->forbid(updater.states().look(chunk), place.nbytes);
     }
   }
   const int64_t numel = layout.units[0].flats[0].numel;
@@ -275,6 +276,7 @@ Outcome run_steps(Queue& queue, DType dtype, Tier tier, double ratio, const std:
     gradients.wait();
     updater.read_ahead();
     updater.update(0, numbers_of(step, 0.01), weights, gradients);
+    if (step == 3) updater.grow_ring(3000);
     if (step == 2) {  // a parameter written from outside, in the middle of training
       updater.reset_param(0, 0, layout.units[0].flats[0].pieces[0], weights.whole(0, 0), weights);
     }
@@ -289,21 +291,40 @@ Outcome run_steps(Queue& queue, DType dtype, Tier tier, double ratio, const std:
   return outcome;
 }
 
+void expect_same(const Outcome& got, const Outcome& expected, const std::string& what) {
+  EXPECT_EQ(got.weights, expected.weights) << what;
+  EXPECT_EQ(got.first, expected.first) << what;
+  EXPECT_EQ(got.second, expected.second) << what;
+  EXPECT_EQ(got.values, expected.values) << what;
+}
+
 TEST(Updater, TheHostUpdatesWhatADeviceCannotReachToTheSameBits) {
   const testing::TempFolder folder;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const std::unique_ptr<Queue> near = make_host_queue();
-    const Outcome expected = run_steps(*near, dtype, Tier::device, 1, folder.path());
+    const Outcome expected = run_steps(*near, dtype, {});
     for (const Tier tier : {Tier::host, Tier::disk}) {
       for (const double ratio : {0.4, 1.0}) {
         testing::FarQueue far;
-        const Outcome got = run_steps(far, dtype, tier, ratio, folder.path());
-        const std::string what = std::string(name_of(dtype)) + " " + std::string(name_of(tier));
-        EXPECT_EQ(got.weights, expected.weights) << what;
-        EXPECT_EQ(got.first, expected.first) << what;
-        EXPECT_EQ(got.second, expected.second) << what;
-        EXPECT_EQ(got.values, expected.values) << what;
+        const OffloadConfig offload{.tier = tier, .nvme_path = folder.path(), .buffer_count = 2, .ratio = ratio};
+        const Outcome got = run_steps(far, dtype, offload, {.offload_update = OffloadUpdate::host});
+        expect_same(got, expected, std::string(name_of(dtype)) + " " + std::string(name_of(tier)));
         EXPECT_GT(far.downloaded, 0u);
+      }
+    }
+  }
+}
+
+// A ring for one chunk, for a few, and for all.
+TEST(Updater, StatesThatPassThroughTheDeviceGiveTheSameBits) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const std::unique_ptr<Queue> near = make_host_queue();
+    const Outcome expected = run_steps(*near, dtype, {});
+    for (const int64_t ring : {int64_t{1}, int64_t{2000}, int64_t{1} << 20}) {
+      for (const double ratio : {0.4, 1.0}) {
+        testing::FarQueue far;
+        const Outcome got = run_steps(far, dtype, {.tier = Tier::host, .ratio = ratio}, {.offload_ring_size = ring});
+        expect_same(got, expected, std::string(name_of(dtype)) + " ring " + std::to_string(ring));
       }
     }
   }

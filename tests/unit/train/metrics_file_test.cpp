@@ -33,10 +33,12 @@ TEST(MetricsLine, HasEveryKeyInOrder) {
                             .tokens_per_s = 12.5,
                             .step_ms = 1.5,
                             .wait_comm_ms = 0.25,
+                            .wait_host_ms = 0.125,
                             .wait_disk_ms = 0.5};
   EXPECT_EQ(to_line(metrics),
             R"({"step": 3, "loss": 2.5, "grad_norm": 0.1, "lr": 0.0003, "loss_scale": 65536, "skipped": true, )"
-            R"("tokens": 1024, "tokens_per_s": 12.5, "step_ms": 1.5, "wait_comm_ms": 0.25, "wait_disk_ms": 0.5})");
+            R"("tokens": 1024, "tokens_per_s": 12.5, "step_ms": 1.5, "wait_comm_ms": 0.25, "wait_host_ms": 0.125, )"
+            R"("wait_disk_ms": 0.5})");
 }
 
 TEST(MetricsLine, FloatsReadBackToTheSameBits) {

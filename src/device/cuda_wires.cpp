@@ -1,0 +1,72 @@
+// See cuda_wires.h.
+#include "device/cuda_wires.h"
+
+#include <deque>
+
+#include "shoal/error.h"
+
+namespace shoal {
+
+namespace {
+
+struct Marks {
+  cuda::Event ready{cuda::Event::Wait::sleeps};   // on the wire in: the bytes are there
+  cuda::Event used{cuda::Event::Wait::sleeps};    // on the queue: its work on them is done
+  cuda::Event stored{cuda::Event::Wait::sleeps};  // on the wire out: the host has them
+};
+
+class CudaWires final : public Wires {
+ public:
+  CudaWires(int device, cuda::StreamHandle queue, int chunks)
+      : device_(device), queue_(queue), marks_(static_cast<size_t>(chunks)) {}
+  ~CudaWires() override {
+    if (pinned_ != nullptr) cuda::unregister_host(pinned_);
+  }
+  CudaWires(const CudaWires&) = delete;
+  CudaWires& operator=(const CudaWires&) = delete;
+
+  void begin_thread() override { cuda::use_device(device_); }
+
+  std::string pin(std::byte* host, size_t nbytes) override {
+    try {
+      cuda::register_host(host, nbytes);
+      pinned_ = host;
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+
+  void copy_in(int chunk, std::byte* to, const std::byte* from_host, size_t nbytes, int after) override {
+    if (after >= 0) marks_of(after).stored.hold_back(in_.handle());
+    cuda::copy(to, from_host, nbytes, in_.handle());
+    marks_of(chunk).ready.record(in_.handle());
+  }
+  void hold_queue(int chunk) override { marks_of(chunk).ready.hold_back(queue_); }
+  void mark_used(int chunk) override { marks_of(chunk).used.record(queue_); }
+  void copy_out(int chunk, std::byte* to_host, const std::byte* from, size_t nbytes) override {
+    marks_of(chunk).used.hold_back(out_.handle());
+    cuda::copy(to_host, from, nbytes, out_.handle());
+    marks_of(chunk).stored.record(out_.handle());
+  }
+  void wait_in(int chunk) override { marks_of(chunk).ready.synchronize(); }
+  void wait_out(int chunk) override { marks_of(chunk).stored.synchronize(); }
+
+ private:
+  Marks& marks_of(int chunk) { return marks_[static_cast<size_t>(chunk)]; }
+
+  int device_;
+  cuda::StreamHandle queue_;
+  std::deque<Marks> marks_;  // events do not move
+  cuda::Stream in_, out_;
+  std::byte* pinned_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Wires> make_cuda_wires(int device, cuda::StreamHandle queue, int chunks) {
+  cuda::use_device(device);
+  return std::make_unique<CudaWires>(device, queue, chunks);
+}
+
+}  // namespace shoal

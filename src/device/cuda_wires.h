@@ -1,0 +1,14 @@
+// Wires between host memory and a GPU: two streams beside the queue's, and three events a chunk.
+#pragma once
+
+#include <memory>
+
+#include "device/cuda.h"
+#include "device/wires.h"
+
+namespace shoal {
+
+// The stream is the queue's, of this GPU, and outlives the wires.
+std::unique_ptr<Wires> make_cuda_wires(int device, cuda::StreamHandle queue, int chunks);
+
+}  // namespace shoal

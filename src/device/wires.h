@@ -1,0 +1,34 @@
+// How bytes of numbered chunks move between host memory and a queue's memory beside the queue's own work: one wire each
+// way. Each call but the waits returns at once where the memory is a GPU's; order is kept on the device.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace shoal {
+
+class Wires {
+ public:
+  virtual ~Wires() = default;
+
+  // Once in each thread that calls copy_in or copy_out.
+  virtual void begin_thread() {}
+  // Makes host memory such that the wires need no help with it. Takes a while. "", or why it cannot be done: then
+  // copies work and are slower.
+  virtual std::string pin(std::byte* host, size_t nbytes) = 0;
+
+  // Once the last copy_out of chunk `after` is through; -1: at once.
+  virtual void copy_in(int chunk, std::byte* to, const std::byte* from_host, size_t nbytes, int after) = 0;
+  // What the queue is given later finds the chunk's bytes.
+  virtual void hold_queue(int chunk) = 0;
+  // The queue has no more work on the chunk than it was given so far.
+  virtual void mark_used(int chunk) = 0;
+  // After that work.
+  virtual void copy_out(int chunk, std::byte* to_host, const std::byte* from, size_t nbytes) = 0;
+
+  // Hold the calling thread until the chunk's last copy is through.
+  virtual void wait_in(int chunk) = 0;
+  virtual void wait_out(int chunk) = 0;
+};
+
+}  // namespace shoal

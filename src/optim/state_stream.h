@@ -1,0 +1,65 @@
+// Chunks of states that live in host memory and come to the device for their update, in a fixed order, round and round:
+// through a ring of device memory, brought ahead of the work and taken back behind it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "device/ferry.h"
+#include "device/queue.h"
+#include "device/slab.h"
+#include "plan/ring_layout.h"
+
+namespace shoal {
+
+class StateStream {
+ public:
+  // Chunks of these sizes, one after the other in `host`, which is pinned in the background. The ring takes
+  // ring_nbytes(chunk_nbytes, staging) bytes. The queue outlives this object.
+  StateStream(std::shared_ptr<Slab> host, std::vector<size_t> chunk_nbytes, size_t staging, Queue& queue,
+              std::shared_ptr<Ledger> ledger);
+
+  // Where the queue finds the chunk's bytes while it is taken.
+  std::byte* memory(int chunk) const { return ring_->data() + places_[static_cast<size_t>(chunk)].offset; }
+  size_t ring_nbytes() const { return ring_->nbytes(); }
+  // Makes the ring as large as `staging` allows, if that is more: chunks then have other places. Between rounds.
+  bool grow(size_t staging);
+
+  // Begins to bring what is taken next, as far as the ring is free. Blocks for nothing.
+  void read_ahead();
+  // What the queue is given later finds the chunk. Each is taken in its turn and given back before the next.
+  void take(int chunk);
+  // The queue's work on it changes its bytes: takes them back after that, and brings the next.
+  void give(int chunk);
+
+  // Between rounds: the chunk's bytes in host memory. change() means that they will be written.
+  const std::byte* look(int chunk);
+  std::byte* change(int chunk);
+
+  Ferry::Counters counters() const { return ferry_.counters(); }
+  std::string unpinned_because() const { return ferry_.unpinned_because(); }
+
+ private:
+  int64_t count() const { return static_cast<int64_t>(chunk_nbytes_.size()); }
+  std::byte* host(int chunk) const { return host_->data() + host_offsets_[static_cast<size_t>(chunk)]; }
+  void make_ring(size_t nbytes);
+  void bring_ahead();
+  void settle();
+
+  std::shared_ptr<Slab> host_;
+  std::vector<size_t> chunk_nbytes_, host_offsets_;
+  Queue& queue_;
+  std::shared_ptr<Ledger> ledger_;
+  std::shared_ptr<Slab> ring_;
+  std::vector<RingPlace> places_;
+  // Uses of chunks are counted on from round to round: use n is of chunk n modulo their number.
+  int64_t next_ = 0;     // taken next
+  int64_t brought_ = 0;  // this many are brought, or on their way
+  int64_t limit_ = 0;    // as many may be brought
+  bool settled_ = true;
+  Ferry ferry_;  // last: its threads end before the memory goes
+};
+
+}  // namespace shoal

@@ -1,0 +1,27 @@
+// Where chunks that pass through a piece of memory, in a fixed order, round and round, come to lie in it. Pure.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace shoal {
+
+struct RingPlace {
+  size_t offset = 0;
+  // The last chunk before this one, going round, whose bytes lie where this one's will: it must be gone first. The
+  // chunk itself where no other comes there.
+  int after = 0;
+
+  bool operator==(const RingPlace&) const = default;
+};
+
+inline constexpr size_t kRingGranule = 256;  // bytes: places begin at multiples of it
+
+// The memory that such a ring takes when `wanted` bytes are allowed: enough for the largest chunk, and no more than all
+// chunks need.
+size_t ring_nbytes(const std::vector<size_t>& chunk_nbytes, size_t wanted);
+
+// The places in a ring of ring_nbytes(): one after the other, from the front again where the end is too near.
+std::vector<RingPlace> lay_ring(const std::vector<size_t>& chunk_nbytes, size_t ring);
+
+}  // namespace shoal

@@ -1,0 +1,90 @@
+#include "optim/state_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "device/host_queue.h"
+
+namespace shoal {
+namespace {
+
+const std::vector<size_t> kChunks = {1000, 24, 3000, 512, 700, 700, 8};
+
+std::shared_ptr<Slab> home_of(const std::shared_ptr<Ledger>& ledger) {
+  size_t nbytes = 0;
+  for (const size_t chunk : kChunks) nbytes += chunk;
+  return Slab::create(nbytes, Slab::Backing::anonymous, ledger, MemoryKind::host_states);
+}
+
+// Adds one to every byte of every chunk in the ring.
+void go_round(StateStream& stream) {
+  for (int chunk = 0; chunk < static_cast<int>(kChunks.size()); ++chunk) {
+    stream.take(chunk);
+    for (size_t i = 0; i < kChunks[static_cast<size_t>(chunk)]; ++i) {
+      stream.memory(chunk)[i] = std::byte(static_cast<unsigned char>(stream.memory(chunk)[i]) + 1);
+    }
+    stream.give(chunk);
+  }
+}
+
+void expect_all(StateStream& stream, int value) {
+  for (int chunk = 0; chunk < static_cast<int>(kChunks.size()); ++chunk) {
+    const std::byte* bytes = stream.look(chunk);
+    for (size_t i = 0; i < kChunks[static_cast<size_t>(chunk)]; ++i) {
+      ASSERT_EQ(static_cast<int>(bytes[i]), value) << "chunk " << chunk << " byte " << i;
+    }
+  }
+}
+
+TEST(StateStream, EveryRoundWorksOnWhatTheLastOneLeftInRingsOfAnySize) {
+  for (const size_t staging : {size_t{0}, size_t{4000}, size_t{1} << 20}) {
+    const auto ledger = std::make_shared<Ledger>();
+    const auto queue = make_host_queue();
+    {
+      StateStream stream(home_of(ledger), kChunks, staging, *queue, ledger);
+      EXPECT_EQ(ledger->line(MemoryKind::state_ring).nbytes, ring_nbytes(kChunks, staging));
+      for (int round = 1; round <= 30; ++round) {
+        if (round % 3 != 0) stream.read_ahead();
+        go_round(stream);
+        if (round % 7 == 0) expect_all(stream, round);
+      }
+      expect_all(stream, 30);
+      // Nothing stays in the ring from one round to the next.
+      EXPECT_EQ(stream.counters().brought_nbytes, 30 * (1000u + 24 + 3000 + 512 + 700 + 700 + 8));
+      EXPECT_EQ(stream.counters().taken_nbytes, stream.counters().brought_nbytes);
+    }
+    EXPECT_EQ(ledger->total_nbytes(), 0u);
+  }
+}
+
+TEST(StateStream, WhatIsChangedBetweenRoundsIsBroughtAnew) {
+  const auto ledger = std::make_shared<Ledger>();
+  const auto queue = make_host_queue();
+  StateStream stream(home_of(ledger), kChunks, 1 << 20, *queue, ledger);
+  go_round(stream);
+  stream.read_ahead();  // the old bytes are on their way
+  for (int chunk = 0; chunk < static_cast<int>(kChunks.size()); ++chunk) {
+    std::memset(stream.change(chunk), 40, kChunks[static_cast<size_t>(chunk)]);
+  }
+  go_round(stream);
+  expect_all(stream, 41);
+}
+
+TEST(StateStream, TheRingGrowsBetweenRounds) {
+  const auto ledger = std::make_shared<Ledger>();
+  const auto queue = make_host_queue();
+  StateStream stream(home_of(ledger), kChunks, 0, *queue, ledger);
+  go_round(stream);
+  stream.read_ahead();
+  EXPECT_TRUE(stream.grow(5000));
+  EXPECT_EQ(ledger->line(MemoryKind::state_ring).nbytes, ring_nbytes(kChunks, 5000));
+  EXPECT_FALSE(stream.grow(4000));
+  go_round(stream);
+  EXPECT_TRUE(stream.grow(1 << 20));
+  go_round(stream);
+  expect_all(stream, 3);
+}
+
+}  // namespace
+}  // namespace shoal
