@@ -13,6 +13,7 @@ struct MemoryPlan {
   size_t states = 0;        // master remainder or copy, and moments
   size_t gather_arena = 0;  // stage 3: gathered units, at most at one time
   size_t reduce_slots = 0;  // gradients on their way to the reduction
+  size_t state_ring = 0;    // on a GPU: states and weights of the host on their way to the update and back
   // Off the device:
   size_t host_weights = 0;
   size_t host_states = 0;
@@ -21,7 +22,7 @@ struct MemoryPlan {
 
   size_t model_states() const { return weights + gradients + states; }
   // Of the device.
-  size_t total() const { return model_states() + gather_arena + reduce_slots; }
+  size_t total() const { return model_states() + gather_arena + reduce_slots + state_ring; }
   size_t host_total() const { return host_weights + host_states + disk_buffers; }
   bool operator==(const MemoryPlan&) const = default;
 };

@@ -57,7 +57,7 @@ void CudaBoardCarrier::exchange(const Ticket& ticket, const void* data,
 }
 
 void CudaBoardCarrier::all_gather(const Ticket& ticket, const AllGather& args) {
-  exchange(ticket, args.shard, [&](const std::vector<const std::byte*>& shards) {
+  exchange(ticket, shard_on_gpu(args), [&](const std::vector<const std::byte*>& shards) {
     auto* whole = static_cast<std::byte*>(args.whole);
     for (size_t peer = 0; peer < shards.size(); ++peer) {
       std::byte* to = whole + peer * args.shard_nbytes;

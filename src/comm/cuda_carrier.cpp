@@ -48,6 +48,13 @@ std::shared_ptr<Slab> CudaCarrier::allocate(size_t nbytes, std::shared_ptr<Ledge
   return queue_->allocate(nbytes, std::move(ledger), kind);
 }
 
+const void* CudaCarrier::shard_on_gpu(const AllGather& args) {
+  if (args.shard_nbytes == 0 || cuda::is_on_gpu(args.shard)) return args.shard;
+  std::byte* slice = static_cast<std::byte*>(args.whole) + static_cast<size_t>(rank()) * args.shard_nbytes;
+  queue_->copy(slice, args.shard, args.shard_nbytes);
+  return slice;
+}
+
 std::byte* CudaCarrier::scratch(size_t nbytes) {
   if (!scratch_ || scratch_->nbytes() < nbytes) {
     scratch_.reset();  // waits for what uses it

@@ -25,6 +25,8 @@ class CudaCarrier : public Carrier {
  protected:
   const ComputeStream& compute() const { return compute_; }
   Queue& queue() { return *queue_; }
+  // This rank's shard in GPU memory: one that lies in host memory comes to its slice of the whole first.
+  const void* shard_on_gpu(const AllGather& args);
   // Memory of the GPU that is the carrier's own, at least this large; the same memory grows from call to call.
   std::byte* scratch(size_t nbytes);
   // shard = round(post * sum of the ranks' slices), the sources in GPU memory of this process.

@@ -51,7 +51,8 @@ NcclCarrier::~NcclCarrier() {
 }
 
 void NcclCarrier::all_gather(const Ticket&, const AllGather& args) {
-  check(nccl_.all_gather(args.shard, args.whole, args.shard_nbytes, NcclType::int8, comm_, stream()), "ncclAllGather");
+  check(nccl_.all_gather(shard_on_gpu(args), args.whole, args.shard_nbytes, NcclType::int8, comm_, stream()),
+        "ncclAllGather");
 }
 
 void NcclCarrier::reduce_scatter(const Ticket&, const ReduceScatter& args) {

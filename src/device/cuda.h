@@ -44,6 +44,8 @@ void synchronize(StreamHandle stream);
 // first, on several threads. The memory's contents stay.
 void register_host(void* memory, size_t nbytes);
 void unregister_host(void* memory);
+// Whether it is memory of a GPU.
+bool is_on_gpu(const void* memory);
 
 // A stream of the current GPU, apart from the default one.
 class Stream {

@@ -101,6 +101,11 @@ class CudaQueue final : public Queue {
     return Slab::create(nbytes, Slab::Backing::device, std::move(ledger), kind);
   }
 
+  std::shared_ptr<Slab> allocate_host(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
+    cuda::use_device(device_);
+    return Slab::create(nbytes, Slab::Backing::pinned, std::move(ledger), kind);
+  }
+
   std::unique_ptr<Arena> make_arena(std::vector<size_t> tenant_nbytes, std::shared_ptr<Ledger> ledger) override {
     return std::make_unique<BlockArena>(std::move(tenant_nbytes), [this, ledger = std::move(ledger)](size_t nbytes) {
       return allocate(nbytes, ledger, MemoryKind::gather_arena);

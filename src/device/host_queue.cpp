@@ -46,6 +46,10 @@ class HostQueue final : public Queue {
     return Slab::create(nbytes, Slab::Backing::anonymous, std::move(ledger), kind);
   }
 
+  std::shared_ptr<Slab> allocate_host(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
+    return allocate(nbytes, std::move(ledger), kind);
+  }
+
   std::unique_ptr<Arena> make_arena(std::vector<size_t> tenant_nbytes, std::shared_ptr<Ledger> ledger) override {
     return std::make_unique<PageArena>(std::move(tenant_nbytes), kArenaGranule, std::move(ledger));
   }

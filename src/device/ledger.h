@@ -21,7 +21,7 @@ enum class MemoryKind : uint8_t {
   staging,       // transports that must copy
   host_weights,  // of a tier below the device
   host_states,   // of a tier below the device
-  state_ring,    // of the device, for what passes through it on its way from or to the host
+  state_ring,    // of the device, for states and weights of the host on their way to the update and back
   disk_states,   // bytes of a file
   disk_buffers,  // in host memory, for what is on its way from or to the disk
 };

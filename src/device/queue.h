@@ -51,6 +51,8 @@ class Queue {
   virtual void* stream() const = 0;
 
   virtual std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) = 0;
+  // Host memory that copies of this queue reach at full speed.
+  virtual std::shared_ptr<Slab> allocate_host(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) = 0;
   virtual std::unique_ptr<Arena> make_arena(std::vector<size_t> tenant_nbytes, std::shared_ptr<Ledger> ledger) = 0;
 
   // Between host memory and this queue's. When they return, the host memory is read or written; what the queue was

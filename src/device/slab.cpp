@@ -64,9 +64,10 @@ std::shared_ptr<Slab> Slab::create(size_t nbytes, Backing backing, std::shared_p
     }
     void* data = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, flags, slab->fd_, 0);
     if (data == MAP_FAILED) throw_no_memory(nbytes, kind, "mmap");
-    if (backing == Backing::anonymous) madvise(data, nbytes, MADV_HUGEPAGE);  // advice only: any answer is fine
+    if (backing != Backing::shareable) madvise(data, nbytes, MADV_HUGEPAGE);  // advice only: any answer is fine
     slab->data_ = static_cast<std::byte*>(data);
     slab->nbytes_ = nbytes;
+    if (backing == Backing::pinned) cuda::register_host(data, nbytes);
   }
   slab->ledger_ = std::move(ledger);
   slab->ledger_->add(kind, nbytes);
@@ -75,6 +76,7 @@ std::shared_ptr<Slab> Slab::create(size_t nbytes, Backing backing, std::shared_p
 
 Slab::~Slab() {
   if (data_ != nullptr && backing_ == Backing::device) cuda::release(data_);
+  if (data_ != nullptr && backing_ == Backing::pinned) cuda::unregister_host(data_);
   if (data_ != nullptr && backing_ != Backing::device) munmap(data_, nbytes_);
   if (fd_ >= 0) close(fd_);
   if (ledger_) ledger_->remove(kind_, nbytes_);

@@ -15,6 +15,7 @@ class Slab {
   enum class Backing : uint8_t {
     anonymous,  // private to this process; huge pages where the system has them
     shareable,  // a memfd: other processes map it through /proc/<pid>/fd/<fd>
+    pinned,     // as anonymous, and the calling thread's GPU copies from and to it by itself
     device,     // of the calling thread's GPU, by the runtime's own allocator: exactly as much as was asked for
   };
 

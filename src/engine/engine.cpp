@@ -340,12 +340,13 @@ class Engine::Impl {
 
   MemoryReport memory() const {
     MemoryReport report;
-    report.planned = plan_memory(layout_, memory_options(config_));
+    report.planned = plan_memory(layout_, memory_options(config_, device_.is_cuda()));
     report.held.weights = ledger_->line(MemoryKind::weights).nbytes;
     report.held.gradients = ledger_->line(MemoryKind::gradients).nbytes;
     report.held.states = ledger_->line(MemoryKind::states).nbytes;
     report.held.gather_arena = ledger_->line(MemoryKind::gather_arena).nbytes;
     report.held.reduce_slots = ledger_->line(MemoryKind::reduce_slots).nbytes;
+    report.held.state_ring = ledger_->line(MemoryKind::state_ring).nbytes;
     report.held.host_weights = ledger_->line(MemoryKind::host_weights).nbytes;
     report.held.host_states = ledger_->line(MemoryKind::host_states).nbytes;
     report.held.disk_states = ledger_->line(MemoryKind::disk_states).nbytes;

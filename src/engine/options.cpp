@@ -50,12 +50,10 @@ void check_world(const Config& config, int world) {
 void check_offload(const Config& config, at::Device device) {
   if (!device.is_cuda()) return;
   const Tier tier = config.zero.offload_param.tier;
-  if (tier == Tier::device) return;
+  if (tier != Tier::disk) return;
   throw Error(
       "config zero_optimization.offload_param",
-      fmt::format("the weights of a GPU cannot live on the {} tier yet; those of ranks on the CPU can. Remove the "
-                  "section, or use more GPUs.",
-                  name_of(tier)));
+      fmt::format("the weights of a GPU cannot live on the {} tier yet. Use \"cpu\", or more GPUs.", name_of(tier)));
 }
 
 }  // namespace shoal

@@ -53,7 +53,7 @@ StateMemory::StateMemory(std::vector<StateChunk> chunks, const StateTiers& tiers
         device += chunk.nbytes;
         break;
       case Tier::host:
-        if (tiers.streams) {
+        if (tiers.ring_nbytes > 0) {
           places_[index].stream_index = static_cast<int>(streamed.size());
           streamed.push_back(chunk.nbytes);
         } else {

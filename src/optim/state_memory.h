@@ -20,8 +20,7 @@ struct StateTiers {
   OffloadConfig offload = {};
   AioConfig aio = {};
   bool verify = false;
-  bool streams = false;    // chunks of the host tier come to the queue's memory for their update
-  size_t ring_nbytes = 0;  // of that memory, for those that are there or on their way
+  size_t ring_nbytes = 0;  // of the queue's memory, for chunks of the host that come there to be updated; 0: none do
 };
 
 class StateMemory {

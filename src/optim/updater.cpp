@@ -34,8 +34,7 @@ StateTiers tiers_of(const Config& config, const Queue& queue) {
   return {.offload = config.zero.offload_optimizer,
           .aio = config.aio,
           .verify = config.shoal.verify_offload,
-          .streams = queue.device() >= 0 && config.shoal.offload_update != OffloadUpdate::host,
-          .ring_nbytes = state_ring_nbytes(config)};
+          .ring_nbytes = queue.device() >= 0 ? state_ring_nbytes(config) : 0};
 }
 
 Updater::Range common(Updater::Range a, Updater::Range b) {
@@ -55,6 +54,11 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
       states_(cut_states(layout, chunk_options(config, rank)), tiers_of(config, queue), queue, ledger),
       launches_(layout.units.size()) {
   if (queue_.device() >= 0) prepare_host(ledger);
+  if (queue_.device() >= 0 && config.zero.offload_param.tier == Tier::host) {
+    size_t largest = 0;
+    for (const UnitLayout& unit : layout_.units) largest = std::max(largest, fetched_weight_nbytes(unit, stage_));
+    fetched_ = queue_.allocate(largest, ledger, MemoryKind::state_ring);
+  }
   for (size_t unit = 0; unit < layout_.units.size(); ++unit) {
     units_.emplace_back(layout_.units[unit].flats.size());
     std::vector<int>& groups = groups_.emplace_back();
@@ -249,11 +253,28 @@ void Updater::update(int unit, const StepNumbers& numbers, Weights& weights, con
   std::vector<Launch>& launches = launches_[static_cast<size_t>(unit)];
   if (launches.empty()) launches = list_launches(unit, weights, gradients);
   const GroupSteps steps = group_steps(config_, numbers);
+  const std::vector<Fetched> fetched = fetched_of(unit, weights);
+  for (const Fetched& flat : fetched) queue_.copy(fetched_->data() + flat.offset, flat.home, flat.nbytes);
   for (const Launch& launch : launches) {
     if (launch.chunk >= 0) states_.begin_use(launch.chunk);
     carry_out(launch, steps);
     if (launch.chunk >= 0) states_.end_use(launch.chunk);
   }
+  for (const Fetched& flat : fetched) queue_.copy(flat.home, fetched_->data() + flat.offset, flat.nbytes);
+}
+
+std::vector<Updater::Fetched> Updater::fetched_of(int unit, const Weights& weights) const {
+  std::vector<Fetched> found;
+  size_t offset = 0;
+  const UnitLayout& layout = layout_.units[static_cast<size_t>(unit)];
+  for (int flat = 0; flat < static_cast<int>(layout.flats.size()); ++flat) {
+    const FlatLayout& flat_layout = layout.flats[static_cast<size_t>(flat)];
+    if (!flat_layout.trainable || !weights.is_off_device(unit, flat)) continue;
+    const size_t nbytes = static_cast<size_t>(flat_layout.shard_numel) * nbytes_of(flat_layout.dtype);
+    found.push_back({weights.shard(unit, flat), offset, nbytes});
+    offset += nbytes;
+  }
+  return found;
 }
 
 void Updater::carry_out(const Launch& launch, const GroupSteps& steps) {
@@ -312,6 +333,9 @@ Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradie
   const int64_t at = chunk.begin - kept_range(chunk.unit, chunk.flat).begin;
   const DType grad_dtype = gradients.rule(chunk.unit, chunk.flat).kept;
   std::byte* weight = sharded ? weights.shard(chunk.unit, chunk.flat) : weights.whole(chunk.unit, chunk.flat);
+  for (const Fetched& fetched : fetched_of(chunk.unit, weights)) {
+    if (fetched.home == weight) weight = fetched_->data() + fetched.offset;
+  }
   const std::byte* grad = sharded ? gradients.shard(chunk.unit, chunk.flat) : gradients.whole(chunk.unit, chunk.flat);
   return {advance(weight, at, nbytes_of(layout.dtype)), grad + static_cast<size_t>(at) * nbytes_of(grad_dtype),
           grad_dtype};

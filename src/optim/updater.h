@@ -75,6 +75,12 @@ class Updater {
     std::unique_ptr<UpdateList> list;
     std::optional<Staged> staged = {};
   };
+  // Weights of the host that come to the device while their unit is updated.
+  struct Fetched {
+    std::byte* home = nullptr;
+    size_t offset = 0;  // in the memory for them
+    size_t nbytes = 0;
+  };
   // Where the elements of a chunk have their weights and gradients.
   struct Elements {
     std::byte* weight = nullptr;
@@ -100,6 +106,8 @@ class Updater {
   void list_segments(int chunk, const Elements& elements, std::vector<kernels::Segment>& segments,
                      std::vector<int>& groups) const;
   void carry_out(const Launch& launch, const GroupSteps& steps);
+  // Those of the unit's flats that come from the host, in their order.
+  std::vector<Fetched> fetched_of(int unit, const Weights& weights) const;
 
   const ModelLayout& layout_;
   int stage_;
@@ -113,6 +121,7 @@ class Updater {
   StateMemory states_;
   std::shared_ptr<Slab> staging_;              // weights and gradients of one chunk, for the host
   size_t grad_staging_ = 0;                    // where the gradients begin in it
+  std::shared_ptr<Slab> fetched_;              // on the device: weights of one unit that come from the host
   std::vector<std::vector<Launch>> launches_;  // of each unit, made when it is first updated
 };
 

@@ -39,6 +39,7 @@ int moments_of(const OptimizerConfig& config) {
 
 size_t state_ring_nbytes(const Config& config) {
   constexpr size_t kAtFirst = size_t{1} << 30;
+  if (config.shoal.offload_update == OffloadUpdate::host) return 0;
   const int64_t wanted = config.shoal.offload_ring_size;
   return wanted > 0 ? static_cast<size_t>(wanted) : kAtFirst;
 }
@@ -53,14 +54,16 @@ ChunkOptions chunk_options(const Config& config, int rank) {
           .chunk_numel = config.shoal.offload_chunk_size};
 }
 
-MemoryOptions memory_options(const Config& config) {
+MemoryOptions memory_options(const Config& config, bool on_gpu) {
   return {.gradients = gradient_options(config),
           .moments = moments_of(config.optimizer),
           .reduce_slots = reduce_slots(config),
           .gather = gather_limits(config),
           .weights_tier = config.zero.offload_param.tier,
           .offload = chunk_options(config, 0),
-          .disk_buffers = config.zero.offload_optimizer.buffer_count};
+          .disk_buffers = config.zero.offload_optimizer.buffer_count,
+          .state_ring = on_gpu ? state_ring_nbytes(config) : 0,
+          .on_gpu = on_gpu};
 }
 
 DType dtype_of(Precision precision) {

@@ -16,11 +16,12 @@ GatherLimits gather_limits(const Config& config);
 int reduce_slots(const Config& config);
 // fp32 numbers per element that an optimizer keeps beside the weight.
 int moments_of(const OptimizerConfig& config);
-// Device memory through which offloaded states pass, at first.
+// GPU memory through which states of the host pass, at first; 0: none, the host updates them.
 size_t state_ring_nbytes(const Config& config);
 // How this rank's states are cut and placed.
 ChunkOptions chunk_options(const Config& config, int rank);
-MemoryOptions memory_options(const Config& config);
+// On a rank that computes on a GPU, or in host memory.
+MemoryOptions memory_options(const Config& config, bool on_gpu = false);
 
 // The dtype that a model computes in.
 DType dtype_of(Precision precision);

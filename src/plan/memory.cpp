@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "plan/ring_layout.h"
 
 namespace shoal {
 
@@ -51,13 +52,22 @@ int64_t gathered_numel(const UnitLayout& unit, int stage) {
   return numel;
 }
 
-size_t gathered_nbytes(const UnitLayout& unit, int stage) {
+size_t gathered_nbytes(const UnitLayout& unit, int stage, bool from_host) {
   size_t nbytes = 0;
   for (const FlatLayout& flat : unit.flats) {
-    if (!row_of(flat, stage).shard_weights || is_alone(flat)) continue;
+    if (!row_of(flat, stage).shard_weights || (is_alone(flat) && !from_host)) continue;
     nbytes += static_cast<size_t>(flat.numel) * nbytes_of(flat.dtype);
   }
   return (nbytes + kArenaGranule - 1) / kArenaGranule * kArenaGranule;
+}
+
+size_t fetched_weight_nbytes(const UnitLayout& unit, int stage) {
+  size_t nbytes = 0;
+  for (const FlatLayout& flat : unit.flats) {
+    if (!flat.trainable || !row_of(flat, stage).shard_weights) continue;
+    nbytes += static_cast<size_t>(flat.shard_numel) * nbytes_of(flat.dtype);
+  }
+  return nbytes;
 }
 
 size_t disk_buffer_nbytes(const std::vector<StateChunk>& chunks) {
@@ -81,13 +91,18 @@ void add_states(MemoryPlan& plan, const ModelLayout& layout, const MemoryOptions
   cut.stage = options.gradients.stage;
   cut.moments = options.moments;
   const std::vector<StateChunk> chunks = cut_states(layout, cut);
+  std::vector<size_t> of_host;
   for (const StateChunk& chunk : chunks) {
     switch (chunk.tier) {
       case Tier::device: plan.states += chunk.nbytes; break;
-      case Tier::host: plan.host_states += chunk.nbytes; break;
+      case Tier::host:
+        plan.host_states += chunk.nbytes;
+        of_host.push_back(chunk.nbytes);
+        break;
       case Tier::disk: plan.disk_states += in_pages(chunk.nbytes); break;
     }
   }
+  if (options.state_ring > 0) plan.state_ring = ring_nbytes(of_host, options.state_ring);
   plan.disk_buffers = disk_buffer_nbytes(chunks) * static_cast<size_t>(disk_buffers_used(chunks, options.disk_buffers));
 }
 
@@ -100,12 +115,12 @@ std::vector<int> needed_units(const ModelLayout& layout, int unit) {
 
 }  // namespace
 
-size_t largest_live_nbytes(const ModelLayout& layout, int stage, const GatherLimits& limits) {
+size_t largest_live_nbytes(const ModelLayout& layout, int stage, const GatherLimits& limits, bool from_host) {
   std::vector<int64_t> numel;
   std::vector<size_t> nbytes;
   for (const UnitLayout& unit : layout.units) {
     numel.push_back(gathered_numel(unit, stage));
-    nbytes.push_back(gathered_nbytes(unit, stage));
+    nbytes.push_back(gathered_nbytes(unit, stage, from_host));
   }
   GatherSchedule schedule(numel, limits);
   size_t live = 0;
@@ -137,8 +152,10 @@ size_t largest_live_nbytes(const ModelLayout& layout, int stage, const GatherLim
 MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) {
   const int stage = options.gradients.stage;
   MemoryPlan plan;
-  size_t largest_slot = 0;
+  size_t largest_slot = 0, largest_fetch = 0;
+  const bool weights_from_host = options.on_gpu && options.weights_tier == Tier::host;
   for (const UnitLayout& unit : layout.units) {
+    if (weights_from_host) largest_fetch = std::max(largest_fetch, fetched_weight_nbytes(unit, stage));
     for (const FlatLayout& flat : unit.flats) {
       const size_t weights = static_cast<size_t>(weight_numel(flat, stage)) * nbytes_of(flat.dtype);
       const bool off_device = options.weights_tier != Tier::device && row_of(flat, stage).shard_weights;
@@ -150,7 +167,8 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
     largest_slot = std::max(largest_slot, slot_nbytes(unit, options.gradients));
   }
   add_states(plan, layout, options);
-  plan.gather_arena = largest_live_nbytes(layout, stage, options.gather);
+  plan.state_ring += largest_fetch;
+  plan.gather_arena = largest_live_nbytes(layout, stage, options.gather, weights_from_host);
   plan.reduce_slots = largest_slot * static_cast<size_t>(options.reduce_slots);
   return plan;
 }
@@ -165,10 +183,11 @@ std::string to_text(const MemoryPlan& plan) {
   line("states", plan.states);
   line("gather arena", plan.gather_arena);
   line("reduce slots", plan.reduce_slots);
-  line("total", plan.total());
   const auto line_if_any = [&](const char* name, size_t nbytes) {
     if (nbytes > 0) line(name, nbytes);
   };
+  line_if_any("state ring", plan.state_ring);
+  line("total", plan.total());
   line_if_any("host weights", plan.host_weights);
   line_if_any("host states", plan.host_states);
   line_if_any("disk states", plan.disk_states);

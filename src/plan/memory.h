@@ -21,6 +21,8 @@ struct MemoryOptions {
   Tier weights_tier = Tier::device;  // of sharded weights
   ChunkOptions offload = {};         // tier, ratio and chunk size of the states
   int disk_buffers = 4;
+  size_t state_ring = 0;  // device memory for states of the host that pass through it; 0: the host updates them
+  bool on_gpu = false;
 };
 
 // The disk is read and written in whole pages.
@@ -39,14 +41,17 @@ int64_t state_numel(const FlatLayout& flat, int stage);
 // Of one unit on one rank.
 size_t slot_nbytes(const UnitLayout& unit, const GradientOptions& options);  // what it puts into a reduce slot
 int64_t gathered_numel(const UnitLayout& unit, int stage);                   // what it gathers
-// The bytes of it that need memory of their own, in whole granules: none in a world of one.
-size_t gathered_nbytes(const UnitLayout& unit, int stage);
+// The bytes of it that need memory of their own, in whole granules: none in a world of one, unless shards come from the
+// host to a GPU.
+size_t gathered_nbytes(const UnitLayout& unit, int stage, bool from_host = false);
+// The weights of the unit that come to a GPU from the host to be updated.
+size_t fetched_weight_nbytes(const UnitLayout& unit, int stage);
 
 // The arena hands out memory in granules: a multiple of every page size in use.
 inline constexpr size_t kArenaGranule = 64 * 1024;
 
 // The largest number of arena bytes live at one time when units are used in the declared order, forward and backward.
-size_t largest_live_nbytes(const ModelLayout& layout, int stage, const GatherLimits& limits);
+size_t largest_live_nbytes(const ModelLayout& layout, int stage, const GatherLimits& limits, bool from_host = false);
 
 MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options);
 

@@ -8,7 +8,7 @@ namespace shoal {
 
 Weights::Weights(const ModelLayout& layout, int stage, Tier shards, Group& channel, Queue& queue,
                  const std::shared_ptr<Ledger>& ledger)
-    : layout_(layout), stage_(stage), channel_(channel) {
+    : layout_(layout), stage_(stage), off_device_(shards != Tier::device && queue.device() >= 0), channel_(channel) {
   size_t whole_nbytes = 0;
   size_t shard_nbytes = 0;
   std::vector<size_t> arena_ranges;
@@ -21,19 +21,20 @@ Weights::Weights(const ModelLayout& layout, int stage, Tier shards, Group& chann
       size_t& offset = flat.sharded ? shard_nbytes : whole_nbytes;
       flat.offset = offset;
       offset += static_cast<size_t>(weight_numel(flat_layout, stage_)) * nbytes_of(flat_layout.dtype);
-      flat.alone = is_alone(flat_layout);
+      flat.alone = is_alone(flat_layout) && !off_device_;
       if (flat.sharded && !flat.alone) {
         flat.arena_offset = arena_offset;
         arena_offset += static_cast<size_t>(flat_layout.numel) * nbytes_of(flat_layout.dtype);
       }
       unit.flats.push_back(flat);
     }
-    arena_ranges.push_back(gathered_nbytes(unit_layout, stage_));
+    arena_ranges.push_back(gathered_nbytes(unit_layout, stage_, off_device_));
     units_.push_back(std::move(unit));
   }
   wholes_ = channel_.allocate(whole_nbytes, ledger, MemoryKind::weights);
+  const MemoryKind kind = shards == Tier::device ? MemoryKind::weights : MemoryKind::host_weights;
   shards_ =
-      channel_.allocate(shard_nbytes, ledger, shards == Tier::device ? MemoryKind::weights : MemoryKind::host_weights);
+      off_device_ ? queue.allocate_host(shard_nbytes, ledger, kind) : channel_.allocate(shard_nbytes, ledger, kind);
   if (whole_nbytes == 0) wholes_ = shards_;  // what has no elements still has an address
   arena_ = queue.make_arena(std::move(arena_ranges), ledger);
 }

@@ -20,7 +20,7 @@ class Weights {
  public:
   // Allocates by the layout, where the queue's memory is; zero until somebody fills it. Channel and queue outlive this
   // object.
-  // `shards` is the tier of sharded flats.
+  // `shards` is the tier of sharded flats. With a GPU, those of the host come to it when they are gathered.
   Weights(const ModelLayout& layout, int stage, Tier shards, Group& channel, Queue& queue,
           const std::shared_ptr<Ledger>& ledger);
 
@@ -34,6 +34,9 @@ class Weights {
   bool is_sharded(int unit, int flat) const {
     return units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].sharded;
   }
+
+  // Whether the flat's shard is in host memory and the queue's is not.
+  bool is_off_device(int unit, int flat) const { return off_device_ && is_sharded(unit, flat); }
 
   // Starts gathering the unit's sharded flats into the arena.
   void gather(int unit);
@@ -81,6 +84,7 @@ class Weights {
 
   const ModelLayout& layout_;
   int stage_;
+  bool off_device_;  // shards are in host memory, and the queue's is a GPU's
   Group& channel_;
   std::vector<Unit> units_;
   std::shared_ptr<Slab> wholes_;  // shared with the parameters' storages, which may outlive this

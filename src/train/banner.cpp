@@ -17,9 +17,9 @@ struct Column {
   size_t master = 0;  // of plan.states
 };
 
-Column column_of(const ModelLayout& layout, const Config& config) {
+Column column_of(const ModelLayout& layout, const Config& config, bool on_gpu) {
   Column column;
-  column.plan = plan_memory(layout, memory_options(config));
+  column.plan = plan_memory(layout, memory_options(config, on_gpu));
   for (const UnitLayout& unit : layout.units) {
     for (const FlatLayout& flat : unit.flats) {
       column.master += static_cast<size_t>(state_numel(flat, config.zero.stage)) * master_nbytes(flat.dtype);
@@ -32,8 +32,8 @@ std::string memory_table(const BannerFacts& facts) {
   Config whole = facts.config;
   whole.zero.stage = 0;
   whole.zero.offload_optimizer = whole.zero.offload_param = {};
-  const Column here = column_of(facts.layout, facts.config);
-  const Column there = column_of(facts.layout, whole);
+  const Column here = column_of(facts.layout, facts.config, facts.on_gpu);
+  const Column there = column_of(facts.layout, whole, facts.on_gpu);
   std::string text = fmt::format(
       "{:<22}{:>14}{:>14}\n",
       fmt::format("{} memory, {}", facts.on_gpu ? "GPU" : "host", facts.layout.world == 1 ? "1 rank" : "each rank"),
@@ -52,6 +52,7 @@ std::string memory_table(const BannerFacts& facts) {
   }
   line("gathered units", here.plan.gather_arena, there.plan.gather_arena);
   line("gradients on the way", here.plan.reduce_slots, there.plan.reduce_slots);
+  if (here.plan.state_ring > 0) line("states on the way", here.plan.state_ring, 0);
   const auto below = [&](const char* name, size_t nbytes) {
     if (nbytes > 0) text += fmt::format("  {:<20}{:>14}\n", name, format_nbytes(nbytes));
   };

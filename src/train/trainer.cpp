@@ -295,8 +295,19 @@ class Trainer {
                               format_nbytes(planned)));
   }
 
+  // Bytes that states of the host moved in a step, and how much of the GPU they pass through.
+  void say_host_traffic() {
+    const HostTraffic host = engine_.host();
+    if (host.to_device_nbytes == 0 || step_ == 0) return;
+    const auto steps = static_cast<uint64_t>(step_);
+    progress_.say(fmt::format("states of the host: {} to the GPU and {} back a step, through {} of its memory",
+                              format_nbytes(host.to_device_nbytes / steps), format_nbytes(host.to_host_nbytes / steps),
+                              format_nbytes(engine_.memory().held.state_ring)));
+  }
+
   int finish(int64_t last) {
     say_gpu_memory();
+    say_host_traffic();
     // A signal that came in the last step changes nothing: all steps are taken.
     const bool interrupted = stop_signal_ != 0 && step_ < last;
     if (!options_.out.empty() && (interrupted ? options_.save_on_exit : options_.save_at_end)) save();

@@ -31,5 +31,56 @@ TEST(GpuOffload, EveryTierGivesTheBitsOfTheResidentRun) {
   }
 }
 
+// A ring for one chunk, for a few of them, and one that grows to hold all; and the host as the one who updates.
+TEST(GpuOffload, EveryRingAndUpdaterGivesTheBitsOfTheResidentRun) {
+  SHOAL_NEEDS_GPU();
+  RunOptions options;
+  options.device = gpu();
+  options.precision = Precision::bf16;
+  options.accumulation = 2;
+  options.steps = 10;
+  const std::vector<RunResult> resident = train_on_threads(2, options);
+  options.offload = {.tier = Tier::host};
+  for (const int stage : {0, 1, 2, 3}) {
+    options.stage = stage;
+    for (const int64_t ring : {1, 5000, 0}) {
+      options.offload_ring = ring;
+      options.offload_update = OffloadUpdate::device;
+      const std::vector<RunResult> streamed = train_on_threads(2, options);
+      EXPECT_TRUE(streamed[1] == resident[1]) << fmt::format("stage {} ring {}", stage, ring);
+      EXPECT_GT(streamed[1].memory.held.host_states, 0u);
+      if (ring > 0) EXPECT_EQ(streamed[1].memory.held.state_ring, streamed[1].memory.planned.state_ring);
+    }
+    options.offload_update = OffloadUpdate::host;
+    EXPECT_TRUE(train_on_threads(2, options)[1] == resident[1]) << fmt::format("stage {}, the host updates", stage);
+  }
+}
+
+// Worlds of one and of two ranks that share the GPU; states on it, in host memory, on disk.
+TEST(GpuOffload, WeightsOfTheHostGiveTheBitsOfTheResidentRun) {
+  SHOAL_NEEDS_GPU();
+  const TempFolder folder;
+  for (const int world : {1, 2}) {
+    for (const Precision precision : {Precision::bf16, Precision::fp32}) {
+      RunOptions options;
+      options.device = gpu();
+      options.precision = precision;
+      options.stage = 3;
+      options.steps = 10;
+      options.recompute = true;
+      const std::vector<RunResult> resident = train_on_threads(world, options);
+      options.weights_tier = Tier::host;
+      for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
+        options.offload = {.tier = tier, .nvme_path = folder.path()};
+        const std::vector<RunResult> got = train_on_threads(world, options);
+        EXPECT_TRUE(got[0] == resident[0])
+            << fmt::format("world {} {} states on {}", world, name_of(precision), name_of(tier));
+        EXPECT_GT(got[0].memory.held.host_weights, 0u);
+        EXPECT_LT(got[0].memory.held.weights, resident[0].memory.held.weights);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shoal::testing

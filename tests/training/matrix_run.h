@@ -36,8 +36,11 @@ struct RunOptions {
   bool one_group = false;  // every parameter with the config's learning rate and weight decay
   at::Device device = at::kCPU;
   OffloadConfig offload = {};
+  Tier weights_tier = Tier::device;
   int64_t offload_chunk = 64;
   bool verify_offload = true;
+  OffloadUpdate offload_update = OffloadUpdate::automatic;
+  int64_t offload_ring = 0;
 };
 
 struct RunResult {
@@ -70,10 +73,13 @@ inline Config config_of(const RunOptions& options, int world) {
   config.zero.reduce_bucket_size = 700;
   config.zero.prefetch_bucket_size = options.prefetch;
   config.zero.param_persistence_threshold = options.persistence_threshold;
+  config.zero.offload_param.tier = options.weights_tier;
   config.zero.offload_optimizer = options.offload;
   config.aio.block_size = 4096;
   config.shoal.offload_chunk_size = options.offload_chunk;
   config.shoal.verify_offload = options.verify_offload;
+  config.shoal.offload_update = options.offload_update;
+  config.shoal.offload_ring_size = options.offload_ring;
   config.shoal.reproducible = options.reproducible;
   config.optimizer.kind = options.optimizer;
   config.optimizer.lr = options.lr;

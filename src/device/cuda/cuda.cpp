@@ -113,6 +113,12 @@ void register_host(void* memory, size_t nbytes) {
 
 void unregister_host(void* memory) { cudaHostUnregister(memory); }
 
+bool is_on_gpu(const void* memory) {
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
+  return attributes.type == cudaMemoryTypeDevice;
+}
+
 Stream::Stream(Priority priority) {
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");

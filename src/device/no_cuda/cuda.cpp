@@ -25,6 +25,7 @@ void zero(void*, size_t, StreamHandle) { refuse(); }
 void synchronize(StreamHandle) { refuse(); }
 void register_host(void*, size_t) { refuse(); }
 void unregister_host(void*) {}
+bool is_on_gpu(const void*) { return false; }
 
 Stream::Stream(Priority) { refuse(); }
 Stream::~Stream() = default;

@@ -26,6 +26,11 @@ class FarQueue final : public Queue {
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
     return host_->allocate(nbytes, std::move(ledger), kind);
   }
+  std::shared_ptr<Slab> allocate_host(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
+    std::shared_ptr<Slab> slab = host_->allocate(nbytes, std::move(ledger), kind);
+    copied_only_.emplace_back(slab->data(), slab->data() + nbytes);
+    return slab;
+  }
   std::unique_ptr<Arena> make_arena(std::vector<size_t> tenant_nbytes, std::shared_ptr<Ledger> ledger) override {
     return host_->make_arena(std::move(tenant_nbytes), std::move(ledger));
   }
@@ -71,6 +76,9 @@ class FarQueue final : public Queue {
       for (const void* pointer : {static_cast<const void*>(segment.weight), segment.grad,
                                   static_cast<const void*>(segment.master), static_cast<const void*>(segment.first)}) {
         check(pointer);
+        for (const auto& [begin, end] : copied_only_) {
+          EXPECT_FALSE(begin <= pointer && pointer < end) << "a GPU copies from this memory, and works on no other";
+        }
       }
     }
     return host_->make_update_list(std::move(segments), std::move(groups));
@@ -87,7 +95,7 @@ class FarQueue final : public Queue {
   }
 
   std::unique_ptr<Queue> host_ = make_host_queue();
-  std::vector<std::pair<const std::byte*, const std::byte*>> forbidden_;
+  std::vector<std::pair<const std::byte*, const std::byte*>> forbidden_, copied_only_;
 };
 
 }  // namespace shoal::testing

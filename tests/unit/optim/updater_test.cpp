@@ -245,17 +245,20 @@ struct Outcome {
   std::string weights;
   std::vector<float> first, second, values;
 };
-Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const ShoalConfig& shoal = {}) {
+Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const ShoalConfig& shoal = {},
+                  Tier weights_tier = Tier::device) {
   const std::unique_ptr<Group> group = make_single_group();
-  Config config = config_with(optimizer_of(OptimizerKind::adamw), 1);
+  const int stage = weights_tier == Tier::device ? 1 : 3;
+  Config config = config_with(optimizer_of(OptimizerKind::adamw), stage);
   config.zero.offload_optimizer = offload;
+  config.zero.offload_param.tier = weights_tier;
   config.shoal = shoal;
   config.shoal.offload_chunk_size = 64;
   const std::vector<UnitSpec> specs = {Training::spec(dtype, 0)};
   const ModelLayout layout = lay_out(specs, {.world = 1, .persistence_threshold = 0});
   const auto ledger = std::make_shared<Ledger>();
-  Weights weights(layout, 1, Tier::device, *group, queue, ledger);
-  Gradients gradients(layout, {.stage = 1, .communication_dtype = DType::f32}, {}, *group, queue, queue, ledger);
+  Weights weights(layout, stage, weights_tier, *group, queue, ledger);
+  Gradients gradients(layout, {.stage = stage, .communication_dtype = DType::f32}, {}, *group, queue, queue, ledger);
   Updater updater(layout, specs, config, 0, queue, ledger);
   if (auto* far = dynamic_cast<testing::FarQueue*>(&queue)) {
     for (int chunk = 0; chunk < static_cast<int>(updater.states().chunks().size()); ++chunk) {
@@ -264,6 +267,12 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
     }
   }
   const int64_t numel = layout.units[0].flats[0].numel;
+  const auto weight_bytes = [&] {
+    std::string bytes(static_cast<size_t>(numel) * nbytes_of(dtype), '\0');
+    const std::byte* at = weights.is_sharded(0, 0) ? weights.shard(0, 0) : weights.whole(0, 0);
+    std::memcpy(bytes.data(), at, bytes.size());
+    return bytes;
+  };
   std::vector<float> values(static_cast<size_t>(numel));
   for (int64_t i = 0; i < kNumel; ++i) values[static_cast<size_t>(i)] = initial_at(i);
   updater.set_values(0, 0, {0, numel}, values.data(), weights);
@@ -278,12 +287,13 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
     updater.update(0, numbers_of(step, 0.01), weights, gradients);
     if (step == 3) updater.grow_ring(3000);
     if (step == 2) {  // a parameter written from outside, in the middle of training
-      updater.reset_param(0, 0, layout.units[0].flats[0].pieces[0], weights.whole(0, 0), weights);
+      const std::string written = weight_bytes();
+      updater.reset_param(0, 0, layout.units[0].flats[0].pieces[0], reinterpret_cast<const std::byte*>(written.data()),
+                          weights);
     }
   }
   Outcome outcome;
-  outcome.weights.assign(reinterpret_cast<const char*>(weights.whole(0, 0)),
-                         static_cast<size_t>(kNumel) * nbytes_of(dtype));
+  outcome.weights = weight_bytes();
   for (std::vector<float>* into : {&outcome.first, &outcome.second, &outcome.values}) into->resize(kNumel);
   updater.get_moment(0, 0, 0, {0, kNumel}, outcome.first.data());
   updater.get_moment(1, 0, 0, {0, kNumel}, outcome.second.data());
@@ -326,6 +336,20 @@ TEST(Updater, StatesThatPassThroughTheDeviceGiveTheSameBits) {
         const Outcome got = run_steps(far, dtype, {.tier = Tier::host, .ratio = ratio}, {.offload_ring_size = ring});
         expect_same(got, expected, std::string(name_of(dtype)) + " ring " + std::to_string(ring));
       }
+    }
+  }
+}
+
+TEST(Updater, WeightsOfTheHostComeToTheDeviceForTheirUpdate) {
+  const testing::TempFolder folder;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const std::unique_ptr<Queue> near = make_host_queue();
+    const Outcome expected = run_steps(*near, dtype, {});
+    for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
+      testing::FarQueue far;
+      const OffloadConfig offload{.tier = tier, .nvme_path = folder.path(), .buffer_count = 2};
+      const Outcome got = run_steps(far, dtype, offload, {.offload_ring_size = 2000}, Tier::host);
+      expect_same(got, expected, std::string(name_of(dtype)) + " " + std::string(name_of(tier)));
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include "plan/memory.h"
 #include "unit/comm/rank_threads.h"
+#include "unit/optim/far_queue.h"
 #include "unit/shard/model_parts.h"
 
 namespace shoal {
@@ -71,6 +72,31 @@ TEST(Weights, GatherBringsEveryRanksShardToTheParametersAndReleaseTakesItAway) {
         weights.release(0);
         EXPECT_THAT(message_of([&] { at::sum(tensors[0]); }), HasSubstr("[parameter p0] is released"));
       }
+    });
+  }
+}
+
+// In a world of one too: what the host has must come to the device.
+TEST(Weights, ShardsOfTheHostComeToADeviceWhenTheyAreGathered) {
+  for (int world = 1; world <= 3; ++world) {
+    testing::run_ranks(world, [&](Group& group) {
+      ModelParts parts({unit_spec(0, {5, 131}), unit_spec(1, {64})}, 3, group);
+      testing::FarQueue far;
+      Weights weights(parts.layout, 3, Tier::host, group, far, parts.ledger);
+      const auto tensors = fill(parts, weights);
+      const FlatLayout& flat = parts.layout.units[0].flats.at(0);
+      EXPECT_TRUE(weights.is_off_device(0, 0));
+      EXPECT_EQ(parts.ledger->line(MemoryKind::weights).nbytes, 0u);
+      EXPECT_GT(parts.ledger->line(MemoryKind::host_weights).nbytes, 0u);
+      weights.gather(0);
+      weights.finish_gather(0);
+      for (const Piece& piece : flat.pieces) {
+        const void* data = tensors[0][static_cast<size_t>(piece.param)].const_data_ptr();
+        EXPECT_EQ(floats_at(data, piece.numel), values_of(0, piece.offset, piece.numel));
+        EXPECT_FALSE(data >= weights.shard(0, 0) && data < weights.shard(0, 0) + flat.shard_numel * 4);
+      }
+      EXPECT_EQ(parts.ledger->line(MemoryKind::gather_arena).nbytes, gathered_nbytes(parts.layout.units[0], 3, true));
+      weights.release(0);
     });
   }
 }

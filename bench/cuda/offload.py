@@ -1,0 +1,94 @@
+"""Trains Llama shapes on one GPU with the optimizer's states on it, and in host memory, in turns; prints the table of
+bench/results.
+
+    offload.py --shoal 'build/release/apps/cli/shoal' [--models llama-1b,llama-3b] [--rows resident,host] [--rounds 2]
+
+Steps are of 8 x 2048 tokens, bf16, recompute on, clip 1.0; a row's time is the median over rounds of the median step.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SEQUENCE = 2048
+GIB = 2**30
+HOST = '{"device": "cpu"}'
+ROWS = {
+    "resident": [],
+    "host": ["--set", f"zero_optimization.offload_optimizer={HOST}"],
+    "host, ring 1 GiB": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", f"shoal.offload_ring_size={GIB}"],
+    "host, ring 4 GiB": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", f"shoal.offload_ring_size={4 * GIB}"],
+    "host, ring 8 GiB": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", f"shoal.offload_ring_size={8 * GIB}"],
+    "host updates": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", "shoal.offload_update=cpu"],
+}
+
+
+def run(command, model, extra, steps, warmup):
+    """The median step, and what the run says of its memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = shlex.split(command) + ["train", "--model", model, "--data", "synthetic", "--config", str(HERE / "llama.json")]
+        words += ["--sequence", str(SEQUENCE), "--steps", str(steps + warmup), "--device", "cuda", "--log-every", "0"]
+        words += ["--recompute", "full", "--out", folder, "--no-final-save", *extra]
+        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        output = child.stdout.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        if status != 0:
+            return {"error": output[-800:]}
+        lines = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()][warmup:]
+    said = re.search(r"GPU memory (\S+ \S+) at most", output)
+    traffic = re.search(r"states of the host: (.*)", output)
+    return {
+        "median_s": statistics.median(line["step_ms"] for line in lines) / 1e3,
+        "wait_host_ms": statistics.median(line["wait_host_ms"] for line in lines),
+        "loss": lines[-1]["loss"],
+        "gpu": said.group(1) if said else "",
+        "traffic": traffic.group(1) if traffic else "",
+        "host_gib": usage.ru_maxrss / 2**20,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shoal", required=True, help="the command `shoal`, with words before it where it needs them")
+    parser.add_argument("--models", default="llama-1b,llama-3b")
+    parser.add_argument("--rows", default=";".join(ROWS), help="of: " + "; ".join(ROWS))
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--warmup", type=int, default=5)
+    parser.add_argument("--set", action="append", default=[], dest="more", help="passed on to every run")
+    parser.add_argument("--json", help="write the figures here too")
+    args = parser.parse_args()
+
+    figures = []
+    for model in args.models.split(","):
+        rounds = {row: [] for row in args.rows.split(";")}
+        for _ in range(args.rounds):
+            for row, runs in rounds.items():
+                more = [word for setting in args.more for word in ("--set", setting)]
+                runs.append(run(args.shoal, model, ROWS[row] + more, args.steps, args.warmup))
+        base = None
+        for row, runs in rounds.items():
+            good = [one for one in runs if "error" not in one]
+            if not good:
+                print(f"{model:<10} {row:<18} failed: {runs[0]['error']}", flush=True)
+                continue
+            median = statistics.median(one["median_s"] for one in good)
+            base = median if row == "resident" else base
+            last = good[-1]
+            times = f"{median / base:5.2f} x" if base else ""
+            print(f"{model:<10} {row:<18} {median:7.3f} s {times}  waits {last['wait_host_ms']:6.1f} ms  GPU {last['gpu']:>10}  "
+                  f"host {last['host_gib']:5.1f} GiB  loss {last['loss']:.6f}  {last['traffic']}", flush=True)  # fmt: skip
+            figures.append({"model": model, "row": row, "median_s": median, **last})
+    if args.json:
+        Path(args.json).write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
