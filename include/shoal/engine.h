@@ -80,7 +80,7 @@ struct DiskTraffic {
 struct HostTraffic {
   uint64_t to_device_nbytes = 0;
   uint64_t to_host_nbytes = 0;
-  double waited_seconds = 0;  // for what could not hide
+  double waited_seconds = 0;  // the GPU, for what could not hide; known when the next step begins its update
 };
 
 class Engine {

@@ -62,14 +62,11 @@ class Stream {
   StreamHandle handle_ = nullptr;
 };
 
-// A point in a stream's work. Not timed.
+// A point in a stream's work.
 class Event {
  public:
-  enum class Wait {
-    spins,
-    sleeps
-  };  // what synchronize() does meanwhile: the one is quicker, the other leaves the core
-  explicit Event(Wait wait = Wait::spins);
+  enum class Kind { plain, timed };
+  explicit Event(Kind kind = Kind::plain);
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -82,6 +79,8 @@ class Event {
   bool reached() const;
   // Holds the calling thread until the point is reached.
   void synchronize() const;
+  // The time from another point to this one, both timed and reached.
+  double seconds_since(const Event& earlier) const;
 
  private:
   void* event_ = nullptr;

@@ -10,9 +10,11 @@ namespace shoal {
 namespace {
 
 struct Marks {
-  cuda::Event ready{cuda::Event::Wait::sleeps};   // on the wire in: the bytes are there
-  cuda::Event used{cuda::Event::Wait::sleeps};    // on the queue: its work on them is done
-  cuda::Event stored{cuda::Event::Wait::sleeps};  // on the wire out: the host has them
+  cuda::Event ready;   // on the wire in: the bytes are there
+  cuda::Event used;    // on the queue: its work on them is done
+  cuda::Event stored;  // on the wire out: the host has them
+  // On the queue, around the wait for `ready`.
+  cuda::Event stopped{cuda::Event::Kind::timed}, went_on{cuda::Event::Kind::timed};
 };
 
 class CudaWires final : public Wires {
@@ -25,10 +27,9 @@ class CudaWires final : public Wires {
   CudaWires(const CudaWires&) = delete;
   CudaWires& operator=(const CudaWires&) = delete;
 
-  void begin_thread() override { cuda::use_device(device_); }
-
   std::string pin(std::byte* host, size_t nbytes) override {
     try {
+      cuda::use_device(device_);  // this may be a thread of its own
       cuda::register_host(host, nbytes);
       pinned_ = host;
       return "";
@@ -37,12 +38,22 @@ class CudaWires final : public Wires {
     }
   }
 
+  void follow_queue() override {
+    here_.record(queue_);
+    here_.hold_back(in_.handle());
+    here_.hold_back(out_.handle());
+  }
   void copy_in(int chunk, std::byte* to, const std::byte* from_host, size_t nbytes, int after) override {
     if (after >= 0) marks_of(after).stored.hold_back(in_.handle());
     cuda::copy(to, from_host, nbytes, in_.handle());
     marks_of(chunk).ready.record(in_.handle());
   }
-  void hold_queue(int chunk) override { marks_of(chunk).ready.hold_back(queue_); }
+  void hold_queue(int chunk) override {
+    Marks& marks = marks_of(chunk);
+    marks.stopped.record(queue_);
+    marks.ready.hold_back(queue_);
+    marks.went_on.record(queue_);
+  }
   void mark_used(int chunk) override { marks_of(chunk).used.record(queue_); }
   void copy_out(int chunk, std::byte* to_host, const std::byte* from, size_t nbytes) override {
     marks_of(chunk).used.hold_back(out_.handle());
@@ -51,6 +62,7 @@ class CudaWires final : public Wires {
   }
   void wait_in(int chunk) override { marks_of(chunk).ready.synchronize(); }
   void wait_out(int chunk) override { marks_of(chunk).stored.synchronize(); }
+  double held_seconds(int chunk) override { return marks_of(chunk).went_on.seconds_since(marks_of(chunk).stopped); }
 
  private:
   Marks& marks_of(int chunk) { return marks_[static_cast<size_t>(chunk)]; }
@@ -59,6 +71,7 @@ class CudaWires final : public Wires {
   cuda::StreamHandle queue_;
   std::deque<Marks> marks_;  // events do not move
   cuda::Stream in_, out_;
+  cuda::Event here_;  // where the queue was when copies were given
   std::byte* pinned_ = nullptr;
 };
 

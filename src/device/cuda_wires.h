@@ -1,4 +1,4 @@
-// Wires between host memory and a GPU: two streams beside the queue's, and three events a chunk.
+// Wires between host memory and a GPU: two streams beside the queue's, and a few events a chunk.
 #pragma once
 
 #include <memory>

@@ -1,14 +1,16 @@
-// Carries numbered chunks between host memory and a queue's, in the background: a thread for each way gives its wire
-// few copies at a time, so that other small copies of the program never wait behind many large ones.
+// Carries numbered chunks between host memory and a queue's, beside the queue's work.
+//
+// [Note: copies keep step with the work]
+// A wire that has many copies waiting serves them all before a small copy of somebody else's stream gets its turn: the
+// next batch, or a loss that is read, would wait for gigabytes, and the GPU with them. So orders are kept back, and
+// pace(), called between the parts of a model, gives the wires a share of them, to begin when the queue has come there.
+// The share is such that all are given out over as many calls as there were in the round before.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,7 +22,7 @@ namespace shoal {
 class Ferry {
  public:
   Ferry(std::unique_ptr<Wires> wires, int chunks);
-  // Drops what has not begun and waits for what has.
+  // Drops what the wires have not been given and waits for what they have.
   ~Ferry();
   Ferry(const Ferry&) = delete;
   Ferry& operator=(const Ferry&) = delete;
@@ -30,55 +32,54 @@ class Ferry {
     const std::byte* from = nullptr;
     size_t nbytes = 0;
   };
-  // Before the first copy, in the background. The memory outlives this object.
+  // In the background; the first copy waits for it. The memory outlives this object.
   void pin(std::byte* host, size_t nbytes);
-  // Once chunk `after` is back from where this one comes to lie, as far as take_back() was called for it.
+  // Orders a copy for when chunk `after` is back from where this one comes to lie, if take_back() was ordered for it.
   void bring(int chunk, const Copy& copy, int after);
-  // What the queue is given later finds the chunk's bytes where bring() puts them. Waits until the wire has the copy.
+  // What the queue is given later finds the chunk's bytes where bring() puts them.
   void begin_use(int chunk);
-  // The queue has no more work on the chunk; its bytes go back after what it has.
+  // The queue has no more work on the chunk; orders that its bytes go back after what it has.
   void take_back(int chunk, const Copy& copy);
-  // Waits until every copy is through.
+  // Between parts of the queue's work: gives the wires their share.
+  void pace();
+  // Waits until everything that was ordered is through.
   void settle();
 
   struct Counters {
     uint64_t brought_nbytes = 0, taken_nbytes = 0;
-    double waited_seconds = 0;  // in begin_use and settle
+    double held_seconds = 0;  // the queue, for bytes that were not there; known a round later
   };
-  Counters counters() const;
+  Counters counters() const { return counters_; }
   // Why the memory could not be pinned; "" where it was, or will be.
-  std::string unpinned_because() const;
+  const std::string& unpinned_because() const { return unpinned_because_; }
 
  private:
   struct Order {
     int chunk = 0;
     Copy copy;
     int after = -1;           // in: the chunk that was there before
-    int64_t after_count = 0;  // in: this many orders out are given to their wire first
-    bool pins = false;
+    int64_t after_count = 0;  // in: so many orders out are given to their wire first
   };
   struct Lane {
     std::deque<Order> orders;
     int64_t ordered = 0;  // so far
-    int64_t begun = 0;    // given to the wire
-    int last = -1;        // chunk of the last order
-    std::thread thread;
+    int64_t given = 0;    // to the wire
+    int last = -1;        // chunk of the last order that was given
   };
 
-  void serve(Lane& lane);
-  // Holds the lock when it is called and when it returns; false: no more orders.
-  bool next_order(Lane& lane, std::unique_lock<std::mutex>& lock, Order& order);
-  void fail();
-  void check() const;
+  void give_next_in();
+  void give_next_out();
+  void finish_pinning();
+  void count_held();
 
   std::unique_ptr<Wires> wires_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
   Lane in_, out_;
   std::vector<int64_t> brings_, returns_;  // of each chunk: its last order's number
+  std::vector<int> held_;                  // chunks that the queue was held for since it was last counted
+  int64_t paces_ = 0;                      // since the last use
+  int64_t expected_paces_ = 0;             // as many as there were before
+  std::thread pinning_;
   std::string unpinned_because_;
-  std::exception_ptr failure_;
-  bool stopping_ = false;
   Counters counters_;
 };
 

@@ -10,6 +10,7 @@ namespace {
 class HostWires final : public Wires {
  public:
   std::string pin(std::byte*, size_t) override { return ""; }
+  void follow_queue() override {}
   void copy_in(int, std::byte* to, const std::byte* from_host, size_t nbytes, int) override {
     std::memcpy(to, from_host, nbytes);
   }
@@ -20,6 +21,7 @@ class HostWires final : public Wires {
   }
   void wait_in(int) override {}
   void wait_out(int) override {}
+  double held_seconds(int) override { return 0; }
 };
 
 }  // namespace

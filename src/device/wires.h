@@ -1,5 +1,5 @@
 // How bytes of numbered chunks move between host memory and a queue's memory beside the queue's own work: one wire each
-// way. Each call but the waits returns at once where the memory is a GPU's; order is kept on the device.
+// way. Where the memory is a GPU's, each call but the waits returns at once and order is kept on the device.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@ class Wires {
  public:
   virtual ~Wires() = default;
 
-  // Once in each thread that calls copy_in or copy_out.
-  virtual void begin_thread() {}
-  // Makes host memory such that the wires need no help with it. Takes a while. "", or why it cannot be done: then
-  // copies work and are slower.
+  // Makes host memory such that the wires need no help with it. Takes a while; may run in a thread of its own. "", or
+  // why it cannot be done: then copies work and are slower.
   virtual std::string pin(std::byte* host, size_t nbytes) = 0;
 
+  // Copies that are given later begin when the queue has done what it was given so far.
+  virtual void follow_queue() = 0;
   // Once the last copy_out of chunk `after` is through; -1: at once.
   virtual void copy_in(int chunk, std::byte* to, const std::byte* from_host, size_t nbytes, int after) = 0;
   // What the queue is given later finds the chunk's bytes.
@@ -29,6 +29,8 @@ class Wires {
   // Hold the calling thread until the chunk's last copy is through.
   virtual void wait_in(int chunk) = 0;
   virtual void wait_out(int chunk) = 0;
+  // How long the queue stood still for the chunk's bytes when it was last held; after the queue has gone on.
+  virtual double held_seconds(int chunk) = 0;
 };
 
 }  // namespace shoal

@@ -74,6 +74,7 @@ class Engine::Impl {
     take_over({blueprint_, layout_, weights_, updater_, *weights_channel_, *queue_, device_},
               options.broadcast_weights);
     for (int unit = 0; unit < static_cast<int>(blueprint_.specs.size()); ++unit) hook_gradients(unit);
+    passes_.when_work_goes_on([this] { updater_.pace(); });
     hooked_ = options.backward_from_outside;
     if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
     for (const std::string& note : updater_.states().notes()) fmt::print(stderr, "shoal: {}\n", note);
@@ -214,12 +215,12 @@ class Engine::Impl {
     {
       Stopwatch watch(times_.step, timing_);
       const double disk_before = updater_.states().disk().waited_seconds;
-      const double host_before = updater_.states().streamed().waited_seconds;
+      const double host_before = updater_.states().streamed().held_seconds;
       micro_step_ = 0;
       passes_.set_micro_step(0);
       result = stepper_.take(update);
       times_.disk = updater_.states().disk().waited_seconds - disk_before;
-      times_.host = updater_.states().streamed().waited_seconds - host_before;
+      times_.host = updater_.states().streamed().held_seconds - host_before;
     }
     updates_outside_ = update != nullptr;
     if (result.applied_steps + result.skipped_steps == kStepsBeforeGrowth) grow_ring();
@@ -522,7 +523,7 @@ DiskTraffic Engine::disk() const {
 }
 HostTraffic Engine::host() const {
   const Ferry::Counters counters = impl_->updater_.states().streamed();
-  return {counters.brought_nbytes, counters.taken_nbytes, counters.waited_seconds};
+  return {counters.brought_nbytes, counters.taken_nbytes, counters.held_seconds};
 }
 const Config& Engine::config() const { return impl_->config_; }
 

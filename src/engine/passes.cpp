@@ -201,6 +201,7 @@ void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
   gradients_.deposit(unit, param, grad);
   if (!nested_held_.empty()) return;
   ++units_[static_cast<size_t>(unit)].gradients_in;
+  go_on();
   reduce_if_complete(unit);
   release_if_through(unit);
 }
@@ -272,10 +273,16 @@ void Passes::enter_needed(int unit) {
     carry_out(schedule_.enter(other));
   }
   for (const int other : units) weights_.finish_gather(other);
+  go_on();
 }
 
 void Passes::exit_needed(int unit) {
   for (const int other : needed(unit)) carry_out(schedule_.exit(other));
+  go_on();
+}
+
+void Passes::go_on() {
+  if (mode_ != Mode::evaluate && on_work_) on_work_();
 }
 
 void Passes::begin_unit_backward(int unit) {

@@ -18,7 +18,8 @@ std::string time_line(const StepResult& result, const StepTimes& times) {
   std::string line = fmt::format("step {} | forward {:.1f} ms | backward {:.1f} ms | update {:.1f} ms",
                                  result.applied_steps + result.skipped_steps, times.forward * 1e3, times.backward * 1e3,
                                  times.step * 1e3);
-  if (times.host > 0) line += fmt::format(", of which {:.1f} ms waiting for states of the host", times.host * 1e3);
+  if (times.host > 0)
+    line += fmt::format(", {:.1f} ms of the step before waiting for states of the host", times.host * 1e3);
   if (times.disk > 0) line += fmt::format(", of which {:.1f} ms waiting for the disk", times.disk * 1e3);
   return line;
 }

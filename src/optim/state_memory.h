@@ -42,6 +42,10 @@ class StateMemory {
 
   // Soon all chunks will be used, in their order: begins to bring the first of those that are not resident.
   void read_ahead();
+  // Between parts of a pass, which states on their way keep step with.
+  void pace() {
+    if (stream_) stream_->pace();
+  }
   // Around an update of a chunk that is not resident.
   void begin_use(int chunk);
   void end_use(int chunk);
@@ -53,7 +57,7 @@ class StateMemory {
 
   // Bytes that the disk moved, and the time that was spent waiting for it.
   DiskFile::Counters disk() const { return file_ ? file_->counters() : DiskFile::Counters{}; }
-  // Bytes that streamed chunks moved, and the time that was spent waiting for them.
+  // Bytes that streamed chunks moved, and the time that the queue stood still for them.
   Ferry::Counters streamed() const { return stream_ ? stream_->counters() : Ferry::Counters{}; }
   size_t ring_nbytes() const { return stream_ ? stream_->ring_nbytes() : 0; }
   // Of the disk tier, for people: where it is and how it is read. "" without one.

@@ -29,6 +29,8 @@ class StateStream {
 
   // Begins to bring what is taken next, as far as the ring is free. Blocks for nothing.
   void read_ahead();
+  // Between parts of a pass: lets copies keep step with it.
+  void pace() { ferry_.pace(); }
   // What the queue is given later finds the chunk. Each is taken in its turn and given back before the next.
   void take(int chunk);
   // The queue's work on it changes its bytes: takes them back after that, and brings the next.
@@ -39,7 +41,7 @@ class StateStream {
   std::byte* change(int chunk);
 
   Ferry::Counters counters() const { return ferry_.counters(); }
-  std::string unpinned_because() const { return ferry_.unpinned_because(); }
+  const std::string& unpinned_because() const { return ferry_.unpinned_because(); }
 
  private:
   int64_t count() const { return static_cast<int64_t>(chunk_nbytes_.size()); }
@@ -59,7 +61,7 @@ class StateStream {
   int64_t brought_ = 0;  // this many are brought, or on their way
   int64_t limit_ = 0;    // as many may be brought
   bool settled_ = true;
-  Ferry ferry_;  // last: its threads end before the memory goes
+  Ferry ferry_;  // last: its copies end before the memory goes
 };
 
 }  // namespace shoal

@@ -49,6 +49,8 @@ class Updater {
 
   // A step is near: begins to bring states that are not at hand.
   void read_ahead() { states_.read_ahead(); }
+  // Between parts of a pass, which states on their way keep step with.
+  void pace() { states_.pace(); }
   // Lets states that pass through the device's memory have that much of it. Between steps.
   void grow_ring(size_t nbytes);
   // Updates this rank's part of the unit's trainable flats. Weights and gradients are the same objects in every call.

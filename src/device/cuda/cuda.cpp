@@ -130,9 +130,9 @@ Stream::Stream(Priority priority) {
 
 Stream::~Stream() { cudaStreamDestroy(stream_of(handle_)); }
 
-Event::Event(Wait wait) {
+Event::Event(Kind kind) {
   cudaEvent_t event = nullptr;
-  const unsigned flags = cudaEventDisableTiming | (wait == Wait::sleeps ? cudaEventBlockingSync : 0u);
+  const unsigned flags = kind == Kind::timed ? cudaEventDefault : cudaEventDisableTiming;
   check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
   event_ = event;
 }
@@ -152,6 +152,12 @@ bool Event::reached() const {
   if (status == cudaErrorNotReady) return false;
   check(status, "cudaEventQuery");
   return true;
+}
+
+double Event::seconds_since(const Event& earlier) const {
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, event_of(earlier.event_), event_of(event_)), "cudaEventElapsedTime");
+  return milliseconds * 1e-3;
 }
 
 void Event::synchronize() const { check(cudaEventSynchronize(event_of(event_)), "cudaEventSynchronize"); }

@@ -30,12 +30,13 @@ bool is_on_gpu(const void*) { return false; }
 Stream::Stream(Priority) { refuse(); }
 Stream::~Stream() = default;
 
-Event::Event(Wait) { refuse(); }
+Event::Event(Kind) { refuse(); }
 Event::~Event() = default;
 void Event::record(StreamHandle) { refuse(); }
 void Event::hold_back(StreamHandle) const { refuse(); }
 bool Event::reached() const { refuse(); }
 void Event::synchronize() const { refuse(); }
+double Event::seconds_since(const Event&) const { refuse(); }
 
 PinnedMemory::PinnedMemory(size_t) { refuse(); }
 PinnedMemory::~PinnedMemory() = default;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -12,63 +12,54 @@
 namespace shoal {
 namespace {
 
-// Wires within host memory that take their time and write down what they did.
-class SlowWires final : public Wires {
+// Wires within host memory that write down what they were given.
+class LoggedWires final : public Wires {
  public:
   struct Log {
-    std::mutex mutex;
     std::vector<std::string> lines;
     int fail_at = -1;  // the chunk whose way in fails
-    int open_in = 0, most_open_in = 0;
-    void add(std::string line) {
-      const std::lock_guard lock(mutex);
-      lines.push_back(std::move(line));
-    }
   };
-  explicit SlowWires(std::shared_ptr<Log> log) : log_(std::move(log)) {}
+  explicit LoggedWires(std::shared_ptr<Log> log) : log_(std::move(log)) {}
 
   std::string pin(std::byte*, size_t) override {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    log_->add("pin");
+    log_->lines.push_back("pin");
     return "the system does not want to";
   }
+  void follow_queue() override { log_->lines.push_back("follow"); }
   void copy_in(int chunk, std::byte* to, const std::byte* from, size_t nbytes, int after) override {
     if (chunk == log_->fail_at) throw Error("wire", "cut");
     std::memcpy(to, from, nbytes);
-    log_->add("in " + std::to_string(chunk) + " after " + std::to_string(after));
-    const std::lock_guard lock(log_->mutex);
-    log_->most_open_in = std::max(log_->most_open_in, ++log_->open_in);
+    log_->lines.push_back("in " + std::to_string(chunk) + " after " + std::to_string(after));
   }
-  void hold_queue(int chunk) override { log_->add("hold " + std::to_string(chunk)); }
-  void mark_used(int chunk) override { log_->add("used " + std::to_string(chunk)); }
+  void hold_queue(int chunk) override { log_->lines.push_back("hold " + std::to_string(chunk)); }
+  void mark_used(int chunk) override { log_->lines.push_back("used " + std::to_string(chunk)); }
   void copy_out(int chunk, std::byte* to, const std::byte* from, size_t nbytes) override {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
     std::memcpy(to, from, nbytes);
-    log_->add("out " + std::to_string(chunk));
+    log_->lines.push_back("out " + std::to_string(chunk));
   }
-  void wait_in(int) override {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    const std::lock_guard lock(log_->mutex);
-    --log_->open_in;
-  }
-  void wait_out(int) override {}
+  void wait_in(int chunk) override { log_->lines.push_back("wait in " + std::to_string(chunk)); }
+  void wait_out(int chunk) override { log_->lines.push_back("wait out " + std::to_string(chunk)); }
+  double held_seconds(int) override { return 0.25; }
 
  private:
   std::shared_ptr<Log> log_;
 };
 
+using Lines = std::vector<std::string>;
+
 Ferry::Copy copy_of(std::vector<std::byte>& to, const std::vector<std::byte>& from) {
   return {to.data(), from.data(), from.size()};
 }
 
-std::ptrdiff_t position(const std::vector<std::string>& lines, const std::string& line) {
-  return std::find(lines.begin(), lines.end(), line) - lines.begin();
+int64_t count_of(const Lines& lines, const std::string& begin) {
+  return std::count_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(begin); });
 }
 
-TEST(Ferry, BringsAfterWhatLiesThereIsBackAndUsesWhatIsThere) {
-  const auto log = std::make_shared<SlowWires::Log>();
+TEST(Ferry, GivesWhatAUseNeedsAndWhatLiesInItsWay) {
+  const auto log = std::make_shared<LoggedWires::Log>();
   std::vector<std::byte> home0(100, std::byte{1}), home1(100, std::byte{2}), place(100);
-  Ferry ferry(std::make_unique<SlowWires>(log), 2);
+  Ferry ferry(std::make_unique<LoggedWires>(log), 2);
   ferry.bring(0, copy_of(place, home0), -1);
   ferry.begin_use(0);
   for (std::byte& byte : place) byte = std::byte{7};
@@ -77,19 +68,15 @@ TEST(Ferry, BringsAfterWhatLiesThereIsBackAndUsesWhatIsThere) {
   ferry.begin_use(1);
   EXPECT_EQ(place[99], std::byte{2});
   EXPECT_EQ(home0[99], std::byte{7});
-  ferry.settle();
-  EXPECT_LT(position(log->lines, "used 0"), position(log->lines, "out 0"));
-  EXPECT_LT(position(log->lines, "out 0"), position(log->lines, "in 1 after 0"));
-  EXPECT_LT(position(log->lines, "in 1 after 0"), position(log->lines, "hold 1"));
+  EXPECT_EQ(log->lines, (Lines{"in 0 after -1", "hold 0", "used 0", "out 0", "in 1 after 0", "hold 1"}));
   EXPECT_EQ(ferry.counters().brought_nbytes, 200u);
   EXPECT_EQ(ferry.counters().taken_nbytes, 100u);
-  EXPECT_GT(ferry.counters().waited_seconds, 0.005);  // the way out took 10 ms, and begin_use(1) waited for it
 }
 
 TEST(Ferry, PinsFirstAndSaysWhyItCouldNot) {
-  const auto log = std::make_shared<SlowWires::Log>();
+  const auto log = std::make_shared<LoggedWires::Log>();
   std::vector<std::byte> home(8), place(8);
-  Ferry ferry(std::make_unique<SlowWires>(log), 1);
+  Ferry ferry(std::make_unique<LoggedWires>(log), 1);
   ferry.pin(home.data(), home.size());
   ferry.bring(0, copy_of(place, home), -1);
   ferry.begin_use(0);
@@ -97,36 +84,72 @@ TEST(Ferry, PinsFirstAndSaysWhyItCouldNot) {
   EXPECT_EQ(ferry.unpinned_because(), "the system does not want to");
 }
 
-TEST(Ferry, AWireHasFewCopiesAtATime) {
-  const auto log = std::make_shared<SlowWires::Log>();
+// One round of six chunks: all are used and go back, all are brought again, and `paces` calls lie between.
+void go_round(Ferry& ferry, std::vector<std::byte>& home, std::vector<std::byte>& place, int paces) {
+  for (int chunk = 0; chunk < 6; ++chunk) ferry.bring(chunk, copy_of(place, home), chunk);
+  for (int call = 0; call < paces; ++call) ferry.pace();
+  for (int chunk = 0; chunk < 6; ++chunk) {
+    ferry.begin_use(chunk);
+    ferry.take_back(chunk, copy_of(home, place));
+  }
+}
+
+TEST(Ferry, CopiesKeepStepWithTheWorkOfTheRoundBefore) {
+  const auto log = std::make_shared<LoggedWires::Log>();
   std::vector<std::byte> home(8), place(8);
-  Ferry ferry(std::make_unique<SlowWires>(log), 20);
-  for (int chunk = 0; chunk < 20; ++chunk) ferry.bring(chunk, copy_of(place, home), -1);
-  ferry.settle();
-  EXPECT_LE(log->most_open_in, 2);
-  EXPECT_EQ(log->lines.size(), 20u);
+  Ferry ferry(std::make_unique<LoggedWires>(log), 6);
+  go_round(ferry, home, place, 7);  // nobody knows yet how many calls there are: all is given at the end
+  EXPECT_EQ(count_of(log->lines, "follow"), 0);
+  for (int chunk = 0; chunk < 6; ++chunk) ferry.bring(chunk, copy_of(place, home), chunk);
+  log->lines.clear();
+  int64_t given = 0;
+  for (int call = 1; call <= 6; ++call) {  // twelve orders, and the last of seven calls is to spare
+    ferry.pace();
+    const int64_t now = count_of(log->lines, "in ") + count_of(log->lines, "out ");
+    EXPECT_EQ(now, given + 2) << "call " << call;
+    given = now;
+  }
+  EXPECT_EQ(count_of(log->lines, "follow"), 6);
+  ferry.pace();
+  EXPECT_EQ(count_of(log->lines, "follow"), 6) << "there was nothing left to give";
+  // What goes out is ahead of what comes to its place.
+  EXPECT_LT(std::find(log->lines.begin(), log->lines.end(), "out 0"),
+            std::find(log->lines.begin(), log->lines.end(), "in 0 after 0"));
+}
+
+TEST(Ferry, CountsWhatTheQueueStoodStillForWhenTheNextRoundBegins) {
+  const auto log = std::make_shared<LoggedWires::Log>();
+  std::vector<std::byte> home(8), place(8);
+  Ferry ferry(std::make_unique<LoggedWires>(log), 6);
+  go_round(ferry, home, place, 3);
+  EXPECT_EQ(ferry.counters().held_seconds, 0);
+  go_round(ferry, home, place, 3);
+  EXPECT_EQ(ferry.counters().held_seconds, 6 * 0.25);
 }
 
 TEST(Ferry, AFaultIsThrownWhereTheBytesAreNeeded) {
-  const auto log = std::make_shared<SlowWires::Log>();
+  const auto log = std::make_shared<LoggedWires::Log>();
   log->fail_at = 1;
   std::vector<std::byte> home(8), place(8);
-  Ferry ferry(std::make_unique<SlowWires>(log), 2);
+  Ferry ferry(std::make_unique<LoggedWires>(log), 2);
   ferry.bring(0, copy_of(place, home), -1);
-  ferry.begin_use(0);
   ferry.bring(1, copy_of(place, home), -1);
+  ferry.begin_use(0);
   EXPECT_NE(testing::message_of([&] { ferry.begin_use(1); }).find("cut"), std::string::npos);
-  EXPECT_NE(testing::message_of([&] { ferry.settle(); }).find("cut"), std::string::npos);
 }
 
-TEST(Ferry, EndsWithoutWhatHasNotBegun) {
-  const auto log = std::make_shared<SlowWires::Log>();
+TEST(Ferry, SettlesWhatWasOrderedAndEndsWithoutWhatWasNot) {
+  const auto log = std::make_shared<LoggedWires::Log>();
   std::vector<std::byte> home(8), place(8);
   {
-    Ferry ferry(std::make_unique<SlowWires>(log), 50);
-    for (int chunk = 0; chunk < 50; ++chunk) ferry.take_back(chunk, copy_of(home, place));
+    Ferry ferry(std::make_unique<LoggedWires>(log), 3);
+    ferry.take_back(0, copy_of(home, place));
+    ferry.bring(1, copy_of(place, home), 0);
+    ferry.settle();
+    EXPECT_EQ(log->lines, (Lines{"used 0", "out 0", "in 1 after 0", "wait in 1", "wait out 0"}));
+    ferry.take_back(2, copy_of(home, place));
   }
-  EXPECT_LT(std::count_if(log->lines.begin(), log->lines.end(), [](const auto& line) { return line[0] == 'o'; }), 50);
+  EXPECT_EQ(count_of(log->lines, "out 2"), 0);
 }
 
 }  // namespace
