@@ -5,6 +5,7 @@ namespace shoal::config {
 
 std::vector<Section> shoal_sections() {
   const std::vector<std::string> transports = {"auto", "shm", "gloo"};
+  const std::vector<std::string> placements = {"config", "auto"};
   const std::vector<std::string> updaters = {"auto", "gpu", "cpu"};
   Section section{
       .path = "shoal",
@@ -36,6 +37,25 @@ std::vector<Section> shoal_sections() {
               .means("Compare a checksum of every page that comes back from disk with the one it was "
                      "written with.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.verify_offload; })),
+          text("placement", "config")
+              .one_of(placements)
+              .means("Where optimizer states and weights live. config: where the offload sections say. auto, "
+                     "in `shoal train` on a GPU: on the GPU what fits, then in host memory, then on disk "
+                     "where offload_optimizer.nvme_path names one.")
+              .fills(bound_to_choice(
+                  [](auto& c) -> auto& { return c.shoal.auto_placement; }, placements)),
+          integer("device_budget", 0)
+              .at_least(0)
+              .in("bytes")
+              .means("GPU memory that placement auto plans with, and that a growing ring of states stays "
+                     "within. 0: what is free.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.device_budget; })),
+          integer("host_budget", 0)
+              .at_least(0)
+              .in("bytes")
+              .means("Memory of a host that placement auto plans with, for all its ranks. 0: what is free, "
+                     "less a tenth.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.host_budget; })),
           text("offload_update", "auto")
               .one_of(updaters)
               .means("On a GPU whose optimizer states are in host memory: who updates. gpu: the states come "

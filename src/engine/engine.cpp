@@ -235,7 +235,14 @@ class Engine::Impl {
   void grow_ring() {
     if (!device_.is_cuda() || config_.shoal.offload_ring_size > 0) return;
     const size_t held = updater_.states().ring_nbytes();
-    if (held > 0) updater_.grow_ring(held + cuda::facts_of(device_.index()).free_nbytes / 2);
+    if (held == 0) return;
+    const cuda::DeviceFacts gpu = cuda::facts_of(device_.index());
+    size_t more = gpu.free_nbytes / 2;
+    if (const auto budget = static_cast<size_t>(config_.shoal.device_budget); budget > 0) {
+      const size_t used = gpu.total_nbytes - gpu.free_nbytes;
+      more = std::min(more, budget > used ? budget - used : 0);
+    }
+    updater_.grow_ring(held + more);
   }
 
   void print(const StepResult& result) const {

@@ -48,6 +48,12 @@ void check_world(const Config& config, int world) {
 }
 
 void check_offload(const Config& config, at::Device device) {
+  if (config.shoal.auto_placement) {
+    throw Error(
+        "config shoal.placement",
+        "\"auto\" is carried out by `shoal train`, which knows the model's activations. Here, write the offload "
+        "sections; `shoal plan` proposes them.");
+  }
   if (!device.is_cuda()) return;
   const Tier tier = config.zero.offload_param.tier;
   if (tier != Tier::disk) return;

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/text.h"
 
 namespace shoal {
@@ -52,6 +55,24 @@ std::vector<Attempt> attempts_of(const PlanSubject& subject, const StagePlan& st
   return attempts;
 }
 
+std::string offload_line(const OffloadPlan& plan, const std::string& flags, const Budget& budget) {
+  return fmt::format("Stage 3 with {}{}{} {}: {} a GPU, {} of host memory for {}{}.", plan.settings,
+                     plan.carried_out ? "" : " (not in this version)", flags.empty() ? "" : " and " + flags,
+                     fits(plan, budget) ? "would fit" : "would fit the GPU, not the host", format_nbytes(plan.device),
+                     format_nbytes(plan.host), ranks_text(budget.ranks_per_host),
+                     budget.host ? fmt::format(" of {}", format_nbytes(*budget.host)) : "");
+}
+
+// The states that the GPU has no room for, in hundredths of all, on the host.
+OffloadPlan share_of_states(const StagePlan& stage3, const Budget& budget) {
+  const auto states = static_cast<double>(stage3.memory.states);
+  const double too_much = static_cast<double>(stage3.total()) - static_cast<double>(*budget.device);
+  const double ratio = states > 0 ? std::ceil(too_much / states * 100) / 100 : 2;
+  const auto moved = static_cast<size_t>(std::min(ratio, 1.0) * states);
+  return {fmt::format("offload_optimizer, ratio {:.2f},", ratio), true, stage3.total() - moved,
+          moved * static_cast<size_t>(budget.ranks_per_host)};
+}
+
 // The first offload that fits, with as many activations as can be; if the host is always too small, the first that fits
 // the GPU.
 std::string offload_advice(const std::vector<Attempt>& attempts, const Budget& budget) {
@@ -59,15 +80,10 @@ std::string offload_advice(const std::vector<Attempt>& attempts, const Budget& b
   for (const Attempt& attempt : attempts) {
     for (const OffloadPlan& plan : offload_plans(attempt.plan, budget.ranks_per_host)) {
       if (plan.device > *budget.device) continue;
-      const bool fits_both = fits(plan, budget);
-      const std::string line = fmt::format(
-          "Stage 3 with {}{}{} {}: {} a GPU, {} of host memory for {}{}.", plan.settings,
-          plan.carried_out ? "" : " (not in this version)", attempt.flags.empty() ? "" : " and " + attempt.flags,
-          fits_both ? "would fit" : "would fit the GPU, not the host", format_nbytes(plan.device),
-          format_nbytes(plan.host), ranks_text(budget.ranks_per_host),
-          budget.host ? fmt::format(" of {}", format_nbytes(*budget.host)) : "");
-      if (fits_both) return line;
-      if (of_gpu_alone.empty()) of_gpu_alone = line;
+      if (fits(plan, budget)) return offload_line(plan, attempt.flags, budget);
+      if (of_gpu_alone.empty()) of_gpu_alone = offload_line(plan, attempt.flags, budget);
+      const OffloadPlan share = share_of_states(attempt.plan, budget);
+      if (fits(share, budget)) return offload_line(share, attempt.flags, budget);
     }
   }
   if (!of_gpu_alone.empty()) return of_gpu_alone;
@@ -96,11 +112,11 @@ bool fits(const StagePlan& plan, const Budget& budget) {
 std::vector<OffloadPlan> offload_plans(const StagePlan& stage3, int ranks_per_host) {
   const auto ranks = static_cast<size_t>(ranks_per_host);
   const MemoryPlan& memory = stage3.memory;
-  const size_t updated = memory.gradients + memory.states;
-  const size_t all = updated + memory.weights;
+  const size_t both = memory.states + memory.weights;
+  const size_t all = both + memory.gradients;
   return {{"offload_optimizer", true, stage3.total() - memory.states, memory.states * ranks},
-          {"offload_optimizer and gradients on the host", false, stage3.total() - updated, updated * ranks},
-          {"offload_optimizer, gradients on the host and offload_param", false, stage3.total() - all, all * ranks}};
+          {"offload_optimizer and offload_param", true, stage3.total() - both, both * ranks},
+          {"offload_optimizer, offload_param and gradients on the host", false, stage3.total() - all, all * ranks}};
 }
 
 bool fits(const OffloadPlan& plan, const Budget& budget) {

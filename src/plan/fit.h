@@ -30,7 +30,7 @@ struct OffloadPlan {
   size_t device = 0;         // a rank
   size_t host = 0;           // all ranks of a host
 };
-// The smallest step first: optimizer states on the host; gradients too; weights too.
+// The smallest step first: optimizer states on the host; weights too; gradients too.
 std::vector<OffloadPlan> offload_plans(const StagePlan& stage3, int ranks_per_host);
 bool fits(const OffloadPlan& plan, const Budget& budget);
 

@@ -26,6 +26,7 @@
 #include "shoal/device.h"
 #include "shoal/error.h"
 #include "train/agreement.h"
+#include "train/auto_placement.h"
 #include "train/banner.h"
 #include "train/metrics_file.h"
 #include "train/progress.h"
@@ -94,7 +95,7 @@ class Trainer {
                    .log_every = options.log_every}),
         exchange_(world),
         // Every parameter has a source of its first values, equal on every rank.
-        engine_(run.model->units(), run.config, world,
+        engine_(run.model->units(), carry_out_placement(run, world, device), world,
                 {.device = device, .seed = options.seed, .broadcast_weights = false}) {}
 
   int run() {

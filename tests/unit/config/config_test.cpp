@@ -98,7 +98,7 @@ TEST(Config, EveryRefusedKeyIsRefusedUnlessItIsOff) {
 
 TEST(Config, AutoIsAnErrorExactlyWhereTheTableSaysSo) {
   for_every_key([&](const Section& section, const Key& key, const std::string& type) {
-    if (key.path == "shoal.transport") return;  // its own word
+    if (std::find(key.choices.begin(), key.choices.end(), "auto") != key.choices.end()) return;  // its own word
     const std::string mistakes = mistakes_of_text(text_with(section, key.name, "auto", type), {.total_steps = 7});
     if (key.accepts_auto()) {
       EXPECT_EQ(mistakes, "") << key.path;

@@ -31,20 +31,21 @@ TEST(Fit, ToTheByte) {
   EXPECT_TRUE(fits(plan, {}));
 }
 
-TEST(Fit, OffloadMovesStatesThenGradientsThenWeights) {
+TEST(Fit, OffloadMovesStatesThenWeightsThenGradients) {
   const auto plans = offload_plans(plan_of(10, 20, 30, 40), 4);
   ASSERT_EQ(plans.size(), 3u);
   EXPECT_EQ(plans[0].device, 70u);
   EXPECT_EQ(plans[0].host, 120u);
   EXPECT_TRUE(plans[0].carried_out);
-  EXPECT_EQ(plans[1].device, 50u);
-  EXPECT_EQ(plans[1].host, 200u);
-  EXPECT_FALSE(plans[1].carried_out);
+  EXPECT_EQ(plans[1].device, 60u);
+  EXPECT_EQ(plans[1].host, 160u);
+  EXPECT_TRUE(plans[1].carried_out);
+  EXPECT_FALSE(plans[2].carried_out);
   EXPECT_EQ(plans[2].device, 40u);
   EXPECT_EQ(plans[2].host, 240u);
-  EXPECT_TRUE(fits(plans[1], {.device = 50, .host = 200}));
-  EXPECT_FALSE(fits(plans[1], {.device = 49, .host = 200}));
-  EXPECT_FALSE(fits(plans[1], {.device = 50, .host = 199}));
+  EXPECT_TRUE(fits(plans[1], {.device = 60, .host = 160}));
+  EXPECT_FALSE(fits(plans[1], {.device = 59, .host = 160}));
+  EXPECT_FALSE(fits(plans[1], {.device = 60, .host = 159}));
 }
 
 constexpr size_t kGB = 1'000'000'000;
@@ -72,9 +73,19 @@ TEST(Advice, SaysThat70BDoNotFitOn8CardsOf24GBAndWhichOffloadWould) {
       advice_for(70 * kGB, 3, 8, {.device = 24 * kGB, .host = {}, .ranks_per_host = 8}),
       ElementsAre(
           "Stage 3 does not fit: 114.1 GiB a rank, 22.35 GiB a GPU.",
-          "Stage 3 with offload_optimizer and gradients on the host (not in this version) would fit: 16.3 GiB a "
-          "GPU, 782.3 GiB of host memory for 8 ranks.",
+          "Stage 3 with offload_optimizer and offload_param would fit: 16.3 GiB a GPU, 782.3 GiB of host memory for 8 "
+          "ranks.",
           "Without offload stage 3 fits on 64 ranks."));
+}
+
+// 238 GB of weights, gradients and states are less than the two memories together.
+TEST(Advice, ProposesAShareWhenTheHostCannotHoldAllStates) {
+  EXPECT_EQ(
+      advice_for(17 * kGB, 3, 1, {.device = 140 * kGB, .host = 125 * kGB})[1],
+      "Stage 3 with offload_optimizer, ratio 0.58, would fit: 129.8 GiB a GPU, 91.83 GiB of host memory for 1 rank "
+      "of 116.4 GiB.");
+  EXPECT_THAT(advice_for(17 * kGB, 3, 1, {.device = 100 * kGB, .host = 125 * kGB})[1],
+              HasSubstr("would fit the GPU, not the host"));
 }
 
 TEST(Advice, SaysWhenTheHostIsTooSmallForOffload) {
@@ -126,13 +137,10 @@ TEST(Advice, TriesOffloadWithFewerActivationsBeforeItSaysThatNothingFits) {
   subject.lighter = {{"--recompute full", 50 * kGB}, {"--recompute full --batch 1", 20 * kGB}};
   EXPECT_THAT(
       line(),
-      HasSubstr("Stage 3 with offload_optimizer, gradients on the host and offload_param (not in this version) and "
+      HasSubstr("Stage 3 with offload_optimizer, offload_param and gradients on the host (not in this version) and "
                 "--recompute full --batch 1 would fit: 18.63 GiB a GPU"));
   subject.lighter.back().activations = kGB;
-  EXPECT_THAT(
-      line(),
-      HasSubstr("Stage 3 with offload_optimizer and gradients on the host (not in this version) and --recompute "
-                "full --batch 1"));
+  EXPECT_THAT(line(), HasSubstr("Stage 3 with offload_optimizer and offload_param and --recompute full --batch 1"));
 }
 
 }  // namespace
