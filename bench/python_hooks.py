@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))  # unless it is installed
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 CONFIG = {
     "train_micro_batch_size_per_gpu": 1,

@@ -176,7 +176,7 @@ def first_step(args):
 
 
 def run_part(part, args):
-    sys.path[:0] = [str(ROOT / "python"), str(HERE)]
+    sys.path += [str(HERE), str(ROOT / "python")]  # the packages of the tree, unless they are installed
     if part == "start":
         result = first_step(args)
     else:
