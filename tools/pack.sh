@@ -2,7 +2,7 @@
 # Packs programs of a build into a folder that can be copied to a machine with the same torch wheel and run there.
 #   tools/pack.sh [-b build/dev] -o FOLDER [PROGRAM...]     programs by name; left out: the command, GPU tests, GPU benchmarks
 #   FOLDER/run shoal train ...                              on the other machine; finds torch through python3
-# The program `python` is the Python packages, with the extension that the build made last; configure that build with
+# The program `python` is the Python packages, with the extension that the build made; configure that build with
 # -DSHOAL_EXTENSION_PYTHON=<a python of the version there> where versions differ. There: FOLDER/run python3 script.py
 # Libraries that are neither torch's nor the C library's own come along. CUDA's runtime is linked statically.
 set -euo pipefail
@@ -45,9 +45,10 @@ pack_libraries_of() {
 
 # The distribution's metadata too: Hugging Face's packages look for it.
 pack_python() {
-  local extension version
-  extension=$(ls -t python/shoal/_core.*.so 2>/dev/null | head -1)
-  [[ -n "$extension" ]] || { echo "[pack] there is no extension. Build the target shoal_python first." >&2; exit 1; }
+  local python extension version
+  python=$(sed -n 's/^SHOAL_EXTENSION_PYTHON:[A-Z]*=//p' "$build/CMakeCache.txt")
+  extension=python/shoal/_core$("$python" -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))")
+  [[ -e "$extension" ]] || { echo "[pack] there is no extension. Build the target shoal_python first." >&2; exit 1; }
   mkdir -p "$folder/python"
   tar -c -C python --exclude='*.so' --exclude=__pycache__ shoal deepspeed | tar -x -C "$folder/python"
   cp "$extension" "$folder/python/shoal/"

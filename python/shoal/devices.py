@@ -39,6 +39,7 @@ def own_gpu() -> int:
 def make_current(device: torch.device) -> None:
     """What the engine allocates is CUDA's own memory: torch gives back what it holds and does not use."""
     if device.type == "cuda":
+        torch.cuda.init()
         torch.cuda.set_device(device)
         torch.cuda.empty_cache()
 
