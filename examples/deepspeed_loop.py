@@ -1,6 +1,7 @@
-"""A training loop as DeepSpeed's documentation has it. Run it on two CPU ranks:
+"""A training loop as DeepSpeed's documentation has it. Run it on two CPU ranks, or on a GPU:
 
     torchrun --nproc_per_node=2 examples/deepspeed_loop.py
+    deepspeed --num_gpus=1 examples/deepspeed_loop.py
 """
 
 import deepspeed
@@ -39,6 +40,7 @@ def main() -> None:
     )
     for epoch in range(3):
         for x, y in loader:
+            x, y = x.to(engine.device), y.to(engine.device)
             loss = nn.functional.mse_loss(engine(x), y)
             engine.backward(loss)
             engine.step()

@@ -1,6 +1,6 @@
 # Tests of the Python packages, label "process": each file runs its ranks under torchrun. The folder of metadata makes
 # importlib.metadata find the distribution `deepspeed`, as an installed one would. Where accelerate or trl is missing, their
-# tests say so and are counted as skipped.
+# tests say so and are counted as skipped. They run on the CPU, also where there is a GPU; gpu_test has the label "cuda" too.
 if(NOT shoal_has_python)
   return()
 endif()
@@ -15,5 +15,8 @@ foreach(name module deepspeed_loop hf_trainer hf_saving trl client_optimizer dem
         checkpoint_layout faults arguments estimates)
   add_test(NAME python_${name}_test COMMAND ${SHOAL_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/python/${name}_test.py)
   set_tests_properties(python_${name}_test PROPERTIES LABELS process TIMEOUT 1800 SKIP_RETURN_CODE 77
-    ENVIRONMENT "PYTHONPATH=${CMAKE_SOURCE_DIR}/python:${metadata};OMP_NUM_THREADS=1")
+    ENVIRONMENT "PYTHONPATH=${CMAKE_SOURCE_DIR}/python:${metadata};OMP_NUM_THREADS=1;CUDA_VISIBLE_DEVICES=")
 endforeach()
+add_test(NAME python_gpu_test COMMAND ${SHOAL_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/python/gpu_test.py)
+set_tests_properties(python_gpu_test PROPERTIES LABELS "process;cuda" TIMEOUT 900 SKIP_RETURN_CODE 77
+  ENVIRONMENT "PYTHONPATH=${CMAKE_SOURCE_DIR}/python:${metadata};OMP_NUM_THREADS=1")

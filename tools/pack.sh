@@ -2,6 +2,8 @@
 # Packs programs of a build into a folder that can be copied to a machine with the same torch wheel and run there.
 #   tools/pack.sh [-b build/dev] -o FOLDER [PROGRAM...]     programs by name; left out: the command, GPU tests, GPU benchmarks
 #   FOLDER/run shoal train ...                              on the other machine; finds torch through python3
+# The program `python` is the Python packages, with the extension that the build made; configure that build with
+# -DSHOAL_EXTENSION_PYTHON=<a python of the version there> where versions differ. There: FOLDER/run python3 script.py
 # Libraries that are neither torch's nor the C library's own come along. CUDA's runtime is linked statically.
 set -euo pipefail
 caller=$PWD
@@ -34,22 +36,53 @@ fi
 
 rm -rf "$folder"
 mkdir -p "$folder/bin" "$folder/lib"
+
+pack_libraries_of() {
+  { ldd "$1" || true; } | awk '/=> \// {print $3}' |
+    { grep -v -E '/(torch|nvidia)/|/lib(c|m|dl|rt|util|pthread|gcc_s|stdc\+\+|gomp|python.*)[-.]' || true; } |
+    xargs -r -I{} cp -L {} "$folder/lib/"
+}
+
+# The distribution's metadata too: Hugging Face's packages look for it.
+pack_python() {
+  local python extension version
+  python=$(sed -n 's/^SHOAL_EXTENSION_PYTHON:[A-Z]*=//p' "$build/CMakeCache.txt")
+  extension=python/shoal/_core$("$python" -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))")
+  [[ -e "$extension" ]] || { echo "[pack] there is no extension. Build the target shoal_python first." >&2; exit 1; }
+  mkdir -p "$folder/python"
+  tar -c -C python --exclude='*.so' --exclude=__pycache__ shoal deepspeed | tar -x -C "$folder/python"
+  cp "$extension" "$folder/python/shoal/"
+  strip "$folder/python/shoal/${extension##*/}"
+  version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' python/deepspeed/version.py)
+  mkdir "$folder/python/deepspeed-$version.dist-info"
+  printf 'Metadata-Version: 2.1\nName: deepspeed\nVersion: %s\n' "$version" >"$folder/python/deepspeed-$version.dist-info/METADATA"
+  pack_libraries_of "$extension"
+}
+
 for name in "${programs[@]}"; do
+  if [[ "$name" == python ]]; then
+    pack_python
+    continue
+  fi
   path=$(find_program "$name")
   [[ -n "$path" ]] || { echo "[pack] $build has no program $name. Build it first." >&2; exit 1; }
   cp "$path" "$folder/bin/"
   strip "$folder/bin/$name"
-  ldd "$path" | awk '/=> \// {print $3}' |
-    grep -v -E '/(torch|nvidia)/|/lib(c|m|dl|rt|util|pthread|gcc_s|stdc\+\+|gomp)[-.]' | xargs -r -I{} cp -L {} "$folder/lib/"
+  pack_libraries_of "$path"
 done
 
 cat >"$folder/run" <<'RUN'
 #!/usr/bin/env bash
 # Runs a packed program against the torch wheel of this machine's python3.
-#   run PROGRAM [arguments]
+#   run PROGRAM [arguments]       run python3 [arguments]: with the packed Python packages
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-[[ $# -gt 0 && -x "$here/bin/$1" ]] || { echo "[run] one of: $(ls "$here/bin" | tr '\n' ' ')" >&2; exit 2; }
+[[ $# -gt 0 && (-x "$here/bin/$1" || ("$1" == python3 && -d "$here/python")) ]] || { echo "[run] one of: $(ls "$here/bin" | tr '\n' ' ')" >&2; exit 2; }
+if [[ "$1" == python3 ]]; then  # torch finds its own libraries
+  shift
+  export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" PYTHONPATH="$here/python${PYTHONPATH:+:$PYTHONPATH}"
+  exec python3 "$@"
+fi
 site=$(python3 -c 'import importlib.util as u, os; print(os.path.dirname(os.path.dirname(u.find_spec("torch").origin)))')
 libraries="$site/torch/lib"
 for folder in "$site"/nvidia/*/lib; do libraries+=":$folder"; done

@@ -17,11 +17,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from shapes import SHAPES
 
 
-def build(name):
+def build(name, other_layers=None):
     hidden, layers, heads, kv_heads, ffn, vocab = SHAPES[name]
     config = LlamaConfig(
         hidden_size=hidden,
-        num_hidden_layers=layers,
+        num_hidden_layers=other_layers or layers,
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
         intermediate_size=ffn,

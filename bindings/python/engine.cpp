@@ -33,17 +33,8 @@ std::vector<Unit> to_units(const std::vector<UnitTuple>& tuples) {
   return units;
 }
 
-// The modules of Python run where they are and as they are.
-void refuse_what_only_the_trainer_does(const std::vector<Unit>& units, const Config& config) {
-  for (const Unit& unit : units) {
-    for (const Parameter& param : unit.params) {
-      if (!param.tensor.is_cuda()) continue;
-      throw Error("initialize",
-                  "the model is on a GPU, and the Python package trains on the CPU in this version. Call "
-                  "model.cpu() first (with the Trainer: use_cpu=True), or train on the GPU with `shoal "
-                  "train`.");
-    }
-  }
+// The modules of Python run as they are.
+void refuse_what_only_the_trainer_does(const Config& config) {
   if (config.fp8.enabled) {
     throw Error("config fp8.enabled", "is carried out by `shoal train` alone, not by modules of Python. Leave it out.");
   }
@@ -54,15 +45,16 @@ void refuse_what_only_the_trainer_does(const std::vector<Unit>& units, const Con
 
 std::shared_ptr<Engine> make_engine(const std::vector<UnitTuple>& units, const Config& config, Group& world,
                                     const std::vector<std::pair<double, double>>& groups, uint64_t seed,
-                                    bool broadcast_weights) {
+                                    bool broadcast_weights, at::Device device) {
   EngineOptions options;
+  options.device = device;
   options.groups.clear();
   for (const auto& [lr, weight_decay] : groups) options.groups.push_back({lr, weight_decay});
   options.seed = seed;
   options.broadcast_weights = broadcast_weights;
   options.backward_from_outside = true;
   std::vector<Unit> made = to_units(units);
-  refuse_what_only_the_trainer_does(made, config);
+  refuse_what_only_the_trainer_does(config);
   py::gil_scoped_release without_gil;
   return std::make_shared<Engine>(std::move(made), config, world, options);
 }
@@ -198,7 +190,8 @@ void bind_engine(py::module_& module) {
   bind_results(module);
   py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine")
       .def(py::init(&make_engine), py::arg("units"), py::arg("config"), py::arg("world"), py::arg("groups"),
-           py::arg("seed") = 0, py::arg("broadcast_weights") = true, py::keep_alive<1, 4>())
+           py::arg("seed") = 0, py::arg("broadcast_weights") = true, py::arg("device") = at::Device(at::kCPU),
+           py::keep_alive<1, 4>())
       .def("enter", &enter)
       .def("leave", &leave)
       .def("begin_backward", &Engine::begin_backward, Released())

@@ -3,6 +3,7 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include "base/check.h"
 #include "bindings.h"
 #include "shoal/config.h"
 
@@ -23,6 +24,7 @@ void bind_group(py::module_& module) {
   module.def(
       "sum_over_ranks",
       [](Group& group, const at::Tensor& values) {
+        SHOAL_CHECK(values.is_cpu() && values.is_contiguous(), "not a contiguous tensor in host memory");
         group
             .all_reduce({.subject = {"sum", "from Python"},
                          .data = values.mutable_data_ptr(),

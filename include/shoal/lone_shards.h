@@ -30,6 +30,24 @@ void restore_shapes(const std::vector<at::Tensor>& params);
 // Whether the parameter is released and belongs to no engine.
 bool is_lone_shard(const at::Tensor& param);
 
+// A parameter that stands empty can be cast or moved to another device like any tensor, and its shard stays behind.
+// Kept beside the parameter, it can be given back.
+class KeptShard {
+ public:
+  // Of a lone shard.
+  explicit KeptShard(const at::Tensor& param);
+  ~KeptShard();
+  KeptShard(const KeptShard&) = delete;
+  KeptShard& operator=(const KeptShard&) = delete;
+
+  // If the parameter has no elements now, and had some: it stands as a lone shard again, on the device where it is.
+  void give_back(const at::Tensor& param) const;
+
+ private:
+  struct Kept;
+  std::unique_ptr<Kept> kept_;
+};
+
 // Lone shards made whole while this lives. All calls are collective but the destructor, which drops what was written.
 class GatheredShards {
  public:

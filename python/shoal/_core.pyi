@@ -3,7 +3,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, device
 
 _Param = tuple[str, Tensor, int, bool]  # name, tensor, group, whether it keeps its dtype
 _Unit = tuple[str, Sequence[_Param]]
@@ -151,6 +151,7 @@ class Engine:
         groups: Sequence[tuple[float, float]],
         seed: int = 0,
         broadcast_weights: bool = True,
+        device: device = ...,
     ) -> None: ...
     def enter(self, unit: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
     def leave(self, unit: int, output: Any) -> None: ...
@@ -184,6 +185,10 @@ class Engine:
 class GatheredShards:
     def __init__(self, params: Sequence[Tensor], world: Group) -> None: ...
     def finish(self, written_by: int | None = None) -> None: ...
+
+class KeptShard:
+    def __init__(self, param: Tensor) -> None: ...
+    def give_back(self, param: Tensor) -> None: ...
 
 class LoadedCheckpoint:
     @property

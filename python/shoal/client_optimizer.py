@@ -23,16 +23,20 @@ _STEPS = 3
 class ClientOptimizer:
     """The optimizer's parameter groups keep the model's parameters; during a step they hold the parts."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, core: _core.Engine, index_of: dict[int, int]):
-        """index_of: of a parameter's id in core.params()."""
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, core: _core.Engine, index_of: dict[int, int], device: torch.device
+    ):
+        """index_of: of a parameter's id in core.params(). device: where the optimizer runs and keeps its states."""
         self.optimizer = optimizer
-        self.keys = probe(optimizer)
+        self.device = device
+        self.keys = probe(optimizer, device)
         by_index = {param: (begin, numel) for param, begin, numel in core.kept_parts()}
         owned = {param: (begin, numel) for param, begin, numel in core.owned_parts()}
         self._parts: list[list[_Part]] = []
         for group in optimizer.param_groups:
             indices = [index_of[id(param)] for param in group["params"] if id(param) in index_of]
-            parts = [_Part(index, *by_index[index], owned.get(index)) for index in indices if index in by_index]
+            kept = [index for index in indices if index in by_index]
+            parts = [_Part(index, *by_index[index], owned.get(index), device) for index in kept]
             self._parts.append(parts)
         self._by_index = {part.index: part for parts in self._parts for part in parts}
         self._take_first_states(optimizer, index_of)
@@ -40,14 +44,14 @@ class ClientOptimizer:
     def update(self, core: _core.Engine, grad_scale: float) -> None:
         """The optimizer's step. Called by the engine, when gradients are reduced and finite."""
         for part in self._by_index.values():
-            part.param.data = core.read_weight(part.index, part.begin, part.numel)
-            part.param.grad = core.read_gradient(part.index, part.begin, part.numel).mul_(grad_scale)
+            part.param.data = core.read_weight(part.index, part.begin, part.numel).to(self.device)
+            part.param.grad = core.read_gradient(part.index, part.begin, part.numel).to(self.device).mul_(grad_scale)
         with self._on_parts():
             self.optimizer.step()
         for part in self._by_index.values():
             core.write_weight(part.index, part.begin, part.param)
             part.param.grad = None
-            part.param.data = torch.empty(0)  # the engine's master is the value
+            part.param.data = torch.empty(0, device=self.device)  # the engine's master is the value
 
     def owned_runs(self, key: str, index: int) -> list[tuple[int, torch.Tensor]]:
         """What this rank owns of a state, as (begin, fp32 values); a state that is one number stands in every element."""
@@ -56,7 +60,7 @@ class ClientOptimizer:
         if value is None or part.owned is None:
             return []
         begin, numel = part.owned
-        value = torch.as_tensor(value, dtype=torch.float32)
+        value = torch.as_tensor(value, dtype=torch.float32, device="cpu")
         if value.numel() == part.numel:
             return [(begin, value.flatten()[begin - part.begin : begin - part.begin + numel].clone())]
         return [(begin, value.reshape(1).expand(numel).clone())]
@@ -79,7 +83,7 @@ class ClientOptimizer:
         kind = self.keys.get("step")
         for part in self._by_index.values():
             if kind is not None and part.param in self.optimizer.state:
-                self.optimizer.state[part.param]["step"] = kind.from_values(torch.tensor([float(steps)]))
+                self.optimizer.state[part.param]["step"] = kind.from_values(torch.tensor([float(steps)], device="cpu"))
 
     def take_states(self) -> dict:
         """All states of the parts, which the optimizer has no more."""
@@ -105,7 +109,8 @@ class ClientOptimizer:
                                 f"a parameter of {param.numel()}. Make the optimizer after the model is whole, or pass a "
                                 "function that makes it."
                             )
-                        state[key] = value.detach().flatten()[part.begin : part.begin + part.numel].float().clone()
+                        mine = value.detach().flatten()[part.begin : part.begin + part.numel]
+                        state[key] = mine.to(self.device, torch.float32, copy=True)
                 optimizer.state[part.param] = state
 
     def _on_parts(self) -> "_Swapped":
@@ -115,9 +120,9 @@ class ClientOptimizer:
 class _Part:
     """This rank's elements [begin, begin + numel) of a parameter."""
 
-    def __init__(self, index: int, begin: int, numel: int, owned: tuple[int, int] | None):
+    def __init__(self, index: int, begin: int, numel: int, owned: tuple[int, int] | None, device: torch.device):
         self.index, self.begin, self.numel, self.owned = index, begin, numel, owned
-        self.param = nn.Parameter(torch.empty(0))
+        self.param = nn.Parameter(torch.empty(0, device=device))
 
 
 class _Swapped:
@@ -145,13 +150,13 @@ class StateForm:
 
     def from_values(self, values: torch.Tensor) -> Any:
         if self.elementwise:
-            return values.to(self.like.dtype).clone()
+            return values.to(self.like.device, self.like.dtype, copy=True)
         if torch.is_tensor(self.like):
-            return values[0].to(self.like.dtype).reshape(self.like.shape).clone()
+            return values[0].to(self.like.device, self.like.dtype, copy=True).reshape(self.like.shape)
         return self.like(values[0].item())
 
 
-def probe(optimizer: torch.optim.Optimizer) -> dict[str, StateForm]:
+def probe(optimizer: torch.optim.Optimizer, device: torch.device) -> dict[str, StateForm]:
     """The optimizer's states by name. Raises if a matrix and the same matrix in two flat parts are updated differently."""
     forms: dict[str, StateForm] = {}
     for group in optimizer.param_groups:
@@ -159,8 +164,8 @@ def probe(optimizer: torch.optim.Optimizer) -> dict[str, StateForm]:
         if "lr" in options:
             options["lr"] = 0.1  # a schedule may have set it to 0, with which everything is equal
         try:
-            whole, _ = _try(optimizer, options, [_WHOLE])
-            cut, states = _try(optimizer, options, [(numel,) for numel in _CUTS])
+            whole, _ = _try(optimizer, options, [_WHOLE], device)
+            cut, states = _try(optimizer, options, [(numel,) for numel in _CUTS], device)
             equal = torch.allclose(whole, cut, rtol=1e-5, atol=1e-7)
             reason = "updates a matrix and its parts differently"
         except Exception as error:  # noqa: BLE001
@@ -176,11 +181,13 @@ def probe(optimizer: torch.optim.Optimizer) -> dict[str, StateForm]:
     return forms
 
 
-def _try(optimizer: torch.optim.Optimizer, options: dict, shapes: list[tuple[int, ...]]) -> tuple[torch.Tensor, dict]:
+def _try(
+    optimizer: torch.optim.Optimizer, options: dict, shapes: list[tuple[int, ...]], device: torch.device
+) -> tuple[torch.Tensor, dict]:
     """A few steps of a copy on small parameters of these shapes: all values in a row, and the states of the first."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator("cpu").manual_seed(0)
     numels = [torch.Size(shape).numel() for shape in shapes]
-    first = torch.randn(sum(numels), generator=generator)
+    first = torch.randn(sum(numels), generator=generator, device="cpu").to(device)
     params = [nn.Parameter(values.clone().reshape(shape)) for values, shape in zip(first.split(numels), shapes)]
     twin = object.__new__(type(optimizer))
     # What the optimizer keeps on itself is copied, since the trial changes it; parameters are large, and stay.
@@ -197,7 +204,7 @@ def _try(optimizer: torch.optim.Optimizer, options: dict, shapes: list[tuple[int
         for param in params:
             twin.state[param] = {key: _like(value, param) for key, value in known.items()}
     for _ in range(_STEPS):
-        grads = torch.randn(sum(numels), generator=generator)
+        grads = torch.randn(sum(numels), generator=generator, device="cpu").to(device)
         for param, grad in zip(params, grads.split(numels)):
             param.grad = grad.clone().reshape(param.shape)
         twin.step()

@@ -13,14 +13,34 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
+from torch.utils.weak import WeakIdKeyDictionary
+
 from shoal import _core
 from shoal.world import world
+
+# Shards of parameters that stand empty. Model.to(...) and its kind replace what an empty parameter holds.
+_kept = WeakIdKeyDictionary()
+
+
+def find_shard(param: torch.Tensor) -> bool:
+    """Whether the parameter is a lone shard; one that was cast or moved while it stood empty gets its shard back."""
+    kept = _kept.get(param)
+    if kept is not None:
+        kept.give_back(param)
+    return _core.is_lone_shard(param)
+
+
+def forget_shards(model: nn.Module) -> None:
+    """An engine has taken the parameters over."""
+    for param in model.parameters():
+        _kept.pop(param, None)
 
 
 class init:
     """`with shoal.init(config): model = Model()` shards each module's parameters when it becomes part of another one.
 
     config: gives the dtype of the parameters (bf16 or fp16 where enabled, else their own); None: their own.
+    device: where tensors are made that name no device, as by `with torch.device(...)`. Shards lie in host memory.
     """
 
     def __init__(
@@ -31,17 +51,21 @@ class init:
         enabled: bool = True,
         before: Callable[[nn.Parameter], None] | None = None,
         empty: bool = False,
+        device: torch.device | str | None = None,
     ):
         self.enabled = enabled
         self.precision = precision if precision is not None else _precision_of(config)
         self.before = before  # called with each parameter that is about to be sharded
         self.empty = empty  # sharded parameters stand as tensors without elements, as DeepSpeed's do
+        self.device = None if device is None else torch.device(device)
         self._handles: list[Any] = []
         self._made: list[weakref.ref] = []
 
     def __enter__(self) -> "init":
         if self.enabled:
             world()
+            if self.device is not None:
+                self.device.__enter__()
             self._handles = [
                 register_module_module_registration_hook(self._module_registered),
                 register_module_parameter_registration_hook(self._parameter_registered),
@@ -49,6 +73,8 @@ class init:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self.enabled and self.device is not None:
+            self.device.__exit__(kind, error, trace)
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -76,12 +102,14 @@ class init:
     def _shard(self, param: nn.Parameter, name: str) -> None:
         from shoal.engine import owner_of
 
-        if param.is_meta or not param.is_floating_point() or _core.is_lone_shard(param) or owner_of(param):
+        if param.is_meta or not param.is_floating_point() or find_shard(param) or owner_of(param):
             return
         if self.before is not None:
             self.before(param)
         with torch.no_grad():
             _core.shard_param(param, name, self.precision, world(), self.empty)
+        if self.empty:
+            _kept[param] = _core.KeptShard(param)
 
 
 def _precision_of(config: str | os.PathLike | Mapping[str, Any] | None) -> _core.Precision | None:

@@ -11,7 +11,7 @@ from typing import Any, Iterable, Mapping
 import torch
 from torch import nn
 
-from shoal import _core, demand, hooks
+from shoal import _core, construction, demand, devices, hooks
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
 from shoal.units import UnitRule, find_units, params_of_units
@@ -31,6 +31,7 @@ def initialize(
     optimizer: torch.optim.Optimizer | None = None,
     seed: int = 0,
     world: _core.Group | None = None,
+    device: torch.device | str | None = None,
 ) -> "Engine":
     """Takes the model's parameters over and returns the engine that trains it. Every rank calls it.
 
@@ -39,8 +40,9 @@ def initialize(
     groups: parameter groups as torch.optim has them: {"params": [...], "lr": ..., "weight_decay": ...}.
     optimizer: a torch optimizer that runs on the shards in place of the config's. It must update elements one by one; its
         rates are its own to schedule.
+    device: where the model is trained, cpu or cuda; parameters and buffers are brought there. None: where they are.
     """
-    return Engine(model, config, units=units, groups=groups, optimizer=optimizer, seed=seed, world=world)
+    return Engine(model, config, units=units, groups=groups, optimizer=optimizer, seed=seed, world=world, device=device)
 
 
 def check_model(model: nn.Module) -> None:
@@ -70,8 +72,11 @@ class Engine:
         optimizer: torch.optim.Optimizer | None = None,
         seed: int = 0,
         world: _core.Group | None = None,
+        device: torch.device | str | None = None,
     ):
         check_model(model)
+        self.device = devices.device_of(model, device)
+        devices.make_current(self.device)
         if optimizer is not None:
             config, groups = _without_optimizer(config), groups or optimizer.param_groups
         self.core_config = configs.parse(config, world.size if world is not None else world_size())
@@ -92,12 +97,15 @@ class Engine:
             for group in (groups or [{}])
         ]
         self.core: _core.Engine | None = _core.Engine(
-            self.unit_tuples, self.core_config, self.world, self.groups, seed
+            self.unit_tuples, self.core_config, self.world, self.groups, seed, device=self.device
         )
+        construction.forget_shards(model)
+        devices.move_buffers(model, self.device)
+        devices.make_current(self.device)  # the parameters' memory of before
         self.client: ClientOptimizer | None = None
         if optimizer is not None:
             index_of = {key: self._index(name) for key, name in self.names.items()}
-            self.client = ClientOptimizer(optimizer, self.core, index_of)
+            self.client = ClientOptimizer(optimizer, self.core, index_of, self.device)
             if self.core_config.offloads_states and self.world.rank == 0:
                 name = type(optimizer).__name__
                 warnings.warn(f"[config offload_optimizer] the states of {name}, an optimizer of torch, stay in memory.")
@@ -152,7 +160,7 @@ class Engine:
         return self._live("memory").memory()
 
     def read_state(self, name: str, kind: str) -> torch.Tensor | None:
-        """One state of a parameter, whole, in fp32; None if the optimizer keeps none. Every rank calls it."""
+        """One state of a parameter, whole, in fp32, in host memory; None if the optimizer keeps none. Every rank calls it."""
         index = self._index(name)
         if self.client is not None and kind != "weight":
             return self._whole(index, self.client.owned_runs(kind, index))
@@ -173,7 +181,7 @@ class Engine:
             self._live("state").write_param(_core.StateKind.__members__[kind], self._index(name), value)
 
     def read_grad(self, name: str) -> torch.Tensor | None:
-        """The mean gradient of a parameter, whole, in fp32. After backward, before step; every rank calls it."""
+        """The mean gradient of a parameter, whole, in fp32, in host memory. After backward, before step; every rank calls it."""
         core = self._live("gradient")
         index = self._index(name)
         whole = self._whole(index, core.gradient_runs(index))
@@ -189,7 +197,7 @@ class Engine:
 
     def _whole(self, index: int, runs: list[tuple[int, torch.Tensor]]) -> torch.Tensor | None:
         shape = self._live("state").params()[index].shape
-        whole = torch.zeros(torch.Size(shape).numel() + 1)  # the last one counts who has something
+        whole = torch.zeros(torch.Size(shape).numel() + 1, device="cpu")  # the last one counts who has something
         for begin, values in runs:
             whole[begin : begin + values.numel()] = values
             whole[-1] += 1
@@ -256,6 +264,8 @@ def _group_of(groups: list[dict[str, Any]] | None) -> dict[int, int]:
 
 def _prepare(model: nn.Module) -> None:
     """Gradients of before are not ours; parameters that stand empty get their shape."""
+    for param in model.parameters():
+        construction.find_shard(param)
     _core.restore_shapes(list(model.parameters()))
     for param in model.parameters():
         param.grad = None

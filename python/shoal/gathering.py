@@ -7,6 +7,7 @@ from typing import Any, Iterable
 import torch
 
 from shoal import _core
+from shoal.construction import find_shard
 from shoal.world import world
 
 # Parameters that are gathered now, by id: a gather inside another leaves them alone, without a word to other ranks.
@@ -39,7 +40,7 @@ class gathered:
             if owner is not None:
                 engine, name = owner
                 by_engine.setdefault(id(engine), (engine, []))[1].append(name)
-            elif _core.is_lone_shard(param):
+            elif find_shard(param):
                 lone.append(param)
             else:
                 continue
@@ -72,7 +73,7 @@ def is_sharded(param: torch.Tensor) -> bool:
     if id(param) in _gathered_now:
         return False
     owner = owner_of(param)
-    return owner[0].is_sharded(param) if owner else _core.is_lone_shard(param)
+    return owner[0].is_sharded(param) if owner else find_shard(param)
 
 
 def _distinct(params: Any) -> list[torch.Tensor]:

@@ -7,20 +7,21 @@ from typing import Any
 import torch
 
 from shoal import _core
+from shoal.construction import find_shard
 from shoal.engine import Engine, owner_of
 from shoal.gathering import gathered
 
 
 def read_param(param: torch.Tensor, kind: str) -> torch.Tensor | None:
-    """One state ("weight", "first_moment", "second_moment") of a parameter, in fp32. None if the optimizer has none.
+    """One state ("weight", "first_moment", "second_moment") of a parameter, in fp32, on its device. None if there is none.
 
     Every rank calls it, between steps.
     """
     owner = owner_of(param)
     if owner is None:
-        return param.detach().float().clone() if kind == "weight" and not _core.is_lone_shard(param) else None
+        return param.detach().float().clone() if kind == "weight" and not find_shard(param) else None
     engine, name = owner
-    return engine.read_state(name, kind)
+    return _on_device_of(param, engine.read_state(name, kind))
 
 
 def client_state_names(param: torch.Tensor) -> list[str] | None:
@@ -44,11 +45,16 @@ def read_grad(param: torch.Tensor) -> torch.Tensor | None:
     if owner is None:
         return None if param.grad is None else param.grad.detach().float().clone()
     engine, name = owner
-    return engine.read_grad(name)
+    return _on_device_of(param, engine.read_grad(name))
+
+
+def _on_device_of(param: torch.Tensor, whole: torch.Tensor | None) -> torch.Tensor | None:
+    return None if whole is None else whole.to(param.device)
 
 
 def consolidate(engine: Engine, exclude_frozen: bool = False) -> dict[str, torch.Tensor] | None:
-    """The model's state dict with whole weights on rank 0, None elsewhere. Gathers unit by unit; every rank calls it."""
+    """The model's state dict with whole weights on rank 0, in host memory, None elsewhere. Gathers unit by unit; every
+    rank calls it."""
     first = engine.world.rank == 0
     model = engine.module
     whole: dict[int, torch.Tensor] = {}
@@ -56,7 +62,7 @@ def consolidate(engine: Engine, exclude_frozen: bool = False) -> dict[str, torch
         tensors = [param for _, param, _, _ in params if id(param) not in whole]
         with gathered(tensors):
             for param in tensors:
-                whole[id(param)] = param.detach().clone() if first else None
+                whole[id(param)] = host_copy(param) if first else None
     if not first:
         return None
     result: dict[str, torch.Tensor] = {}
@@ -66,8 +72,12 @@ def consolidate(engine: Engine, exclude_frozen: bool = False) -> dict[str, torch
             if not (exclude_frozen and not params[name].requires_grad):
                 result[name] = whole[id(params[name])]
         else:
-            result[name] = _buffer(model, name).detach().clone()
+            result[name] = host_copy(_buffer(model, name))
     return result
+
+
+def host_copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to("cpu", copy=True)
 
 
 def _persistent_names(model: torch.nn.Module) -> list[str]:
@@ -90,9 +100,9 @@ def _buffer(model: torch.nn.Module, name: str) -> torch.Tensor:
 
 
 def buffers_of(model: torch.nn.Module) -> dict[str, Any]:
-    """Persistent buffers by name."""
+    """Persistent buffers by name, copied to host memory."""
     params = dict(model.named_parameters(remove_duplicate=False))
-    return {name: _buffer(model, name).detach().clone() for name in _persistent_names(model) if name not in params}
+    return {name: host_copy(_buffer(model, name)) for name in _persistent_names(model) if name not in params}
 
 
 def load_buffers(model: torch.nn.Module, saved: dict[str, torch.Tensor]) -> None:

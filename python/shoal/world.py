@@ -11,11 +11,12 @@ _world: _core.Group | None = None
 
 
 def world(config: _core.Config | None = None) -> _core.Group:
-    """The group of all ranks, joined on the first call: every rank calls it. Without a launcher it is a world of one.
-    What the first call's config says of transport and timeout holds for all."""
+    """The group of all ranks, joined on the first call: every rank calls it. Without a launcher it is a world of one, and a
+    rank that was launched alone meets nobody either. What the first call's config says of transport and timeout holds for
+    all."""
     global _world
     if _world is None:
-        launched = any(name in os.environ for name in _LAUNCHERS)
+        launched = any(name in os.environ for name in _LAUNCHERS) and world_size() > 1
         _world = _core.make_process_group(config) if launched else _core.make_single_group()
     return _world
 

@@ -27,6 +27,7 @@ class Slab {
 
   std::byte* data() const { return data_; }
   size_t nbytes() const { return nbytes_; }
+  bool on_device() const { return backing_ == Backing::device; }
   // -1 when anonymous.
   int fd() const { return fd_; }
   // Unique in this process, never reused: tells a peer's cached mapping of an old fd from the new one.

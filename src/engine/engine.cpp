@@ -305,6 +305,14 @@ class Engine::Impl {
     if (written_by) gathered->take_written(*written_by);
   }
 
+  // Between the engine's work and the model's stands nothing but the order of one stream.
+  void check_stream(int unit) const {
+    if (!device_.is_cuda() || current_stream(device_) == queue_->stream()) return;
+    throw Error("unit " + layout_.units[static_cast<size_t>(unit)].name,
+                "runs on another CUDA stream than the one that was current when the engine was built. Build the engine "
+                "on the stream that the model runs on.");
+  }
+
   void check_usable(int unit) const {
     for (const auto& [id, gathered] : gathered_) {
       if (std::find(gathered->partly().begin(), gathered->partly().end(), unit) == gathered->partly().end()) continue;
@@ -422,6 +430,7 @@ void Engine::enter(int unit, const Tensors& inputs) {
   impl_->check_unit(unit);
   if (impl_->inside_gathered_) throw Error("run", "a unit is used inside with_gathered. Leave it first.");
   impl_->check_usable(unit);
+  impl_->check_stream(unit);
   impl_->calls_.enter(unit, inputs);
 }
 void Engine::exit(int unit, const Tensors& outputs) { impl_->calls_.exit(unit, outputs); }

@@ -15,39 +15,45 @@ namespace shoal {
 
 namespace {
 
-// Reads flats that an earlier engine left sharded; neighbours of one flat are gathered once.
+// Reads flats that an earlier engine left sharded; neighbours of one flat are gathered once. What lies in host memory
+// travels there, what lies on a GPU between GPUs.
 class RecordReader {
  public:
-  RecordReader(Group& channel, Queue& queue) : channel_(channel), queue_(queue) {}
+  RecordReader(Group& host, Group& device, Queue& queue) : host_(host), device_(device), queue_(queue) {}
 
   // The parameter's bytes in host memory, in its flat's dtype. Valid until the next call.
   const std::byte* read(const ShardRecord& record, const std::string& name) {
-    if (record.world != channel_.size()) {
+    if (record.world != host_.size()) {
       throw Error("parameter " + name,
                   fmt::format("was left sharded over {} ranks, and this group has {}. Use the same "
                               "number of ranks.",
-                              record.world, channel_.size()));
+                              record.world, host_.size()));
     }
     const size_t element = nbytes_of(record.flat.dtype);
     if (record.shard != gathered_) {
       whole_.resize(static_cast<size_t>(record.flat.numel) * element);
-      const std::shared_ptr<Slab> gathered =
-          queue_.allocate(whole_.size(), std::make_shared<Ledger>(), MemoryKind::user_gather);
-      channel_
-          .all_gather({.subject = {"adopt", name},
+      AllGather gather{.subject = {"adopt", name},
                        .shard = record.shard,
-                       .whole = gathered->data(),
+                       .whole = whole_.data(),
                        .shard_nbytes = static_cast<size_t>(record.flat.shard_numel) * element,
-                       .keep = record.slab})
-          .wait();
-      queue_.download(whole_.data(), gathered->data(), whole_.size());
+                       .keep = record.slab};
+      if (record.slab->on_device()) {
+        const std::shared_ptr<Slab> gathered =
+            queue_.allocate(whole_.size(), std::make_shared<Ledger>(), MemoryKind::user_gather);
+        gather.whole = gathered->data();
+        device_.all_gather(std::move(gather)).wait();
+        queue_.download(whole_.data(), gathered->data(), whole_.size());
+      } else {
+        host_.all_gather(std::move(gather)).wait();
+      }
       gathered_ = record.shard;
     }
     return whole_.data() + static_cast<size_t>(record.piece.offset) * element;
   }
 
  private:
-  Group& channel_;
+  Group& host_;
+  Group& device_;
   Queue& queue_;
   const std::byte* gathered_ = nullptr;
   std::vector<std::byte> whole_;
@@ -57,18 +63,24 @@ class RecordReader {
 constexpr int64_t kSpanNumel = int64_t{1} << 24;
 
 void read_param(const at::Tensor& tensor, const ValueSource* source, const std::string& name, RecordReader& records,
-                float* out) {
+                Queue& queue, float* out) {
   if (tensor.numel() == 0) return;
   if (source != nullptr) {
     source->read(0, tensor.numel(), out);
     return;
   }
+  const auto take = [&](const std::byte* values, DType dtype) {
+    queue.on_host(tensor.numel(), [&](int64_t begin, int64_t end) {
+      kernels::convert(values + static_cast<size_t>(begin) * nbytes_of(dtype), dtype, out + begin, DType::f32,
+                       end - begin);
+    });
+  };
   if (const ShardRecord* record = find_shard_record(tensor)) {
-    kernels::convert(records.read(*record, name), record->flat.dtype, out, DType::f32, tensor.numel());
+    take(records.read(*record, name), record->flat.dtype);
     return;
   }
   const at::Tensor dense = tensor.detach().to(at::kCPU).contiguous();
-  kernels::convert(dense.const_data_ptr(), to_dtype(dense.scalar_type(), name), out, DType::f32, dense.numel());
+  take(static_cast<const std::byte*>(dense.const_data_ptr()), to_dtype(dense.scalar_type(), name));
 }
 
 // Fills a flat whose parameters may be anything: each rank brings the whole flat together, and rank 0's values count.
@@ -81,7 +93,7 @@ void fill_whole(const TakeOver& parts, int unit, int flat, bool broadcast, Recor
     const auto param = static_cast<size_t>(piece.param);
     read_param(parts.blueprint.tensors[static_cast<size_t>(unit)][param],
                parts.blueprint.sources[static_cast<size_t>(unit)][param].get(), spec.params[param].name, records,
-               values.data() + piece.offset);
+               parts.queue, values.data() + piece.offset);
   }
   if (broadcast) {
     parts.channel.notes()
@@ -135,7 +147,7 @@ bool all_have_sources(const Blueprint& blueprint, int unit, const FlatLayout& fl
 }  // namespace
 
 void take_over(const TakeOver& parts, bool broadcast) {
-  RecordReader records(parts.channel.bytes(), parts.queue);
+  RecordReader records(parts.channel.notes(), parts.channel.bytes(), parts.queue);
   for (int unit = 0; unit < static_cast<int>(parts.layout.units.size()); ++unit) {
     const UnitLayout& unit_layout = parts.layout.units[static_cast<size_t>(unit)];
     for (int flat = 0; flat < static_cast<int>(unit_layout.flats.size()); ++flat) {
@@ -161,7 +173,7 @@ void make_whole(const std::vector<Unit>& units, Group& world) {
   // In host memory no channel of its own: one that nobody uses could be closed before a peer opens it.
   const std::unique_ptr<Group> of_gpus =
       device.is_cuda() ? world.device_channel("make whole", device.index(), queue->stream()) : nullptr;
-  RecordReader records(of_gpus ? *of_gpus : world, *queue);
+  RecordReader records(world, of_gpus ? *of_gpus : world, *queue);
   for (const Unit& unit : units) {
     for (const Parameter& param : unit.params) {
       const ShardRecord* record = find_shard_record(param.tensor);

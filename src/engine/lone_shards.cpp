@@ -1,4 +1,6 @@
-// See include/shoal/lone_shards.h. A lone shard is a parameter that carries the record of a flat of its own.
+// See include/shoal/lone_shards.h. A lone shard is a parameter that carries the record of a flat of its own. What is
+// made here lies in host memory, also of parameters on a GPU; what an engine left on a GPU lies there. All of it
+// travels between ranks in host memory: it is moved a few times in a run.
 #include "shoal/lone_shards.h"
 
 #include <fmt/format.h>
@@ -6,7 +8,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
+#include "device/cuda.h"
 #include "kernels/convert.h"
+#include "shard/compute_queue.h"
 #include "shard/param_slot.h"
 #include "shoal/error.h"
 
@@ -17,6 +22,23 @@ namespace {
 std::shared_ptr<Ledger> lone_ledger() {
   static const auto ledger = std::make_shared<Ledger>();  // lone shards belong to no engine that could count them
   return ledger;
+}
+
+// When it returns, the bytes are there. `device`: the one of the two places that is not the host's, if any.
+void move_bytes(void* to, const void* from, size_t nbytes, at::Device device) {
+  if (!device.is_cuda()) {
+    std::memcpy(to, from, nbytes);
+    return;
+  }
+  cuda::use_device(device.index());
+  cuda::copy(to, from, nbytes, current_stream(device));
+  cuda::synchronize(current_stream(device));
+}
+
+std::shared_ptr<Slab> memory_on(at::Device device, size_t nbytes) {
+  if (device.is_cuda()) cuda::use_device(device.index());
+  const auto backing = device.is_cuda() ? Slab::Backing::device : Slab::Backing::anonymous;
+  return Slab::create(nbytes, backing, lone_ledger(), MemoryKind::user_gather);
 }
 
 FlatLayout lone_flat(int64_t numel, DType dtype, bool trainable, int world) {
@@ -36,8 +58,7 @@ void shard_param(const at::Tensor& param, const std::string& name, DType dtype, 
   const at::Tensor dense = param.detach().to(at::kCPU).contiguous();
   const FlatLayout flat = lone_flat(param.numel(), dtype, param.requires_grad(), world.size());
   const size_t element = nbytes_of(dtype);
-  const auto whole = Slab::create(static_cast<size_t>(flat.numel) * element, Slab::Backing::anonymous, lone_ledger(),
-                                  MemoryKind::user_gather);
+  const auto whole = memory_on(at::kCPU, static_cast<size_t>(flat.numel) * element);
   kernels::convert(dense.const_data_ptr(), to_dtype(dense.scalar_type(), name), whole->data(), dtype, dense.numel());
   world
       .broadcast({.subject = {"shard", name},
@@ -56,7 +77,7 @@ void shard_param(const at::Tensor& param, const std::string& name, DType dtype, 
   record.world = world.size();
   std::memcpy(record.slab->data(), whole->data() + static_cast<size_t>(world.rank()) * shard_nbytes, shard_nbytes);
   record.name = name;
-  ParamSlot slot(param, name, dtype);
+  ParamSlot slot(param, name, dtype, param.device());
   if (standing == Standing::empty) {
     leave_empty(param, std::move(record));
   } else {
@@ -70,14 +91,34 @@ void restore_shapes(const std::vector<at::Tensor>& params) {
 
 bool is_lone_shard(const at::Tensor& param) { return find_shard_record(param) != nullptr; }
 
+struct KeptShard::Kept {
+  ShardRecord record;
+};
+
+KeptShard::KeptShard(const at::Tensor& param) {
+  const ShardRecord* found = find_shard_record(param);
+  SHOAL_CHECK(found != nullptr, "the parameter is no lone shard");
+  kept_ = std::make_unique<Kept>(Kept{*found});
+}
+KeptShard::~KeptShard() = default;
+
+void KeptShard::give_back(const at::Tensor& param) const {
+  const ShardRecord& record = kept_->record;
+  if (param.numel() > 0 || record.piece.numel == 0 || !record.shape || is_lone_shard(param)) return;
+  leave_empty(param, record);
+}
+
 struct GatheredShards::Param {
   ShardRecord record;
-  std::shared_ptr<Slab> whole;
+  std::shared_ptr<Slab> whole;  // the flat, in host memory
+  std::shared_ptr<Slab> there;  // the parameter, where it lives; null: in the flat
   ParamSlot slot;
 
-  std::byte* values() const { return whole->data() + static_cast<size_t>(record.piece.offset) * element(); }
+  std::byte* in_flat() const { return whole->data() + static_cast<size_t>(record.piece.offset) * element(); }
+  std::byte* values() const { return there ? there->data() : in_flat(); }
   size_t nbytes() const { return static_cast<size_t>(record.piece.numel) * element(); }
   size_t element() const { return nbytes_of(record.flat.dtype); }
+  at::Device device() const { return slot.tensor().device(); }
   // As it stood before.
   void leave() {
     if (record.shape) {
@@ -92,11 +133,6 @@ GatheredShards::GatheredShards(const std::vector<at::Tensor>& params, Group& wor
   for (const at::Tensor& param : params) {
     const ShardRecord* found = find_shard_record(param);
     if (found == nullptr) continue;
-    if (param.is_cuda()) {
-      throw Error("gather", fmt::format("parameter {} was left sharded on a GPU. Make the model whole first "
-                                        "(shoal::make_whole).",
-                                        found->name));
-    }
     if (found->world != world.size()) {
       throw Error("gather", fmt::format("a parameter was left sharded over {} ranks, and this group has {}. Use the "
                                         "same number of ranks.",
@@ -105,17 +141,25 @@ GatheredShards::GatheredShards(const std::vector<at::Tensor>& params, Group& wor
     const ShardRecord record = *found;
     restore_shape(param);
     const size_t element = nbytes_of(record.flat.dtype);
-    auto whole = Slab::create(static_cast<size_t>(record.flat.numel) * element, Slab::Backing::anonymous, lone_ledger(),
-                              MemoryKind::user_gather);
+    const size_t shard_nbytes = static_cast<size_t>(record.flat.shard_numel) * element;
+    const auto whole = memory_on(at::kCPU, static_cast<size_t>(record.flat.numel) * element);
+    std::byte* own = whole->data() + static_cast<size_t>(world.rank()) * shard_nbytes;
+    if (record.slab->on_device()) move_bytes(own, record.shard, shard_nbytes, param.device());
     world
         .all_gather({.subject = {"gather for the user", record.name},
-                     .shard = record.shard,
+                     .shard = record.slab->on_device() ? own : record.shard,
                      .whole = whole->data(),
-                     .shard_nbytes = static_cast<size_t>(record.flat.shard_numel) * element,
+                     .shard_nbytes = shard_nbytes,
                      .keep = record.slab})
         .wait();
-    params_.push_back(std::make_unique<Param>(Param{record, whole, ParamSlot(param, record.name, record.flat.dtype)}));
-    params_.back()->slot.attach(params_.back()->values(), whole);
+    ParamSlot slot(param, record.name, record.flat.dtype, param.device());
+    params_.push_back(std::make_unique<Param>(Param{record, whole, nullptr, std::move(slot)}));
+    Param& gathered = *params_.back();
+    if (param.is_cuda()) {
+      gathered.there = memory_on(param.device(), gathered.nbytes());
+      move_bytes(gathered.there->data(), gathered.in_flat(), gathered.nbytes(), param.device());
+    }
+    gathered.slot.attach(gathered.values(), gathered.there ? gathered.there : whole);
   }
 }
 
@@ -123,9 +167,10 @@ void GatheredShards::finish(std::optional<int> written_by) {
   for (const std::unique_ptr<Param>& param : params_) {
     ShardRecord& record = param->record;
     if (!written_by) continue;
+    if (param->there) move_bytes(param->in_flat(), param->values(), param->nbytes(), param->device());
     world_
         .broadcast({.subject = {"take written values", record.name},
-                    .data = param->values(),
+                    .data = param->in_flat(),
                     .nbytes = param->nbytes(),
                     .root = *written_by,
                     .keep = param->whole})
@@ -136,9 +181,10 @@ void GatheredShards::finish(std::optional<int> written_by) {
     const int64_t end = std::min(shard_begin + record.flat.shard_numel, record.piece.offset + record.piece.numel);
     if (begin >= end) continue;
     auto* shard = const_cast<std::byte*>(record.shard);
-    std::memcpy(shard + static_cast<size_t>(begin - shard_begin) * param->element(),
-                param->whole->data() + static_cast<size_t>(begin) * param->element(),
-                static_cast<size_t>(end - begin) * param->element());
+    move_bytes(shard + static_cast<size_t>(begin - shard_begin) * param->element(),
+               param->whole->data() + static_cast<size_t>(begin) * param->element(),
+               static_cast<size_t>(end - begin) * param->element(),
+               record.slab->on_device() ? param->device() : at::Device(at::kCPU));
   }
   for (const std::unique_ptr<Param>& param : params_) param->leave();
   params_.clear();

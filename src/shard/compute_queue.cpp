@@ -26,8 +26,12 @@ ParallelFor on_threads(int threads) {
 std::unique_ptr<Queue> make_compute_queue(at::Device device) {
   ParallelFor on_host = on_threads(at::get_num_threads());
   if (!device.is_cuda()) return make_host_queue(std::move(on_host));
-  const c10::impl::VirtualGuardImpl guard(device.type());
-  return make_cuda_queue(device.index(), guard.getStream(device).native_handle(), std::move(on_host));
+  return make_cuda_queue(device.index(), current_stream(device), std::move(on_host));
+}
+
+void* current_stream(at::Device device) {
+  if (!device.is_cuda()) return nullptr;
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
 }
 
 }  // namespace shoal

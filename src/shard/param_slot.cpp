@@ -138,10 +138,10 @@ void ParamSlot::check_unchanged() const {
 }
 
 void leave_empty(const at::Tensor& param, ShardRecord record) {
-  record.shape = param.sizes().vec();
+  if (!record.shape) record.shape = param.sizes().vec();
   auto* kept = new ShardRecord(std::move(record));
   param.unsafeGetTensorImpl()->set_storage_keep_dtype(
-      storage_over(at::DataPtr(nullptr, kept, &delete_record, at::Device(at::kCPU)), 0));
+      storage_over(at::DataPtr(nullptr, kept, &delete_record, param.device()), 0));
   param.unsafeGetTensorImpl()->set_sizes_contiguous({0});
 }
 
@@ -151,7 +151,7 @@ void restore_shape(const at::Tensor& param) {
   ShardRecord record = *found;
   param.unsafeGetTensorImpl()->set_sizes_contiguous(*record.shape);
   record.shape.reset();
-  ParamSlot(param, record.name, record.flat.dtype).leave(std::move(record));
+  ParamSlot(param, record.name, record.flat.dtype, param.device()).leave(std::move(record));
 }
 
 const ShardRecord* find_shard_record(const at::Tensor& param) {

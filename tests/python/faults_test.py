@@ -100,6 +100,30 @@ def test_a_padded_embedding_is_made_inside_zero_init():
             assert model[0].weight.dtype == torch.float32
 
 
+def test_a_model_may_be_cast_between_zero_init_and_initialize():
+    import deepspeed
+
+    torch.manual_seed(0)
+    wanted = train(Odd(), BASE | {"zero_optimization": {"stage": 3}})
+    torch.manual_seed(0)
+    with deepspeed.zero.Init():
+        model = Odd()
+    model.to(torch.bfloat16)
+    with deepspeed.zero.GatheredParameters(list(model.parameters())):
+        assert model.turned.shape == (4, 5) and model.turned.dtype == torch.float32
+    model.half()
+    assert train(model, BASE | {"zero_optimization": {"stage": 3}}) == wanted
+
+
+def test_without_an_accelerator_of_its_own_the_cpu_answers():
+    from deepspeed.accelerator import get_accelerator
+
+    accelerator = get_accelerator()
+    assert accelerator.device_name() == "cpu" and accelerator.communication_backend_name() == "gloo"
+    assert accelerator.total_memory() >= accelerator.available_memory() > 0
+    assert accelerator.on_accelerator(torch.ones(1))
+
+
 def test_a_warmup_of_no_steps_is_accepted():
     for name, others in (("WarmupLR", {}), ("WarmupDecayLR", {"total_num_steps": 9}), ("WarmupCosineLR", {"total_num_steps": 9})):
         config = BASE | {"scheduler": {"type": name, "params": {"warmup_num_steps": 0, **others}}}

@@ -132,7 +132,7 @@ def make_trainer(kind: str, folder: str, config: dict | None, lora: bool = False
     import transformers as tf
 
     arguments = tf.TrainingArguments(
-        output_dir=folder, use_cpu=True, deepspeed=config, per_device_train_batch_size=options.pop("batch", 2),
+        output_dir=folder, use_cpu=options.pop("use_cpu", True), deepspeed=config, per_device_train_batch_size=options.pop("batch", 2),
         per_device_eval_batch_size=2, max_steps=options.pop("max_steps", 6),
         learning_rate=options.pop("learning_rate", 1e-2), logging_steps=1, report_to=[], disable_tqdm=True,
         save_strategy=options.pop("save_strategy", "no"), lr_scheduler_type=options.pop("lr_scheduler_type", "linear"),

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,9 @@ def main(tests: dict[str, Any]) -> None:
         except AssertionError as error:
             failed += 1
             print(f"FAILED {name}: {error}", flush=True)
+        except Exception:  # noqa: BLE001
+            failed += 1
+            print(f"FAILED {name}: {traceback.format_exc()}", flush=True)
     sys.exit(1 if failed else 0)
 
 

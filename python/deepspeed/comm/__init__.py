@@ -43,8 +43,10 @@ def init_distributed(
         return
     if auto_mpi_discovery:
         _take_ranks_of_mpi()
-    backend = dist_backend or ("nccl" if torch.cuda.is_available() else "gloo")
-    if backend == "ccl" or (backend == "nccl" and not torch.cuda.is_available()):
+    from deepspeed.accelerator import get_accelerator
+
+    backend = dist_backend or get_accelerator().communication_backend_name()
+    if backend == "ccl" or (backend == "nccl" and _ranks_share_gpus()):
         backend = "gloo"
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     if init_method is not None or rank >= 0:
@@ -59,9 +61,15 @@ def init_distributed(
 @atexit.register
 def _leave() -> None:
     """Ends Gloo's threads while there is an interpreter: one that lets go of a tensor later aborts the process. Whoever
-    made the group: accelerate makes it itself on a CPU."""
-    if is_initialized() and "gloo" in _dist.get_backend():
+    made the group: accelerate makes it itself on a CPU. NCCL's may wait for ranks that are gone."""
+    if is_initialized() and ("gloo" in _dist.get_backend() or _dist.get_world_size() == 1):
         _dist.destroy_process_group()
+
+
+def _ranks_share_gpus() -> bool:
+    """NCCL takes no two ranks on one GPU, and none on a CPU."""
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return int(os.environ.get("LOCAL_WORLD_SIZE", 1)) > gpus
 
 
 def _take_ranks_of_mpi() -> None:

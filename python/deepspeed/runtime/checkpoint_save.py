@@ -59,7 +59,7 @@ def save(
 
 def _check_tag(world: Any, tag: str) -> None:
     """Stops all ranks when one of them saves under another name."""
-    mine = torch.zeros(world.size)
+    mine = torch.zeros(world.size, device="cpu")
     mine[world.rank] = zlib.crc32(tag.encode()) % 2**24  # exact in fp32
     _core.sum_over_ranks(world, mine)
     same = bool((mine == mine[0]).all())
@@ -142,7 +142,9 @@ class Writer:
             tied: dict[int, torch.Tensor] = {}
             values = {}
             for name, param in self._written_params():
-                values[name] = tied.setdefault(id(param), param.detach().clone())
+                if id(param) not in tied:
+                    tied[id(param)] = state.host_copy(param)
+                values[name] = tied[id(param)]
             return values | buffers
         return {name: torch.empty(0, dtype=param.dtype) for name, param in self._written_params()} | buffers
 
@@ -159,7 +161,7 @@ class Writer:
 
     def _lone_share(self, whole: torch.Tensor) -> torch.Tensor:
         numel = partitions.lone_numel(whole.numel(), self.world)
-        share = torch.zeros(numel, dtype=whole.dtype)
+        share = torch.zeros(numel, dtype=whole.dtype, device="cpu")
         mine = whole.flatten()[self.rank * numel : (self.rank + 1) * numel]
         share[: mine.numel()] = mine
         return share
@@ -185,7 +187,7 @@ class Writer:
                 found.append(torch.cat([self._lone_share(wholes[name]) for name, _ in group]))
                 continue
             total = sum(numel for _, numel in group)
-            values = torch.zeros(partitions.slice_numel(total, self.world))
+            values = torch.zeros(partitions.slice_numel(total, self.world), device="cpu")
             for part in partitions.group_parts(group, self.rank, self.world):
                 whole = wholes[part.name].flatten()
                 values[part.at : part.at + part.numel] = whole[part.begin : part.begin + part.numel]

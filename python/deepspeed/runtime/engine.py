@@ -14,6 +14,7 @@ from shoal import gathering, state
 from shoal.engine import check_model
 
 from deepspeed import comm
+from deepspeed.accelerator import rank_device
 from deepspeed.runtime import checkpoint_load, checkpoint_save, client_states
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.config import translate
@@ -47,7 +48,13 @@ class DeepSpeedEngine(nn.Module):
         outside = basic if section is None else None  # runs itself, on the shards
         self._frozen_for_inference = [] if basic is not None else _freeze(module)
         groups = basic.param_groups if basic is not None else None
-        self._shoal = shoal.Engine(module, translate(config, section), groups=_with_rest(module, groups), optimizer=outside)
+        self._shoal = shoal.Engine(
+            module,
+            translate(config, section),
+            groups=_with_rest(module, groups),
+            optimizer=outside,
+            device=_device_for(module),
+        )
         if self._shoal.client is not None:
             self.optimizer_type = client_states.register(basic, self._shoal.client.keys)
         self.core_config = self._shoal.core_config
@@ -238,7 +245,7 @@ class DeepSpeedEngine(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return next(self.module.parameters()).device
+        return self._shoal.device
 
     @property
     def dtype(self) -> torch.dtype:
@@ -349,7 +356,7 @@ class DeepSpeedEngine(nn.Module):
             sampler=sampler,
             collate_fn=collate_fn,
             num_workers=num_local_io_workers or 0,
-            pin_memory=pin_memory and torch.cuda.is_available(),
+            pin_memory=pin_memory and self.device.type == "cuda",
             drop_last=bool(self.config.get("dataloader_drop_last")),
         )
 
@@ -376,6 +383,12 @@ class DeepSpeedEngine(nn.Module):
             for param in self.module.parameters():
                 if not gathering.is_sharded(param):
                     unmark(param)
+
+
+def _device_for(module: nn.Module) -> torch.device:
+    """A model on a GPU stays there; others are brought to the accelerator."""
+    on_gpus = {param.device for param in module.parameters() if param.is_cuda}
+    return on_gpus.pop() if len(on_gpus) == 1 else rank_device()
 
 
 def _freeze(module: nn.Module) -> list[nn.Parameter]:

@@ -1,6 +1,7 @@
 #include "shoal/lone_shards.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,6 +83,39 @@ TEST(LoneShards, ThatStandEmptyMayHaveNoDimension) {
   EXPECT_EQ(param.dim(), 0);
   const GatheredShards gathered({param}, *world);
   EXPECT_EQ(param.item<float>(), 1);
+}
+
+TEST(LoneShards, ThatStandEmptyGetTheirShardBackAfterACast) {
+  const std::unique_ptr<Group> world = make_single_group();
+  at::Tensor param = counting(12).detach().reshape({3, 4}).set_requires_grad(true);
+  shard_param(param, "w", DType::f32, *world, Standing::empty);
+  const KeptShard kept(param);
+  param.set_data(param.detach().to(at::kBFloat16));  // what Module.to(dtype) does
+  EXPECT_FALSE(is_lone_shard(param));
+  kept.give_back(param);
+  EXPECT_TRUE(is_lone_shard(param));
+  {
+    GatheredShards gathered({param}, *world);
+    EXPECT_EQ(param.sizes(), (std::vector<int64_t>{3, 4}));
+    EXPECT_EQ(param.scalar_type(), at::kFloat);
+    param.detach().fill_(2);
+    gathered.finish(0);
+  }
+  param.set_data(param.detach().to(at::kBFloat16));
+  kept.give_back(param);
+  const GatheredShards again({param}, *world);
+  EXPECT_EQ(param.detach().sum().item<float>(), 24);  // what was written meanwhile
+}
+
+TEST(LoneShards, AreNotGivenBackToAParameterThatGotOtherValues) {
+  const std::unique_ptr<Group> world = make_single_group();
+  at::Tensor param = counting(12).detach().set_requires_grad(true);
+  shard_param(param, "w", DType::f32, *world, Standing::empty);
+  const KeptShard kept(param);
+  param.set_data(at::ones({5}));
+  kept.give_back(param);
+  EXPECT_FALSE(is_lone_shard(param));
+  EXPECT_EQ(param.numel(), 5);
 }
 
 TEST(LoneShards, AreTakenOverByAnEngineAtEveryStage) {

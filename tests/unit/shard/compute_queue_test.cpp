@@ -17,5 +17,7 @@ TEST(ComputeQueue, OnTheCpuWorksInHostMemoryOnTorchsThreads) {
   EXPECT_EQ(sums, std::vector<float>(kNumel, 3.0f));
 }
 
+TEST(ComputeQueue, HasNoStreamInHostMemory) { EXPECT_EQ(current_stream(at::kCPU), nullptr); }
+
 }  // namespace
 }  // namespace shoal

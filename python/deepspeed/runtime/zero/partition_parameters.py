@@ -13,6 +13,7 @@ import shoal
 from shoal import _core, demand, gathering
 
 from deepspeed import comm
+from deepspeed.accelerator import rank_device
 from deepspeed.runtime.config import load_config
 from deepspeed.utils.arguments import refuse, without_effect
 
@@ -90,7 +91,7 @@ class Init:
             if remote_device not in (None, "none", "cpu"):
                 raise shoal.Error(f"[zero.Init] remote_device={remote_device!r} is not supported. Use None or cpu.")
             without_effect("zero.Init", "shards are in host memory already", remote_device=None if remote_device == "none" else remote_device)
-            without_effect("zero.Init", "there is no transfer to a GPU that it would speed up", pin_memory=pin_memory)
+            without_effect("zero.Init", "the engine copies shards to a GPU once", pin_memory=pin_memory)
         given = config_dict_or_path if config_dict_or_path is not None else config
         precision = _PRECISIONS[dtype] if dtype is not None else None
         self._init = shoal.init(
@@ -99,6 +100,7 @@ class Init:
             enabled=enabled,
             before=mark_sharded,
             empty=True,
+            device=_where_to_build() if enabled else None,
         )
         if enabled:
             comm.init_distributed()
@@ -111,6 +113,12 @@ class Init:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self._init.__exit__(kind, error, trace)
+
+
+def _where_to_build() -> torch.device | None:
+    """On this rank's GPU, as DeepSpeed does; None: wherever torch would."""
+    device = rank_device()
+    return device if device.type == "cuda" else None
 
 
 class GatheredParameters:
