@@ -15,6 +15,7 @@ from ranks import main
 
 # Arguments that a function takes and does not read, and why that is right.
 UNREAD = {
+    "accelerator.torch_accelerator.pin_memory align_bytes": "pinned memory begins at a page",
     "api.init_inference": "refused as a whole",
     "api.tp_model_init": "refused as a whole",
     "comm.init_distributed verbose": "there is nothing to say",

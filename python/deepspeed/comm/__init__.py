@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import datetime
 import os
+import time
 from typing import Any
 
 import torch
@@ -63,7 +64,32 @@ def _leave() -> None:
     """Ends Gloo's threads while there is an interpreter: one that lets go of a tensor later aborts the process. Whoever
     made the group: accelerate makes it itself on a CPU. NCCL's may wait for ranks that are gone."""
     if is_initialized() and ("gloo" in _dist.get_backend() or _dist.get_world_size() == 1):
+        _wait_for_gloo()
         _dist.destroy_process_group()
+
+
+def _wait_for_gloo(at_most: float = 5.0) -> None:
+    """Until no thread of Gloo is at work. The group may live on in somebody's hands, and then its threads do; one that has
+    just ended a collective has its tensors still to let go of, for which it needs the interpreter. While this sleeps, they
+    can have it: one that wants it does not sleep."""
+    idle = 0
+    end = time.monotonic() + at_most
+    while idle < 3 and time.monotonic() < end:
+        time.sleep(0.001)
+        idle = 0 if _gloo_works() else idle + 1
+
+
+def _gloo_works() -> bool:
+    """Whether a thread of Gloo's that runs collectives is running or waits for a core."""
+    try:
+        for thread in os.scandir("/proc/self/task"):
+            with open(f"{thread.path}/stat", encoding="utf-8", errors="replace") as file:
+                name, _, rest = file.read().partition(")")
+            if name.endswith("(pt_gloo_runloop") and rest.split()[0] != "S":
+                return True
+    except OSError:  # one ended meanwhile, or there is no /proc
+        return False
+    return False
 
 
 def _ranks_share_gpus() -> bool:
