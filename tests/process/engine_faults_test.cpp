@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <regex>
 
 #include "process/spawn.h"
@@ -37,8 +38,8 @@ int train_with_fault() {
   run.faulty_rank = number_of("TEST_FAULTY_RANK");
   run.stage = number_of("TEST_STAGE");
   run.prefetch = number_of("TEST_PREFETCH");
-  run.pause = 2 * options.timeout;
-  run.settle = 1500ms;
+  run.pause = options.timeout + 3s;
+  run.settle = 2500ms;
   run.announce = [] { std::printf("fault at %.6f\n", now()); };
   try {
     const RunResult result = FaultyTraining(*world, run).train();
@@ -65,114 +66,129 @@ struct FaultCase {
   int timeout_ms = 0;  // 0: the default, which no test lives to see
 };
 
+// How the ranks of one case ended.
+struct Ended {
+  FaultCase given;
+  std::vector<Outcome> outcomes;
+  std::string outputs;  // of all ranks
+
+  const Outcome& faulty() const { return outcomes[static_cast<size_t>(given.faulty_rank)]; }
+  std::string faulty_name() const { return "rank " + std::to_string(given.faulty_rank); }
+};
+
 class EngineFaults : public ::testing::TestWithParam<const char*> {
  protected:
-  std::vector<Outcome> end_of(const FaultCase& given) {
-    case_ = given;
-    Ranks ranks({.world = given.world,
-                 .mode = "train_with_fault",
-                 .env = {{"SHOAL_TRANSPORT", GetParam()},
-                         {"TEST_FAULT", std::to_string(static_cast<int>(given.fault))},
-                         {"TEST_FAULTY_RANK", std::to_string(given.faulty_rank)},
-                         {"TEST_STAGE", std::to_string(given.stage)},
-                         {"TEST_PREFETCH", std::to_string(given.prefetch)},
-                         {"TEST_TIMEOUT_MS", std::to_string(given.timeout_ms)}},
-                 .limit = 120s});
-    std::vector<Outcome> outcomes = ranks.wait();
-    const double ended = now();
-    outputs_.clear();
-    for (size_t rank = 0; rank < outcomes.size(); ++rank) {
-      const bool in_time = outcomes[rank].signal != SIGKILL || static_cast<int>(rank) == given.faulty_rank;
+  // The worlds of the cases run side by side: most of their time they wait.
+  static std::vector<Ended> ends_of(const std::vector<FaultCase>& cases) {
+    std::vector<std::unique_ptr<Ranks>> worlds;
+    for (const FaultCase& given : cases) {
+      worlds.push_back(
+          std::make_unique<Ranks>(RanksOptions{.world = given.world,
+                                               .mode = "train_with_fault",
+                                               .env = {{"SHOAL_TRANSPORT", GetParam()},
+                                                       {"TEST_FAULT", std::to_string(static_cast<int>(given.fault))},
+                                                       {"TEST_FAULTY_RANK", std::to_string(given.faulty_rank)},
+                                                       {"TEST_STAGE", std::to_string(given.stage)},
+                                                       {"TEST_PREFETCH", std::to_string(given.prefetch)},
+                                                       {"TEST_TIMEOUT_MS", std::to_string(given.timeout_ms)}},
+                                               .limit = 180s}));
+    }
+    std::vector<Ended> ends;
+    for (size_t at = 0; at < cases.size(); ++at) ends.push_back(end_of(*worlds[at], cases[at]));
+    return ends;
+  }
+  static Ended end_of(const FaultCase& given) { return ends_of({given}).front(); }
+
+  static Ended end_of(Ranks& ranks, const FaultCase& given) {
+    Ended ended{given, ranks.wait(), ""};
+    const double last = now();
+    for (size_t rank = 0; rank < ended.outcomes.size(); ++rank) {
+      const bool in_time = ended.outcomes[rank].signal != SIGKILL || static_cast<int>(rank) == given.faulty_rank;
       EXPECT_TRUE(in_time) << "rank " << rank << " did not end by itself";
-      outputs_ += "--- rank " + std::to_string(rank) + ":\n" + outcomes[rank].output;
+      ended.outputs += "--- rank " + std::to_string(rank) + ":\n" + ended.outcomes[rank].output;
     }
     std::smatch found;
-    if (std::regex_search(outputs_, found, std::regex("fault at ([0-9.]+)"))) {
-      EXPECT_LT(ended - std::stod(found[1]), 30.0) << outputs_;  // the default timeout is ten minutes
+    if (std::regex_search(ended.outputs, found, std::regex("fault at ([0-9.]+)"))) {
+      EXPECT_LT(last - std::stod(found[1]), 60.0) << ended.outputs;  // the default timeout is ten minutes
     }
-    return outcomes;
+    return ended;
   }
 
   // The peers of the faulty rank are at one place, with one number, and blame the right rank. With prefetch the rank
   // may stop in the middle of a collective, and over Gloo one peer may have its part of it and another not.
-  void expect_peers_say(const std::vector<Outcome>& outcomes, const std::string& place,
-                        const std::string& cause) const {
+  static void expect_peers_say(const Ended& ended, const std::string& place, const std::string& cause) {
     std::string number;
-    for (int rank = 0; rank < static_cast<int>(outcomes.size()); ++rank) {
-      if (rank == case_.faulty_rank) continue;
-      const Outcome& outcome = outcomes[static_cast<size_t>(rank)];
-      EXPECT_EQ(outcome.exit_code, 3) << outputs_;
-      EXPECT_THAT(outcome.output, ContainsRegex(said_by(rank, place, cause))) << outputs_;
+    for (int rank = 0; rank < static_cast<int>(ended.outcomes.size()); ++rank) {
+      if (rank == ended.given.faulty_rank) continue;
+      const Outcome& outcome = ended.outcomes[static_cast<size_t>(rank)];
+      EXPECT_EQ(outcome.exit_code, 3) << ended.outputs;
+      EXPECT_THAT(outcome.output, ContainsRegex(said_by(rank, place, cause))) << ended.outputs;
       std::smatch found;
       ASSERT_TRUE(std::regex_search(outcome.output, found, std::regex(R"(\((weights|gradients) #([0-9]+)\))")))
-          << outputs_;
+          << ended.outputs;
       if (number.empty()) number = found[0];
-      if (case_.prefetch == 0) {
-        EXPECT_EQ(found[0], number) << outputs_;
+      if (ended.given.prefetch == 0) {
+        EXPECT_EQ(found[0], number) << ended.outputs;
       }
     }
   }
-  std::string faulty_name() const { return "rank " + std::to_string(case_.faulty_rank); }
-
-  FaultCase case_;
-  std::string outputs_;
 };
 
 TEST_P(EngineFaults, ARankKilledInForwardIsNamed) {
-  for (const FaultCase& given : {FaultCase{Fault::killed_in_forward, 0}, FaultCase{Fault::killed_in_forward, 2},
-                                 FaultCase{Fault::killed_in_forward, 1, 2}}) {
-    const auto outcomes = end_of(given);
-    EXPECT_EQ(outcomes[static_cast<size_t>(given.faulty_rank)].signal, SIGKILL);
-    expect_peers_say(outcomes, "gather of sometimes", faulty_name() + " died");
+  for (const Ended& ended :
+       ends_of({{Fault::killed_in_forward, 0}, {Fault::killed_in_forward, 2}, {Fault::killed_in_forward, 1, 2}})) {
+    EXPECT_EQ(ended.faulty().signal, SIGKILL);
+    expect_peers_say(ended, "gather of sometimes", ended.faulty_name() + " died");
   }
 }
 
 TEST_P(EngineFaults, ARankKilledInBackwardIsNamed) {
-  for (const int stage : {0, 2}) {
-    const auto outcomes = end_of({.fault = Fault::killed_in_backward, .faulty_rank = 1, .stage = stage});
-    EXPECT_EQ(outcomes[1].signal, SIGKILL);
-    expect_peers_say(outcomes, "reduce of drop", "rank 1 died");
+  for (const Ended& ended : ends_of({{.fault = Fault::killed_in_backward, .faulty_rank = 1, .stage = 0},
+                                     {.fault = Fault::killed_in_backward, .faulty_rank = 1, .stage = 2}})) {
+    EXPECT_EQ(ended.faulty().signal, SIGKILL);
+    expect_peers_say(ended, "reduce of drop", "rank 1 died");
   }
 }
 
 TEST_P(EngineFaults, ARankKilledInARecomputedForwardIsNamed) {
-  const auto outcomes = end_of({.fault = Fault::killed_in_recompute, .faulty_rank = 2});
-  EXPECT_EQ(outcomes[2].signal, SIGKILL);
-  expect_peers_say(outcomes, "gather of embed", "rank 2 died");
+  const Ended ended = end_of({.fault = Fault::killed_in_recompute, .faulty_rank = 2});
+  EXPECT_EQ(ended.faulty().signal, SIGKILL);
+  expect_peers_say(ended, "gather of embed", "rank 2 died");
 }
 
 TEST_P(EngineFaults, ARankKilledWhileItWaitsInACollectiveIsNamed) {
-  for (const int victim : {0, 2}) {
-    const auto outcomes = end_of({.fault = Fault::killed_in_collective, .faulty_rank = victim});
-    EXPECT_EQ(outcomes[static_cast<size_t>(victim)].signal, SIGKILL);
-    expect_peers_say(outcomes, "gather of sometimes", faulty_name() + " died");
+  for (const Ended& ended : ends_of({{Fault::killed_in_collective, 0}, {Fault::killed_in_collective, 2}})) {
+    EXPECT_EQ(ended.faulty().signal, SIGKILL);
+    expect_peers_say(ended, "gather of sometimes", ended.faulty_name() + " died");
   }
 }
 
 TEST_P(EngineFaults, ARankKilledWhileGathersRunAheadIsNamed) {
-  const auto outcomes = end_of({.fault = Fault::killed_in_forward, .faulty_rank = 1, .prefetch = 1'000'000});
-  EXPECT_EQ(outcomes[1].signal, SIGKILL);
-  expect_peers_say(outcomes, "gather of [a-z]+", "rank 1 died");
+  const Ended ended = end_of({.fault = Fault::killed_in_forward, .faulty_rank = 1, .prefetch = 1'000'000});
+  EXPECT_EQ(ended.faulty().signal, SIGKILL);
+  expect_peers_say(ended, "gather of [a-z]+", "rank 1 died");
 }
 
 TEST_P(EngineFaults, AnotherOrderOfUnitsAfterTheFirstPassIsNamed) {
-  const auto outcomes = end_of({.fault = Fault::another_order, .faulty_rank = 1});
-  expect_peers_say(outcomes, "gather of twice", R"(rank 1 is at gather of drop \(weights #[0-9]+\) instead)");
-  EXPECT_EQ(outcomes[1].exit_code, 3);
-  EXPECT_THAT(outcomes[1].output, ContainsRegex(R"(\[comm rank 1\] gather of drop \(weights #[0-9]+\): )"));
+  const Ended ended = end_of({.fault = Fault::another_order, .faulty_rank = 1});
+  expect_peers_say(ended, "gather of twice", R"(rank 1 is at gather of drop \(weights #[0-9]+\) instead)");
+  EXPECT_EQ(ended.faulty().exit_code, 3);
+  EXPECT_THAT(ended.faulty().output, ContainsRegex(R"(\[comm rank 1\] gather of drop \(weights #[0-9]+\): )"));
 }
 
 TEST_P(EngineFaults, AnotherOrderOfUnitsInTheFirstPassIsSaidOnEveryRank) {
-  for (const Outcome& outcome : end_of({.fault = Fault::another_order_first, .faulty_rank = 1})) {
-    EXPECT_EQ(outcome.exit_code, 3) << outputs_;
+  const Ended ended = end_of({.fault = Fault::another_order_first, .faulty_rank = 1});
+  for (const Outcome& outcome : ended.outcomes) {
+    EXPECT_EQ(outcome.exit_code, 3) << ended.outputs;
     EXPECT_THAT(outcome.output, HasSubstr("[unit drop] rank 0 uses it before sometimes and rank 1 after it."));
   }
 }
 
 TEST_P(EngineFaults, AnotherConfigOrModelIsSaidOnEveryRank) {
-  for (const Fault fault : {Fault::another_config, Fault::another_stage, Fault::another_model}) {
-    const std::string what = fault == Fault::another_model ? "model" : "config";
-    for (const Outcome& outcome : end_of({.fault = fault, .faulty_rank = 1})) {
+  for (const Ended& ended :
+       ends_of({{Fault::another_config, 1}, {Fault::another_stage, 1}, {Fault::another_model, 1}})) {
+    const std::string what = ended.given.fault == Fault::another_model ? "model" : "config";
+    for (const Outcome& outcome : ended.outcomes) {
       EXPECT_EQ(outcome.exit_code, 3);
       EXPECT_THAT(outcome.output,
                   HasSubstr("[engine] the ranks disagree: rank 1 has another " + what + " than rank 0"));
@@ -181,41 +197,39 @@ TEST_P(EngineFaults, AnotherConfigOrModelIsSaidOnEveryRank) {
 }
 
 TEST_P(EngineFaults, ARankWhoseModelIsRefusedEndsTheOthersToo) {
-  for (const int faulty : {0, 2}) {
-    const auto outcomes = end_of({.fault = Fault::no_model, .faulty_rank = faulty});
+  for (const Ended& ended : ends_of({{Fault::no_model, 0}, {Fault::no_model, 2}})) {
+    const std::string gone = ended.faulty_name() + " (died|left)";
     for (int rank = 0; rank < 3; ++rank) {
-      const Outcome& outcome = outcomes[static_cast<size_t>(rank)];
-      EXPECT_EQ(outcome.exit_code, 3) << outputs_;
-      if (rank == faulty) {
+      const Outcome& outcome = ended.outcomes[static_cast<size_t>(rank)];
+      EXPECT_EQ(outcome.exit_code, 3) << ended.outputs;
+      if (rank == ended.given.faulty_rank) {
         EXPECT_THAT(outcome.output, HasSubstr("[unit drop] is declared twice"));
       } else {
-        EXPECT_THAT(outcome.output,
-                    ContainsRegex("opening .*rank " + std::to_string(faulty) + " (died|left)|weights.*rank " +
-                                  std::to_string(faulty) + " (died|left)"))
-            << outputs_;
+        EXPECT_THAT(outcome.output, ContainsRegex("opening .*" + gone + "|weights.*" + gone)) << ended.outputs;
       }
     }
   }
 }
 
 TEST_P(EngineFaults, ARankThatThrowsAndDestroysItsEngineIsNamedWhileItLives) {
-  for (const int64_t prefetch : {0, 1'000'000}) {
-    const auto outcomes = end_of({.fault = Fault::throws_in_forward, .faulty_rank = 2, .prefetch = prefetch});
-    EXPECT_EQ(outcomes[2].exit_code, kGaveUp) << outputs_;
-    expect_peers_say(outcomes, prefetch == 0 ? "gather of sometimes" : "gather of [a-z]+", "rank 2 left");
+  for (const Ended& ended : ends_of({{.fault = Fault::throws_in_forward, .faulty_rank = 2},
+                                     {.fault = Fault::throws_in_forward, .faulty_rank = 2, .prefetch = 1'000'000},
+                                     {.fault = Fault::throws_in_backward, .faulty_rank = 0, .stage = 2}})) {
+    EXPECT_EQ(ended.faulty().exit_code, kGaveUp) << ended.outputs;
+    const std::string place = ended.given.fault == Fault::throws_in_backward ? "reduce of drop"
+                              : ended.given.prefetch == 0                    ? "gather of sometimes"
+                                                                             : "gather of [a-z]+";
+    expect_peers_say(ended, place, ended.faulty_name() + " left");
   }
-  const auto outcomes = end_of({.fault = Fault::throws_in_backward, .faulty_rank = 0, .stage = 2});
-  EXPECT_EQ(outcomes[0].exit_code, kGaveUp) << outputs_;
-  expect_peers_say(outcomes, "reduce of drop", "rank 0 left");
 }
 
 TEST_P(EngineFaults, ARankThatHangsIsNamedAfterTheTimeout) {
-  const auto outcomes = end_of({.fault = Fault::hangs, .faulty_rank = 1, .timeout_ms = 4000});
-  expect_peers_say(outcomes, "gather of sometimes", "rank 1 did not arrive within 4 s");
+  const Ended ended = end_of({.fault = Fault::hangs, .faulty_rank = 1, .timeout_ms = 5000});
+  expect_peers_say(ended, "gather of sometimes", "rank 1 did not arrive within 5 s");
   // When it comes at last, it hears what happened meanwhile; over Gloo from rank 0, if that is still there.
-  EXPECT_EQ(outcomes[1].exit_code, 3);
-  EXPECT_THAT(outcomes[1].output,
-              ContainsRegex(said_by(1, "gather of sometimes", "rank (1 did not arrive within 4 s|0 died .or left)")));
+  EXPECT_EQ(ended.faulty().exit_code, 3);
+  EXPECT_THAT(ended.faulty().output,
+              ContainsRegex(said_by(1, "gather of sometimes", "rank (1 did not arrive within 5 s|0 died .or left)")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, EngineFaults, ::testing::Values("shm", "gloo"),

@@ -12,8 +12,10 @@
 //   int main(int argc, char** argv) { return shoal::testing::rank_main(argc, argv, {{"train", train}}); }
 //
 // Each rank gets torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT) and one thread of
-// OpenMP. Its stdout and stderr come back as `output`. A mode that throws prints the message and exits with 3; one
-// whose EXPECTs fail exits with 1. Ranks still alive when a Ranks dies, or at its time limit, are killed.
+// OpenMP. The modes begin when the processes of all ranks are up, so that no timeout counts how long a busy machine
+// takes to load programs; Ranks that are made one after the other then wait side by side. A rank's stdout and stderr
+// come back as `output`. A mode that throws prints the message and exits with 3; one whose EXPECTs fail exits with 1.
+// Ranks still alive when a Ranks dies, or at its time limit, are killed.
 #pragma once
 
 #include <fcntl.h>
@@ -26,6 +28,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -81,7 +85,10 @@ class Ranks {
  public:
   explicit Ranks(const RanksOptions& options) : options_(options), started_(Clock::now()) {
     const std::string port = std::to_string(free_port());
+    if (pipe2(up_, O_CLOEXEC) != 0 || pipe2(go_, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
     for (int rank = 0; rank < options.world; ++rank) children_.push_back(start(rank, port));
+    wait_until_up();
+    for (const int fd : {up_[0], up_[1], go_[0], go_[1]}) close(fd);  // go's end is what the ranks wait for
   }
   ~Ranks() {
     for (Child& child : children_) {
@@ -167,7 +174,9 @@ class Ranks {
                 {"MASTER_ADDR", options_.host},
                 {"MASTER_PORT", port},
                 {"OMP_NUM_THREADS", "1"},
-                {"TORCH_CPP_LOG_LEVEL", "ERROR"}});
+                {"TORCH_CPP_LOG_LEVEL", "ERROR"},
+                {"TEST_UP_FD", std::to_string(up_[1])},
+                {"TEST_GO_FD", std::to_string(go_[0])}});
     std::vector<std::string> words = options_.prefix ? options_.prefix(rank) : std::vector<std::string>{};
     char self[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -188,6 +197,8 @@ class Ranks {
     child.pid = fork();
     if (child.pid == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+      fcntl(up_[1], F_SETFD, 0);
+      fcntl(go_[0], F_SETFD, 0);
       dup2(child.output_fd, STDOUT_FILENO);
       dup2(child.output_fd, STDERR_FILENO);
       execvpe(argv[0], argv.data(), envp.data());
@@ -195,6 +206,23 @@ class Ranks {
     }
     child.running = child.pid > 0;
     return child;
+  }
+
+  // Until every process has said that it is up, one has ended, or the limit passes.
+  void wait_until_up() {
+    fcntl(up_[0], F_SETFL, O_NONBLOCK);
+    const auto running = [](const Child& child) { return child.running; };
+    const auto started = std::count_if(children_.begin(), children_.end(), running);
+    for (ssize_t up = 0; up < started && Clock::now() - started_ <= options_.limit;) {
+      char byte = 0;
+      if (read(up_[0], &byte, 1) == 1) {
+        ++up;
+        continue;
+      }
+      for (Child& child : children_) reap(child);
+      if (std::count_if(children_.begin(), children_.end(), running) < started) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
   }
 
   void reap(Child& child) {
@@ -217,8 +245,25 @@ class Ranks {
 
   RanksOptions options_;
   Clock::time_point started_;
+  int up_[2] = {-1, -1}, go_[2] = {-1, -1};  // pipes: a byte from each rank that is up; the end, when all may begin
   std::vector<Child> children_;
 };
+
+// In a rank's process: says that it is up, and waits for the others.
+inline void begin_together() {
+  const char* up = std::getenv("TEST_UP_FD");
+  const char* go = std::getenv("TEST_GO_FD");
+  if (up == nullptr || go == nullptr) return;  // another launcher started it
+  const int up_fd = std::stoi(up), go_fd = std::stoi(go);
+  char byte = 0;
+  if (write(up_fd, &byte, 1) != 1) std::perror("the pipe of the test");
+  close(up_fd);
+  while (read(go_fd, &byte, 1) < 0 && errno == EINTR) {
+  }
+  close(go_fd);
+  unsetenv("TEST_UP_FD");  // not for processes that this one starts
+  unsetenv("TEST_GO_FD");
+}
 
 // The main of a process test: runs the tests, or a rank's mode when it was started for one.
 inline int rank_main(int argc, char** argv, const std::map<std::string, std::function<int()>>& modes) {
@@ -231,6 +276,7 @@ inline int rank_main(int argc, char** argv, const std::map<std::string, std::fun
     return 127;
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  begin_together();
   try {
     const int code = mode->second();
     if (code != 0) return code;

@@ -113,4 +113,4 @@ def test_mistakes_through_deepspeed():
 
 
 if __name__ == "__main__":
-    main(globals())
+    main(globals(), imports=("deepspeed",))

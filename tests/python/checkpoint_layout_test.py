@@ -237,4 +237,4 @@ def _read_one(path: Path, name: str) -> torch.Tensor:
 
 
 if __name__ == "__main__":
-    main(globals())
+    main(globals(), imports=("deepspeed",))

@@ -232,4 +232,4 @@ def test_states_are_saved_and_resume_to_the_bit():
 
 
 if __name__ == "__main__":
-    main(globals())
+    main(globals(), imports=("deepspeed",))

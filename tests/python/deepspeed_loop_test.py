@@ -266,4 +266,4 @@ def test_the_launcher_starts_ranks_with_local_rank():
 
 
 if __name__ == "__main__":
-    main(globals())
+    main(globals(), imports=("deepspeed",))

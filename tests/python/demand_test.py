@@ -223,4 +223,4 @@ def test_a_read_inside_its_unit_costs_little():
 
 
 if __name__ == "__main__":
-    main(globals())
+    main(globals(), imports=("deepspeed",))

@@ -182,4 +182,4 @@ def main_with_models(tests: dict, *kinds: str) -> None:
     with tempfile.TemporaryDirectory() as models:
         os.environ["SHOAL_TEST_MODELS"] = models
         save_models(models, *kinds)
-        main(tests)
+        main(tests, imports=("deepspeed", "accelerate", "transformers.trainer"))

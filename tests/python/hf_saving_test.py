@@ -114,8 +114,9 @@ def launch(folder: str, name: str, *options: str) -> dict:
     model = os.path.join(os.environ["SHOAL_TEST_MODELS"], "gpt2")
     command = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2", "--num_machines", "1",
                "--dynamo_backend", "no", "--main_process_port", "0", *options, str(script), model, str(result)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+    environment = os.environ | {"PYTHONFAULTHANDLER": "1"}  # says where a rank was that aborted
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-12000:]}"
     return json.loads(result.read_text())
 
 

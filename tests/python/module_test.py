@@ -224,4 +224,4 @@ def test_mistakes_are_exceptions_with_a_remedy():
 
 
 if __name__ == "__main__":
-    main(globals())
+    main(globals(), imports=("shoal",))

@@ -1,11 +1,11 @@
-"""Runs functions of a test file as ranks under torchrun, and brings back what they return.
+"""Runs functions of a test file as ranks, and brings back what they return.
 
-A test file calls `run("name", world, **arguments)`; its ranks import the file and call the function `name`.
+A test file calls `run("name", world, **arguments)`; its ranks know the file and call the function `name`. They are forks of
+one process, nursery.py; with a GPU, which a fork may not see once it was looked for, they are started by torchrun.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import socket
@@ -18,29 +18,63 @@ from pathlib import Path
 from typing import Any
 
 LIMIT_SECONDS = 600
+OWN_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONFAULTHANDLER": "1"}
+
+_nurseries: dict[str, subprocess.Popen] = {}
+_imports: list[str] = []
 
 
 def run(file: str, name: str, world: int, **arguments: Any) -> list[Any]:
     """What `name(**arguments)` of the file returned on each rank. Raises with the output when a rank failed."""
     with tempfile.TemporaryDirectory() as folder:
-        job = {"file": file, "name": name, "arguments": arguments, "folder": folder}
-        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={world}", "--standalone"]
-        command += [__file__, json.dumps(job)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONFAULTHANDLER": "1"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS)
-        if done.returncode != 0:
-            raise AssertionError(f"{name}{arguments} failed on {world} ranks:\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}")
+        job = {"name": name, "arguments": arguments, "world": world, "folder": folder, "limit_seconds": LIMIT_SECONDS}
+        play = _under_torchrun if Path("/dev/nvidiactl").exists() else _in_nursery
+        codes, output = play(file, job)
+        if any(codes):
+            raise AssertionError(f"{name}{arguments} failed on {world} ranks, which ended with {codes}:\n{output[-12000:]}")
         return [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(world)]
 
 
+def _in_nursery(file: str, job: dict[str, Any]) -> tuple[list[int], str]:
+    if file not in _nurseries:
+        command = [sys.executable, str(Path(__file__).with_name("nursery.py")), file, *_imports]
+        environment = os.environ | OWN_ENVIRONMENT
+        _nurseries[file] = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+    nursery = _nurseries[file]
+    nursery.stdin.write(json.dumps(job | {"environment": os.environ | OWN_ENVIRONMENT}) + "\n")
+    answer = nursery.stdout.readline()
+    if not answer:
+        raise AssertionError(f"the nursery of {file} ended with {nursery.wait()}")
+    outputs = [Path(job["folder"], f"{rank}.output").read_text() for rank in range(job["world"])]
+    return json.loads(answer), "\n".join(f"--- rank {rank}:\n{text[-6000:]}" for rank, text in enumerate(outputs))
+
+
+def _under_torchrun(file: str, job: dict[str, Any]) -> tuple[list[int], str]:
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={job['world']}", "--standalone"]
+    command += [str(Path(__file__).with_name("nursery.py")), "--rank", file, json.dumps(job)]
+    done = subprocess.run(command, env=os.environ | OWN_ENVIRONMENT, capture_output=True, text=True, timeout=LIMIT_SECONDS)
+    return [done.returncode], done.stdout + done.stderr
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that was free a moment ago, below those that the system gives to sockets that ask for none: only another test
+    could take it before it is used, and tests begin to look at places of their own."""
+    for attempt in range(20000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", 12000 + (os.getpid() * 7919 + attempt) % 20000))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
+    raise AssertionError("no port is free")
 
 
-def main(tests: dict[str, Any]) -> None:
-    """Runs the functions of a test file whose names begin with test_; the exit code says whether all passed."""
+def main(tests: dict[str, Any], imports: tuple[str, ...] = ()) -> None:
+    """Runs the functions of a test file whose names begin with test_; the exit code says whether all passed. `imports`:
+    modules that its ranks need and that take their time."""
+    _imports[:] = imports
     chosen = sys.argv[1:]
     failed = 0
     for name, test in list(tests.items()):
@@ -56,23 +90,7 @@ def main(tests: dict[str, Any]) -> None:
         except Exception:  # noqa: BLE001
             failed += 1
             print(f"FAILED {name}: {traceback.format_exc()}", flush=True)
+    for nursery in _nurseries.values():
+        nursery.stdin.close()
+        nursery.wait()
     sys.exit(1 if failed else 0)
-
-
-def _play_rank() -> None:
-    job = json.loads(sys.argv[1])
-    import torch
-
-    torch.set_num_threads(1)
-    sys.path.insert(0, str(Path(__file__).parent))
-    spec = importlib.util.spec_from_file_location("tests_of_ranks", job["file"])
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    result = getattr(module, job["name"])(**job["arguments"])
-    Path(job["folder"], f"{os.environ['RANK']}.json").write_text(json.dumps(result))
-    if "deepspeed" not in sys.modules and torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()  # torch's own threads may abort a process that ends without it
-
-
-if __name__ == "__main__":
-    _play_rank()
