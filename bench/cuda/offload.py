@@ -3,7 +3,7 @@ bench/results.
 
     offload.py --shoal 'build/release/apps/cli/shoal' [--models llama-1b,llama-3b] [--rows resident,host] [--rounds 2]
 
-Steps are of 8 x 2048 tokens, bf16, recompute on, clip 1.0; a row's time is the median over rounds of the median step.
+"host, 24 GiB" lets Shoal place states within that much of the GPU. Steps are of 8 x 2048 tokens, bf16, recompute on, clip 1.0; a row's time is the median over rounds of the median step.
 """
 
 import argparse
@@ -24,8 +24,9 @@ ROWS = {
     "resident": [],
     "host": ["--set", f"zero_optimization.offload_optimizer={HOST}"],
     "host, ring 1 GiB": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", f"shoal.offload_ring_size={GIB}"],
-    "host, ring 4 GiB": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", f"shoal.offload_ring_size={4 * GIB}"],
-    "host, ring 8 GiB": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", f"shoal.offload_ring_size={8 * GIB}"],
+    "host, 24 GiB": ["--set", "shoal.placement=auto", "--set", f"shoal.device_budget={24 * GIB}"],
+    "host, weights too": ["--set", f"zero_optimization.offload_optimizer={HOST}",
+                          "--set", f"zero_optimization.offload_param={HOST}"],
     "host updates": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", "shoal.offload_update=cpu"],
 }
 

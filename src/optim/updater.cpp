@@ -87,7 +87,7 @@ void Updater::prepare_host(const std::shared_ptr<Ledger>& ledger) {
   host_ = make_host_queue([this](int64_t numel, const auto& work) { queue_.on_host(numel, work); });
   if (largest == 0) return;
   grad_staging_ = static_cast<size_t>(largest) * sizeof(float);
-  staging_ = host_->allocate(2 * grad_staging_, ledger, MemoryKind::staging);
+  staging_ = queue_.allocate_host(2 * grad_staging_, ledger, MemoryKind::staging);
 }
 
 Queue& Updater::queue_of(int chunk) const {
