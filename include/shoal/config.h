@@ -130,9 +130,9 @@ struct ShoalConfig {
   bool verify_offload = false;                    // a checksum of every page that comes back from disk
   OffloadUpdate offload_update = OffloadUpdate::automatic;
   bool auto_placement = false;    // placement "auto": tiers by the memory there is
-  int64_t device_budget = 0;      // bytes of each GPU that a rank may take; 0: what is free
+  int64_t device_budget = 0;      // bytes of its GPU that a rank may take; 0: what is free
   int64_t host_budget = 0;        // bytes of a host that its ranks may take for states and weights; 0: what is free
-  int64_t offload_ring_size = 0;  // bytes of the GPU through which states of the host pass; 0: what a step leaves free
+  int64_t offload_ring_size = 0;  // bytes of the GPU through which states of the host pass; 0: see docs/offload.md
 
   bool operator==(const ShoalConfig&) const = default;
 };

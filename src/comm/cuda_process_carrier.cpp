@@ -1,13 +1,12 @@
 // See cuda_process_carrier.h.
 #include "comm/cuda_process_carrier.h"
 
-#include <cstdlib>
-#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "comm/cuda_staged_carrier.h"
+#include "comm/gpus_of_ranks.h"
 #include "comm/nccl_carrier.h"
 #include "shoal/error.h"
 
@@ -15,23 +14,9 @@ namespace shoal {
 
 namespace {
 
-constexpr size_t kIdentityNbytes = 64;
-
 bool each_has_its_own_gpu(Group& host, int device) {
-  std::string own = cuda::identity_of(device);
-  own.resize(kIdentityNbytes, '\0');
-  std::string all(kIdentityNbytes * static_cast<size_t>(host.size()), '\0');
-  host.all_gather({.subject = {"say which GPU", "all ranks"},
-                   .shard = own.data(),
-                   .whole = all.data(),
-                   .shard_nbytes = kIdentityNbytes,
-                   .keep = nullptr})
-      .wait();
-  std::set<std::string> different;
-  for (size_t rank = 0; rank < static_cast<size_t>(host.size()); ++rank) {
-    different.insert(all.substr(rank * kIdentityNbytes, kIdentityNbytes));
-  }
-  return different.size() == static_cast<size_t>(host.size());
+  const std::vector<std::string> gpus = gpus_of_ranks(host, device);
+  return std::set<std::string>(gpus.begin(), gpus.end()).size() == gpus.size();
 }
 
 }  // namespace

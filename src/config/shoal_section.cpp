@@ -39,16 +39,17 @@ std::vector<Section> shoal_sections() {
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.verify_offload; })),
           text("placement", "config")
               .one_of(placements)
-              .means("Where optimizer states and weights live. config: where the offload sections say. auto, "
-                     "in `shoal train` on a GPU: on the GPU what fits, then in host memory, then on disk "
-                     "where offload_optimizer.nvme_path names one.")
+              .means(
+                  "Where optimizer states and weights live. config: where the offload sections say. auto, in `shoal "
+                  "train` on a GPU: on the GPU what fits; what does not, in host memory, or on disk where the host is "
+                  "too small and offload_optimizer.nvme_path names one.")
               .fills(bound_to_choice(
                   [](auto& c) -> auto& { return c.shoal.auto_placement; }, placements)),
           integer("device_budget", 0)
               .at_least(0)
               .in("bytes")
-              .means("GPU memory that placement auto plans with, and that a growing ring of states stays "
-                     "within. 0: what is free.")
+              .means("GPU memory of a rank that placement auto plans with, and that a growing ring of states stays "
+                     "within. 0: 97 % of its share of what is free.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.device_budget; })),
           integer("host_budget", 0)
               .at_least(0)
@@ -67,9 +68,10 @@ std::vector<Section> shoal_sections() {
           integer("offload_ring_size", 0)
               .at_least(0)
               .in("bytes")
-              .means("GPU memory through which optimizer states of the host pass. The more, the more of "
-                     "them are there when the update begins. 0: 1 GiB at first, and after two steps what "
-                     "they left free, less a reserve.")
+              .means(
+                  "GPU memory through which optimizer states of the host pass, at least one chunk. The more, the more "
+                  "of them are there when the update begins. 0: 1 GiB at first, or an eighth of them where that is "
+                  "less, and after two steps half of what those left free.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.offload_ring_size; })),
           number("timeout_seconds", 600.0)
               .above(0)

@@ -41,7 +41,7 @@ void zero(void* memory, size_t nbytes, StreamHandle stream);
 void synchronize(StreamHandle stream);
 
 // Lets the GPU copy from and to this host memory by itself, at full speed and beside the host; its pages are brought in
-// first, on several threads. The memory's contents stay.
+// first, on several threads. The memory's contents stay. It begins at a page; child processes do not have it.
 void register_host(void* memory, size_t nbytes);
 void unregister_host(void* memory);
 // Whether it is memory of a GPU.

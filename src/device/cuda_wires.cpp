@@ -2,8 +2,7 @@
 #include "device/cuda_wires.h"
 
 #include <deque>
-
-#include "shoal/error.h"
+#include <exception>
 
 namespace shoal {
 
@@ -33,7 +32,7 @@ class CudaWires final : public Wires {
       cuda::register_host(host, nbytes);
       pinned_ = host;
       return "";
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       return error.what();
     }
   }

@@ -29,14 +29,12 @@ void Ferry::finish_pinning() {
 void Ferry::bring(int chunk, const Copy& copy, int after) {
   in_.orders.push_back({chunk, copy, after, after < 0 ? 0 : returns_[static_cast<size_t>(after)]});
   brings_[static_cast<size_t>(chunk)] = ++in_.ordered;
-  counters_.brought_nbytes += copy.nbytes;
 }
 
 void Ferry::take_back(int chunk, const Copy& copy) {
   wires_->mark_used(chunk);
   out_.orders.push_back({chunk, copy});
   returns_[static_cast<size_t>(chunk)] = ++out_.ordered;
-  counters_.taken_nbytes += copy.nbytes;
 }
 
 void Ferry::give_next_out() {
@@ -44,6 +42,7 @@ void Ferry::give_next_out() {
   const Order order = out_.orders.front();
   out_.orders.pop_front();
   wires_->copy_out(order.chunk, order.copy.to, order.copy.from, order.copy.nbytes);
+  counters_.taken_nbytes += order.copy.nbytes;
   ++out_.given;
   out_.last = order.chunk;
 }
@@ -54,16 +53,14 @@ void Ferry::give_next_in() {
   while (out_.given < order.after_count) give_next_out();
   in_.orders.pop_front();
   wires_->copy_in(order.chunk, order.copy.to, order.copy.from, order.copy.nbytes, order.after);
+  counters_.brought_nbytes += order.copy.nbytes;
   ++in_.given;
   in_.last = order.chunk;
 }
 
 void Ferry::begin_use(int chunk) {
-  if (paces_ > 0) {  // the first use after a while
-    count_held();
-    expected_paces_ = paces_;
-    paces_ = 0;
-  }
+  if (step_ended_) count_held();  // the queue has passed all of the last round: its norm was read since
+  step_ended_ = false;
   while (in_.given < brings_[static_cast<size_t>(chunk)]) give_next_in();
   wires_->hold_queue(chunk);
   held_.push_back(chunk);
@@ -86,6 +83,12 @@ void Ferry::pace() {
     const bool out = !out_.orders.empty() && (in_.orders.empty() || out_.given <= in_.orders.front().after_count);
     out ? give_next_out() : give_next_in();
   }
+}
+
+void Ferry::end_step() {
+  expected_paces_ = paces_;
+  paces_ = 0;
+  step_ended_ = true;
 }
 
 void Ferry::settle() {

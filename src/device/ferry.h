@@ -4,7 +4,7 @@
 // A wire that has many copies waiting serves them all before a small copy of somebody else's stream gets its turn: the
 // next batch, or a loss that is read, would wait for gigabytes, and the GPU with them. So orders are kept back, and
 // pace(), called between the parts of a model, gives the wires a share of them, to begin when the queue has come there.
-// The share is such that all are given out over as many calls as there were in the round before.
+// The share is such that all are given out over as many calls as there were in the step before.
 #pragma once
 
 #include <cstddef>
@@ -42,12 +42,14 @@ class Ferry {
   void take_back(int chunk, const Copy& copy);
   // Between parts of the queue's work: gives the wires their share.
   void pace();
+  // The calls of pace() since the last end_step() are as many as to expect until the next.
+  void end_step();
   // Waits until everything that was ordered is through.
   void settle();
 
   struct Counters {
     uint64_t brought_nbytes = 0, taken_nbytes = 0;
-    double held_seconds = 0;  // the queue, for bytes that were not there; known a round later
+    double held_seconds = 0;  // the queue, for bytes that were not there; known when the next round begins
   };
   Counters counters() const { return counters_; }
   // Why the memory could not be pinned; "" where it was, or will be.
@@ -76,8 +78,9 @@ class Ferry {
   Lane in_, out_;
   std::vector<int64_t> brings_, returns_;  // of each chunk: its last order's number
   std::vector<int> held_;                  // chunks that the queue was held for since it was last counted
-  int64_t paces_ = 0;                      // since the last use
-  int64_t expected_paces_ = 0;             // as many as there were before
+  bool step_ended_ = false;                // and no use has come since
+  int64_t paces_ = 0;                      // in this step
+  int64_t expected_paces_ = 0;             // as many as there were in the last
   std::thread pinning_;
   std::string unpinned_because_;
   Counters counters_;

@@ -26,6 +26,17 @@ std::atomic<uint64_t> next_slab_id{1};
                           format_nbytes(nbytes), name_of(kind), std::strerror(errno)));
 }
 
+void pin(void* data, size_t nbytes, MemoryKind kind) {
+  try {
+    cuda::register_host(data, nbytes);
+  } catch (const std::exception& error) {
+    throw Error("memory",
+                fmt::format("{} of host memory for {} cannot be made ready for the GPU: {} Raise the limit on "
+                            "locked memory (ulimit -l), free host memory, or offload less.",
+                            format_nbytes(nbytes), name_of(kind), error.what()));
+  }
+}
+
 std::byte* allocate_on_device(size_t nbytes, MemoryKind kind) {
   try {
     void* memory = cuda::allocate(nbytes);
@@ -67,7 +78,7 @@ std::shared_ptr<Slab> Slab::create(size_t nbytes, Backing backing, std::shared_p
     if (backing != Backing::shareable) madvise(data, nbytes, MADV_HUGEPAGE);  // advice only: any answer is fine
     slab->data_ = static_cast<std::byte*>(data);
     slab->nbytes_ = nbytes;
-    if (backing == Backing::pinned) cuda::register_host(data, nbytes);
+    if (backing == Backing::pinned) pin(data, nbytes, kind);
   }
   slab->ledger_ = std::move(ledger);
   slab->ledger_->add(kind, nbytes);

@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/gpus_of_ranks.h"
 #include "device/cuda.h"
 #include "engine/blueprint.h"
 #include "engine/channel.h"
@@ -35,6 +36,7 @@
 #include "optim/updater.h"
 #include "plan/from_config.h"
 #include "plan/memory.h"
+#include "plan/ring_layout.h"
 #include "shard/compute_queue.h"
 #include "shoal/error.h"
 
@@ -74,6 +76,9 @@ class Engine::Impl {
     take_over({blueprint_, layout_, weights_, updater_, *weights_channel_, *queue_, device_},
               options.broadcast_weights);
     for (int unit = 0; unit < static_cast<int>(blueprint_.specs.size()); ++unit) hook_gradients(unit);
+    if (device_.is_cuda()) {
+      ranks_on_gpu_ = ranks_that_share(gpus_of_ranks(weights_channel_->notes(), device_.index()), world.rank());
+    }
     passes_.when_work_goes_on([this] { updater_.pace(); });
     hooked_ = options.backward_from_outside;
     if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
@@ -222,27 +227,29 @@ class Engine::Impl {
       times_.disk = updater_.states().disk().waited_seconds - disk_before;
       times_.host = updater_.states().streamed().held_seconds - host_before;
     }
+    updater_.end_step();
     updates_outside_ = update != nullptr;
-    if (result.applied_steps + result.skipped_steps == kStepsBeforeGrowth) grow_ring();
+    if (!updates_outside_ && ++own_steps_ == kStepsBeforeGrowth) grow_ring();
     if (!updates_outside_) updater_.read_ahead();
+    if (own_steps_ == 1) say_if_unpinned();
     print(result);
     times_ = {};
     return result;
   }
 
-  // The steps so far have shown what the model needs: half of what they left free is the states' now. The other half
-  // stays for steps that need more.
+  // The steps so far have shown what the model needs.
   void grow_ring() {
     if (!device_.is_cuda() || config_.shoal.offload_ring_size > 0) return;
     const size_t held = updater_.states().ring_nbytes();
     if (held == 0) return;
     const cuda::DeviceFacts gpu = cuda::facts_of(device_.index());
-    size_t more = gpu.free_nbytes / 2;
-    if (const auto budget = static_cast<size_t>(config_.shoal.device_budget); budget > 0) {
-      const size_t used = gpu.total_nbytes - gpu.free_nbytes;
-      more = std::min(more, budget > used ? budget - used : 0);
-    }
-    updater_.grow_ring(held + more);
+    updater_.grow_ring(grown_ring_nbytes(held, gpu.free_nbytes, gpu.total_nbytes, ranks_on_gpu_,
+                                         static_cast<size_t>(config_.shoal.device_budget)));
+  }
+
+  void say_if_unpinned() const {
+    const std::string why = updater_.states().unpinned_because();
+    if (!why.empty()) fmt::print(stderr, "shoal: copies of states are slow: host memory is not pinned: {}\n", why);
   }
 
   void print(const StepResult& result) const {
@@ -406,7 +413,9 @@ class Engine::Impl {
   std::optional<bool> boundary_;  // told from outside; nothing: by the count of micro-steps
   int64_t micro_step_ = 0;        // of the step that is being accumulated
   StepTimes times_;
-  bool timing_ = false;           // a Stopwatch is running
+  bool timing_ = false;    // a Stopwatch is running
+  int64_t own_steps_ = 0;  // that this engine has taken with the config's optimizer, or skipped
+  int ranks_on_gpu_ = 1;
   bool updates_outside_ = false;  // the last step's update came from outside: it reads states by itself
   bool inside_gathered_ = false;
   std::map<int, std::unique_ptr<GatheredParams>> gathered_;  // begun and not finished

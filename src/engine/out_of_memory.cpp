@@ -31,16 +31,25 @@ Error explain(const OutOfMemory& event) {
   if (event.world > 1 && event.stage < 3) {
     remedies.push_back(fmt::format("a zero_optimization.stage above {}", event.stage));
   }
+  if (event.memory.held.state_ring > event.memory.planned.state_ring) {
+    remedies.push_back(fmt::format("a shoal.offload_ring_size below {}, to which the ring of states has grown",
+                                   format_nbytes(event.memory.held.state_ring)));
+  }
+  if (event.memory.held.host_states + event.memory.held.disk_states == 0) {
+    remedies.push_back("optimizer states in host memory (offload_optimizer)");
+  }
   remedies.push_back(event.world > 1 ? "more ranks" : "more GPUs with ZeRO stage 3");
-  return Error(fmt::format("GPU memory, {} of unit {}", event.phase, event.unit),
-               fmt::format("{} Of the GPU's {}, {} hold model states, as planned (weights {}, gradients {}, optimizer "
-                           "states {}, gathered units {}, gradients on the way {}); the rest was left for activations. "
-                           "What makes it fit: {}. `shoal plan` counts before a run does.",
-                           first_sentences(event.said), format_nbytes(event.device_nbytes),
-                           format_nbytes(event.memory.held.total()), format_nbytes(event.memory.held.weights),
-                           format_nbytes(event.memory.held.gradients), format_nbytes(event.memory.held.states),
-                           format_nbytes(event.memory.held.gather_arena), format_nbytes(event.memory.held.reduce_slots),
-                           join(remedies, "; ")));
+  return Error(
+      fmt::format("GPU memory, {} of unit {}", event.phase, event.unit),
+      fmt::format(
+          "{} Of the GPU's {}, {} hold model states (weights {}, gradients {}, optimizer states "
+          "{}, gathered units {}, gradients on the way {}, states on the way {}); the rest was left for activations. "
+          "What makes it fit: {}. `shoal plan` counts before a run does.",
+          first_sentences(event.said), format_nbytes(event.device_nbytes), format_nbytes(event.memory.held.total()),
+          format_nbytes(event.memory.held.weights), format_nbytes(event.memory.held.gradients),
+          format_nbytes(event.memory.held.states), format_nbytes(event.memory.held.gather_arena),
+          format_nbytes(event.memory.held.reduce_slots), format_nbytes(event.memory.held.state_ring),
+          join(remedies, "; ")));
 }
 
 }  // namespace shoal

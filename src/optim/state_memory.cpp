@@ -62,7 +62,7 @@ StateMemory::StateMemory(std::vector<StateChunk> chunks, const StateTiers& tiers
         }
         break;
       case Tier::disk:
-        places_[index].ring_index = static_cast<int>(on_disk.size());
+        places_[index].disk_index = static_cast<int>(on_disk.size());
         on_disk.push_back(chunk.nbytes);
         break;
     }
@@ -75,43 +75,43 @@ StateMemory::StateMemory(std::vector<StateChunk> chunks, const StateTiers& tiers
   const size_t nbytes = ChunkRing::file_nbytes(on_disk);
   file_ = std::make_unique<DiskFile>(file_options(tiers, *folder_, nbytes));
   counted_ = count(ledger, MemoryKind::disk_states, nbytes);
-  ring_ = std::make_unique<ChunkRing>(*file_, on_disk, tiers.offload.buffer_count, ledger);
-  buffers_ = ring_->buffers();
+  disk_ = std::make_unique<ChunkRing>(*file_, on_disk, tiers.offload.buffer_count, ledger);
+  buffers_ = disk_->buffers();
 }
 
 std::byte* StateMemory::address(int chunk) const {
   const Place& place = places_[static_cast<size_t>(chunk)];
   if (place.stream_index >= 0) return stream_->memory(place.stream_index);
-  return place.ring_index >= 0 ? ring_->memory(place.ring_index) : place.resident;
+  return place.disk_index >= 0 ? disk_->memory(place.disk_index) : place.resident;
 }
 
 void StateMemory::read_ahead() {
-  if (ring_) ring_->read_ahead();
+  if (disk_) disk_->read_ahead();
   if (stream_) stream_->read_ahead();
 }
 
 void StateMemory::begin_use(int chunk) {
   const Place& place = places_[static_cast<size_t>(chunk)];
-  if (place.ring_index >= 0) ring_->take(place.ring_index);
+  if (place.disk_index >= 0) disk_->take(place.disk_index);
   if (place.stream_index >= 0) stream_->take(place.stream_index);
 }
 
 void StateMemory::end_use(int chunk) {
   const Place& place = places_[static_cast<size_t>(chunk)];
-  if (place.ring_index >= 0) ring_->give(place.ring_index);
+  if (place.disk_index >= 0) disk_->give(place.disk_index);
   if (place.stream_index >= 0) stream_->give(place.stream_index);
 }
 
 const std::byte* StateMemory::look(int chunk) const {
   const Place& place = places_[static_cast<size_t>(chunk)];
   if (place.stream_index >= 0) return stream_->look(place.stream_index);
-  return place.ring_index >= 0 ? ring_->look(place.ring_index) : place.resident;
+  return place.disk_index >= 0 ? disk_->look(place.disk_index) : place.resident;
 }
 
 std::byte* StateMemory::change(int chunk) {
   const Place& place = places_[static_cast<size_t>(chunk)];
   if (place.stream_index >= 0) return stream_->change(place.stream_index);
-  return place.ring_index >= 0 ? ring_->change(place.ring_index) : place.resident;
+  return place.disk_index >= 0 ? disk_->change(place.disk_index) : place.resident;
 }
 
 std::vector<std::string> StateMemory::notes() const { return folder_ ? folder_->notes() : std::vector<std::string>{}; }

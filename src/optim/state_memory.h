@@ -46,6 +46,9 @@ class StateMemory {
   void pace() {
     if (stream_) stream_->pace();
   }
+  void end_step() {
+    if (stream_) stream_->end_step();
+  }
   // Around an update of a chunk that is not resident.
   void begin_use(int chunk);
   void end_use(int chunk);
@@ -64,11 +67,13 @@ class StateMemory {
   std::string description() const;
   // What a run should print: what dead runs had left there.
   std::vector<std::string> notes() const;
+  // Why host memory could not be pinned, once a step has used it; "" where it was.
+  std::string unpinned_because() const { return stream_ ? stream_->unpinned_because() : ""; }
 
  private:
   struct Place {
     std::byte* resident = nullptr;
-    int ring_index = -1;    // on disk
+    int disk_index = -1;    // on disk
     int stream_index = -1;  // streamed
   };
 
@@ -80,7 +85,7 @@ class StateMemory {
   std::shared_ptr<Slab> buffers_;          // the ring's; registered with the file, so they outlive it
   std::unique_ptr<ScratchFolder> folder_;  // the file lies in it, and the ring is the file's
   std::unique_ptr<DiskFile> file_;
-  std::unique_ptr<ChunkRing> ring_;
+  std::unique_ptr<ChunkRing> disk_;
   std::shared_ptr<const void> counted_;  // the file's bytes in the ledger
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "shoal/error.h"
 
 namespace shoal {
 
@@ -26,7 +27,6 @@ StateStream::StateStream(std::shared_ptr<Slab> host, std::vector<size_t> chunk_n
 }
 
 void StateStream::make_ring(size_t nbytes) {
-  ring_.reset();
   ring_ = queue_.allocate(nbytes, ledger_, MemoryKind::state_ring);
   places_ = lay_ring(chunk_nbytes_, nbytes);
 }
@@ -37,7 +37,13 @@ bool StateStream::grow(size_t staging) {
   if (nbytes <= ring_->nbytes()) return false;
   settle();
   brought_ = next_;
-  make_ring(nbytes);
+  const size_t before = ring_->nbytes();
+  ring_.reset();  // the memory may not hold both
+  try {
+    make_ring(nbytes);
+  } catch (const Error&) {  // somebody else was quicker; a larger ring was a wish
+    make_ring(before);
+  }
   return true;
 }
 

@@ -24,8 +24,11 @@ class StateStream {
   // Where the queue finds the chunk's bytes while it is taken.
   std::byte* memory(int chunk) const { return ring_->data() + places_[static_cast<size_t>(chunk)].offset; }
   size_t ring_nbytes() const { return ring_->nbytes(); }
-  // Makes the ring as large as `staging` allows, if that is more: chunks then have other places. Between rounds.
+  // Makes the ring as large as `staging` allows, if that is more and can be had. True: chunks have other places now.
+  // Between rounds.
   bool grow(size_t staging);
+  // A step has ended, with a round or, where it was skipped, without one: what comes now is paced by the next.
+  void end_step() { ferry_.end_step(); }
 
   // Begins to bring what is taken next, as far as the ring is free. Blocks for nothing.
   void read_ahead();

@@ -51,6 +51,8 @@ class Updater {
   void read_ahead() { states_.read_ahead(); }
   // Between parts of a pass, which states on their way keep step with.
   void pace() { states_.pace(); }
+  // A step has ended, taken or skipped.
+  void end_step() { states_.end_step(); }
   // Lets states that pass through the device's memory have that much of it. Between steps.
   void grow_ring(size_t nbytes);
   // Updates this rank's part of the unit's trainable flats. Weights and gradients are the same objects in every call.

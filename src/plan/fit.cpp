@@ -3,10 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "base/text.h"
+#include "plan/placement.h"
 
 namespace shoal {
 
@@ -15,10 +13,12 @@ namespace {
 // The first count of ranks, of the powers of two, at which stage 3 fits without offload; 0: none.
 int ranks_that_fit(const PlanSubject& subject, const Config& config, const Budget& budget, int world) {
   constexpr int kMostRanks = 1 << 16;
+  Config resident = with(config, {});
+  resident.zero.stage = 3;
   int ranks = 1;
   while (ranks <= world) ranks *= 2;
   for (; ranks <= kMostRanks; ranks *= 2) {
-    if (fits(plan_stages(subject, config, ranks)[3], budget)) return ranks;
+    if (fits(plan_stage(subject, resident, ranks, budget.device.has_value()), budget)) return ranks;
   }
   return 0;
 }
@@ -44,14 +44,11 @@ std::string room(const Budget& budget) {
 // Stage 3 with other activations than asked for, or, without flags, as asked for.
 struct Attempt {
   std::string flags;
-  StagePlan plan;
+  size_t activations = 0;
 };
-std::vector<Attempt> attempts_of(const PlanSubject& subject, const StagePlan& stage3) {
-  std::vector<Attempt> attempts = {{"", stage3}};
-  for (const LighterWork& work : subject.lighter) {
-    attempts.push_back({work.flags, stage3});
-    attempts.back().plan.activations = work.activations;
-  }
+std::vector<Attempt> attempts_of(const PlanSubject& subject) {
+  std::vector<Attempt> attempts = {{"", subject.activations}};
+  for (const LighterWork& work : subject.lighter) attempts.push_back({work.flags, work.activations});
   return attempts;
 }
 
@@ -63,29 +60,21 @@ std::string offload_line(const OffloadPlan& plan, const std::string& flags, cons
                      budget.host ? fmt::format(" of {}", format_nbytes(*budget.host)) : "");
 }
 
-// The states that the GPU has no room for, in hundredths of all, on the host.
-OffloadPlan share_of_states(const StagePlan& stage3, const Budget& budget) {
-  const auto states = static_cast<double>(stage3.memory.states);
-  const double too_much = static_cast<double>(stage3.total()) - static_cast<double>(*budget.device);
-  const double ratio = states > 0 ? std::ceil(too_much / states * 100) / 100 : 2;
-  const auto moved = static_cast<size_t>(std::min(ratio, 1.0) * states);
-  return {fmt::format("offload_optimizer, ratio {:.2f},", ratio), true, stage3.total() - moved,
-          moved * static_cast<size_t>(budget.ranks_per_host)};
-}
-
-// The first offload that fits, with as many activations as can be; if the host is always too small, the first that fits
-// the GPU.
-std::string offload_advice(const std::vector<Attempt>& attempts, const Budget& budget) {
-  std::string of_gpu_alone;
-  for (const Attempt& attempt : attempts) {
-    for (const OffloadPlan& plan : offload_plans(attempt.plan, budget.ranks_per_host)) {
-      if (plan.device > *budget.device) continue;
-      if (fits(plan, budget)) return offload_line(plan, attempt.flags, budget);
-      if (of_gpu_alone.empty()) of_gpu_alone = offload_line(plan, attempt.flags, budget);
-      const OffloadPlan share = share_of_states(attempt.plan, budget);
-      if (fits(share, budget)) return offload_line(share, attempt.flags, budget);
+// The first offload that fits, with as many activations as can be; what is carried out before what is not; if the host
+// is always too small, the first that fits the GPU.
+std::string offload_advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
+  std::string of_gpu_alone, not_carried_out;
+  for (const Attempt& attempt : attempts_of(subject)) {
+    PlanSubject lighter = subject;
+    lighter.activations = attempt.activations;
+    for (const OffloadPlan& plan : offload_plans(lighter, config, world, budget)) {
+      const std::string line = offload_line(plan, attempt.flags, budget);
+      if (plan.carried_out && fits(plan, budget)) return line;
+      std::string& other = plan.carried_out ? of_gpu_alone : not_carried_out;
+      if (other.empty() && (plan.carried_out || fits(plan, budget))) other = line;
     }
   }
+  if (!not_carried_out.empty()) return not_carried_out;
   if (!of_gpu_alone.empty()) return of_gpu_alone;
   return "Offload of every state would not fit either: gathered units and activations remain.";
 }
@@ -109,14 +98,26 @@ bool fits(const StagePlan& plan, const Budget& budget) {
   return plan.total() <= *budget.device && (!budget.host || plan.memory.host_total() * ranks <= *budget.host);
 }
 
-std::vector<OffloadPlan> offload_plans(const StagePlan& stage3, int ranks_per_host) {
-  const auto ranks = static_cast<size_t>(ranks_per_host);
-  const MemoryPlan& memory = stage3.memory;
-  const size_t both = memory.states + memory.weights;
-  const size_t all = both + memory.gradients;
-  return {{"offload_optimizer", true, stage3.total() - memory.states, memory.states * ranks},
-          {"offload_optimizer and offload_param", true, stage3.total() - both, both * ranks},
-          {"offload_optimizer, offload_param and gradients on the host", false, stage3.total() - all, all * ranks}};
+std::vector<OffloadPlan> offload_plans(const PlanSubject& subject, const Config& config, int world,
+                                       const Budget& budget) {
+  Config stage3 = config;
+  stage3.zero.stage = 3;
+  const auto ranks = static_cast<size_t>(budget.ranks_per_host);
+  const auto plan_of = [&](const Config& placed) { return plan_stage(subject, placed, world, true).memory; };
+  const size_t room = *budget.device > subject.activations ? *budget.device - subject.activations : 0;
+  std::vector<OffloadPlan> plans;
+  for (const Placement& placement : placements_within(room, stage3, plan_of)) {
+    const std::string settings = settings_of(placement);
+    if (settings.empty() || placement.optimizer == Tier::disk) continue;
+    plans.push_back(
+        {settings, true, placement.plan.total() + subject.activations, placement.plan.host_total() * ranks});
+  }
+  const MemoryPlan moved = plan_of(with(stage3, {.optimizer = Tier::host, .param = Tier::host}));
+  const OffloadPlan all{"offload_optimizer, offload_param and gradients on the host", false,
+                        moved.total() - moved.gradients + subject.activations,
+                        (moved.host_total() + moved.gradients) * ranks};
+  if (all.device <= *budget.device) plans.push_back(all);
+  return plans;
 }
 
 bool fits(const OffloadPlan& plan, const Budget& budget) {
@@ -125,7 +126,7 @@ bool fits(const OffloadPlan& plan, const Budget& budget) {
 
 std::vector<std::string> advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
   if (!budget.given()) return {};
-  const auto plans = plan_stages(subject, config, world);
+  const auto plans = plan_stages(subject, config, world, budget.device.has_value());
   const StagePlan& chosen = plans[static_cast<size_t>(config.zero.stage)];
   std::vector<std::string> lines;
   const std::string numbers = fmt::format("{}, {}", need(chosen, budget), room(budget));
@@ -143,14 +144,15 @@ std::vector<std::string> advice(const PlanSubject& subject, const Config& config
   if (chosen.stage < 3) {
     lines.push_back(fmt::format("No stage fits; stage 3 takes {} a rank.", format_nbytes(plans[3].total())));
   }
-  const std::vector<Attempt> attempts = attempts_of(subject, plans[3]);
-  for (const Attempt& attempt : attempts) {
-    if (!fits(attempt.plan, budget)) continue;
-    lines.push_back(fmt::format("Stage 3 with {} would fit: {}.", attempt.flags, need(attempt.plan, budget)));
+  for (const Attempt& attempt : attempts_of(subject)) {
+    StagePlan plan = plans[3];
+    plan.activations = attempt.activations;
+    if (!fits(plan, budget)) continue;
+    lines.push_back(fmt::format("Stage 3 with {} would fit: {}.", attempt.flags, need(plan, budget)));
     break;
   }
   if (budget.device) {
-    lines.push_back(offload_advice(attempts, budget));
+    lines.push_back(offload_advice(subject, config, world, budget));
   } else if (const std::string line = disk_advice(subject, config, world, budget); !line.empty()) {
     lines.push_back(line);
   }

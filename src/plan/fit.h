@@ -25,13 +25,15 @@ bool fits(const StagePlan& plan, const Budget& budget);
 
 // Where the bytes of a rank would lie at stage 3 with offload.
 struct OffloadPlan {
-  std::string settings;      // "offload_optimizer"
+  std::string settings;      // "offload_optimizer, ratio 0.42,"
   bool carried_out = false;  // by this version; otherwise arithmetic only
   size_t device = 0;         // a rank
   size_t host = 0;           // all ranks of a host
 };
-// The smallest step first: optimizer states on the host; weights too; gradients too.
-std::vector<OffloadPlan> offload_plans(const StagePlan& stage3, int ranks_per_host);
+// Those that fit the budget's GPU, the least that must leave it first: a share of the states, weights too, gradients
+// too.
+std::vector<OffloadPlan> offload_plans(const PlanSubject& subject, const Config& config, int world,
+                                       const Budget& budget);
 bool fits(const OffloadPlan& plan, const Budget& budget);
 
 // Plain sentences: does the config's stage fit, and if not, which setting would make it.

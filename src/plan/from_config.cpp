@@ -1,6 +1,8 @@
 // See from_config.h.
 #include "plan/from_config.h"
 
+#include "plan/ring_layout.h"
+
 namespace shoal {
 
 LayoutOptions layout_options(const Config& config, int world) {
@@ -38,10 +40,9 @@ int moments_of(const OptimizerConfig& config) {
 }
 
 size_t state_ring_nbytes(const Config& config) {
-  constexpr size_t kAtFirst = size_t{1} << 30;
   if (config.shoal.offload_update == OffloadUpdate::host) return 0;
   const int64_t wanted = config.shoal.offload_ring_size;
-  return wanted > 0 ? static_cast<size_t>(wanted) : kAtFirst;
+  return wanted > 0 ? static_cast<size_t>(wanted) : kRingBegins;
 }
 
 ChunkOptions chunk_options(const Config& config, int rank) {

@@ -16,7 +16,7 @@ GatherLimits gather_limits(const Config& config);
 int reduce_slots(const Config& config);
 // fp32 numbers per element that an optimizer keeps beside the weight.
 int moments_of(const OptimizerConfig& config);
-// GPU memory through which states of the host pass, at first; 0: none, the host updates them.
+// GPU memory through which states of the host may pass, as ring_nbytes() takes it; 0: none, the host updates them.
 size_t state_ring_nbytes(const Config& config);
 // How this rank's states are cut and placed.
 ChunkOptions chunk_options(const Config& config, int rank);

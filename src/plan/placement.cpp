@@ -3,75 +3,86 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/text.h"
-#include "plan/from_config.h"
-#include "plan/memory.h"
 #include "shoal/error.h"
 
 namespace shoal {
 
 namespace {
 
-MemoryPlan plan_of(const ModelLayout& layout, Config config, Tier optimizer, double ratio, Tier param) {
-  config.zero.offload_optimizer.tier = optimizer;
-  config.zero.offload_optimizer.ratio = ratio;
-  config.zero.offload_param.tier = param;
-  return plan_memory(layout, memory_options(config, /*on_gpu=*/true));
+Placement planned(Placement placement, const Config& config, const PlanOf& plan_of) {
+  placement.plan = plan_of(with(config, placement));
+  return placement;
 }
 
 // The least share of states, in hundredths, that must leave the device; above 1: all of them are not enough.
-double share_to_move(const ModelLayout& layout, const Config& config, Tier tier, Tier param, size_t device) {
-  const MemoryPlan all_moved = plan_of(layout, config, tier, 1, param);
-  const MemoryPlan none_moved = plan_of(layout, config, Tier::device, 1, param);
-  if (all_moved.total() > device) return 2;
-  const size_t beside = all_moved.total();  // the ring counts, however little is moved
-  const double states = static_cast<double>(none_moved.states - all_moved.states);
-  const double stays = static_cast<double>(device - beside);
-  return std::ceil(std::max(0.0, 1 - stays / states) * 100) / 100;
+double share_to_move(const Placement& all_moved, const Placement& none_moved, size_t device) {
+  if (all_moved.plan.total() > device) return 2;
+  const auto states = static_cast<double>(none_moved.plan.states - all_moved.plan.states);
+  const auto stays = static_cast<double>(device - all_moved.plan.total());  // the ring counts, however little is moved
+  return states > 0 ? std::ceil(std::max(0.0, 1 - stays / states) * 100) / 100 : 0;
 }
 
 }  // namespace
 
-Placement place(const ModelLayout& layout, const Config& config, const Room& room, size_t activations) {
-  const size_t device = room.device > activations ? room.device - activations : 0;
-  const auto on = [&](Tier optimizer, double ratio, Tier param, const std::string& why) {
-    Placement placement{config.zero.offload_optimizer, config.zero.offload_param, why};
-    placement.optimizer.tier = optimizer;
-    placement.optimizer.ratio = ratio;
-    placement.param.tier = param;
-    return placement;
-  };
-  const MemoryPlan resident = plan_of(layout, config, Tier::device, 1, Tier::device);
-  if (resident.total() <= device) {
-    return on(Tier::device, 1, Tier::device,
-              fmt::format("everything is on the GPU: {} with activations, of {}",
-                          format_nbytes(resident.total() + activations), format_nbytes(room.device)));
+Config with(const Config& config, const Placement& placement) {
+  Config placed = config;
+  placed.zero.offload_optimizer.tier = placement.ratio > 0 ? placement.optimizer : Tier::device;
+  placed.zero.offload_optimizer.ratio = placement.ratio > 0 ? placement.ratio : 1;
+  placed.zero.offload_param.tier = placement.param;
+  return placed;
+}
+
+std::string settings_of(const Placement& placement) {
+  std::vector<std::string> parts;
+  if (placement.optimizer != Tier::device && placement.ratio > 0) {
+    std::string states = placement.optimizer == Tier::disk ? "offload_optimizer to nvme" : "offload_optimizer";
+    if (placement.ratio < 1) states += fmt::format(", ratio {:.2f},", placement.ratio);
+    parts.push_back(std::move(states));
   }
+  if (placement.param != Tier::device) parts.push_back("offload_param");
+  return join(parts, " and ");
+}
+
+std::vector<Placement> placements_within(size_t device, const Config& config, const PlanOf& plan_of) {
+  std::vector<Placement> found;
   for (const Tier param : {Tier::device, Tier::host}) {
     if (param == Tier::host && config.zero.stage < 3) continue;
+    const Placement resident = planned({.param = param}, config, plan_of);
+    if (resident.plan.total() <= device) {
+      found.push_back(resident);
+      continue;
+    }
     for (const Tier tier : {Tier::host, Tier::disk}) {
       if (tier == Tier::disk && config.zero.offload_optimizer.nvme_path.empty()) continue;
-      const double share = share_to_move(layout, config, tier, param, device);
-      if (share > 1) continue;
-      const MemoryPlan plan = plan_of(layout, config, tier, share, param);
-      if (plan.total() > device || plan.host_total() > room.host) continue;
-      return on(tier, share, param,
-                fmt::format("{:.0f} % of the optimizer states are on the {} tier{}: {} of the GPU with activations, of "
-                            "{}; {} of the host, of {}{}",
-                            share * 100, name_of(tier), param == Tier::host ? ", the weights on the host tier" : "",
-                            format_nbytes(plan.total() + activations), format_nbytes(room.device),
-                            format_nbytes(plan.host_total()), format_nbytes(room.host),
-                            plan.disk_states > 0 ? fmt::format("; {} of disk", format_nbytes(plan.disk_states)) : ""));
+      const Placement all = planned({.optimizer = tier, .param = param}, config, plan_of);
+      const double share = share_to_move(all, resident, device);
+      if (share <= 0 || share > 1) continue;
+      const Placement placement = planned({.optimizer = tier, .ratio = share, .param = param}, config, plan_of);
+      if (placement.plan.total() <= device) found.push_back(placement);
     }
   }
+  return found;
+}
+
+Placement place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of) {
+  const size_t device = room.device > activations ? room.device - activations : 0;
+  for (const Placement& placement : placements_within(device, config, plan_of)) {
+    if (placement.plan.host_total() <= room.host || placement.plan.host_total() == 0) return placement;
+  }
+  std::vector<std::string> remedies;
+  if (config.zero.offload_optimizer.nvme_path.empty()) remedies.push_back("offload_optimizer.nvme_path for the disk");
+  if (config.zero.stage < 3) remedies.push_back("stage 3");
+  remedies.insert(remedies.end(), {"fewer activations (--recompute full, a smaller micro-batch)", "more ranks"});
   throw Error("config shoal.placement",
               fmt::format("no placement fits: the GPU has {}, the host {}, and all on the GPU takes {} with {} of "
-                          "activations. Give offload_optimizer.nvme_path for the disk, --recompute full, a smaller "
-                          "micro-batch, stage 3 or more ranks.",
+                          "activations. What may help: {}.",
                           format_nbytes(room.device), format_nbytes(room.host),
-                          format_nbytes(resident.total() + activations), format_nbytes(activations)));
+                          format_nbytes(plan_of(with(config, {})).total() + activations), format_nbytes(activations),
+                          join(remedies, ", ")));
 }
 
 }  // namespace shoal

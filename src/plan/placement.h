@@ -1,28 +1,43 @@
-// On which tiers a rank's optimizer states and weights live when the config leaves it to Shoal: on the device what
-// fits, then in host memory, then on disk. Pure.
+// On which tiers a rank's optimizer states and weights live when the config leaves it to Shoal: on the GPU what fits;
+// what does not, in host memory or else on disk. Pure.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
+#include <vector>
 
-#include "layout/flat_layout.h"
 #include "shoal/config.h"
+#include "shoal/memory_plan.h"
 
 namespace shoal {
+
+// What a rank would hold under a config.
+using PlanOf = std::function<MemoryPlan(const Config& config)>;
+
+struct Placement {
+  Tier optimizer = Tier::device;
+  double ratio = 1;  // of the states, on that tier
+  Tier param = Tier::device;
+  MemoryPlan plan;
+};
+// The config under a placement.
+Config with(const Config& config, const Placement& placement);
+// "offload_optimizer, ratio 0.42, and offload_param"; "" where everything is on the device.
+std::string settings_of(const Placement& placement);
+
+// The placements that fit into so many bytes of the device, the least that must leave it first: nothing, states,
+// weights too (at stage 3); each to the host before the disk, which is there where offload_optimizer names a path.
+// Whatever tiers the config itself names.
+std::vector<Placement> placements_within(size_t device, const Config& config, const PlanOf& plan_of);
 
 // Bytes that one rank may take.
 struct Room {
   size_t device = 0;
   size_t host = 0;
 };
-
-// The config with offload sections that fit, and in `why` a line for people. Throws shoal::Error with what is missing
-// where nothing fits. `activations` are those of one micro-step at its peak. The disk is used where offload_optimizer
-// names a path.
-struct Placement {
-  OffloadConfig optimizer, param;
-  std::string why;
-};
-Placement place(const ModelLayout& layout, const Config& config, const Room& room, size_t activations);
+// The first that fits the host too, with `activations` beside it on the device. Throws shoal::Error with what is
+// missing where none does.
+Placement place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of);
 
 }  // namespace shoal

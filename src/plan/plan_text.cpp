@@ -33,7 +33,8 @@ std::string stage_cell(const PlanReport& report, int stage) {
 // What the config's offload sections put elsewhere; nothing without them.
 std::string offloaded_table(const PlanReport& report) {
   std::string text;
-  for (const StagePlan& plan : plan_stages(report.subject, report.config, report.world)) {
+  for (const StagePlan& plan :
+       plan_stages(report.subject, report.config, report.world, report.budget.device.has_value())) {
     if (plan.memory.host_total() + plan.memory.disk_states == 0) continue;
     if (text.empty()) {
       text = fmt::format("\noff the device, bytes a rank\n\n{:<6}{:>16}{:>16}{:>16}{:>16}\n", "stage", "host weights",
@@ -51,12 +52,13 @@ std::string states_table(const PlanReport& report) {
   const bool budget = report.budget.given();
   text += fmt::format("{:<6}{:>12}{:>12}{:>12}{:>12}{:>12}{:>13}{:>12}{}\n", "stage", "weights", "gradients",
                       "optimizer", "gathered", "buffers", "activations", "total", budget ? "  fits" : "");
-  for (const StagePlan& plan : plan_stages(report.subject, report.config, report.world)) {
-    text += fmt::format("{:<6}{:>12}{:>12}{:>12}{:>12}{:>12}{:>13}{:>12}", stage_cell(report, plan.stage),
-                        format_nbytes(plan.memory.weights), format_nbytes(plan.memory.gradients),
-                        format_nbytes(plan.memory.states), format_nbytes(plan.memory.gather_arena),
-                        format_nbytes(plan.memory.reduce_slots), format_nbytes(plan.activations),
-                        format_nbytes(report.budget.device ? plan.total() : plan.total_on_host()));
+  for (const StagePlan& plan :
+       plan_stages(report.subject, report.config, report.world, report.budget.device.has_value())) {
+    text += fmt::format(
+        "{:<6}{:>12}{:>12}{:>12}{:>12}{:>12}{:>13}{:>12}", stage_cell(report, plan.stage),
+        format_nbytes(plan.memory.weights), format_nbytes(plan.memory.gradients), format_nbytes(plan.memory.states),
+        format_nbytes(plan.memory.gather_arena), format_nbytes(plan.memory.reduce_slots + plan.memory.state_ring),
+        format_nbytes(plan.activations), format_nbytes(report.budget.device ? plan.total() : plan.total_on_host()));
     text += budget ? fmt::format("  {}\n", fits_word(report, plan)) : "\n";
   }
   return text + offloaded_table(report);
@@ -64,7 +66,7 @@ std::string states_table(const PlanReport& report) {
 
 // Model states alone, in decimal units: the classic arithmetic beside ours.
 std::string classic_table(const PlanReport& report) {
-  const auto plans = plan_stages(report.subject, report.config, report.world);
+  const auto plans = plan_stages(report.subject, report.config, report.world, report.budget.device.has_value());
   const bool budget = report.budget.given() && report.subject.count_only;
   std::string text =
       fmt::format("\nmodel states a rank: mixed precision Adam by the book, and as Shoal holds them in {}\n\n",
@@ -97,7 +99,7 @@ std::string plan_text(const PlanReport& report) {
 }
 
 std::string plan_json(const PlanReport& report) {
-  const auto plans = plan_stages(report.subject, report.config, report.world);
+  const auto plans = plan_stages(report.subject, report.config, report.world, report.budget.device.has_value());
   json::Array stages;
   for (const StagePlan& plan : plans) {
     json::Object stage = {
@@ -108,6 +110,7 @@ std::string plan_json(const PlanReport& report) {
         {"model_states", number(plan.memory.model_states()), {}},
         {"gathered", number(plan.memory.gather_arena), {}},
         {"buffers", number(plan.memory.reduce_slots), {}},
+        {"state_ring", number(plan.memory.state_ring), {}},
         {"activations", number(plan.activations), {}},
         {"total", number(plan.total()), {}},
         {"host_weights", number(plan.memory.host_weights), {}},

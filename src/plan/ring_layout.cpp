@@ -19,7 +19,18 @@ size_t ring_nbytes(const std::vector<size_t>& chunk_nbytes, size_t wanted) {
     largest = std::max(largest, in_granules(nbytes));
     all += in_granules(nbytes);
   }
+  if (wanted == kRingBegins) wanted = std::min(size_t{1} << 30, all / 8);
   return std::clamp(wanted / kRingGranule * kRingGranule, largest, all);
+}
+
+size_t grown_ring_nbytes(size_t ring, size_t free, size_t total, int ranks, size_t budget) {
+  const auto shares = static_cast<size_t>(ranks);
+  size_t more = free / shares / 2;
+  if (budget > 0) {
+    const size_t used = (total - free) / shares;
+    more = std::min(more, budget > used ? budget - used : 0);
+  }
+  return ring + more;
 }
 
 std::vector<RingPlace> lay_ring(const std::vector<size_t>& chunk_nbytes, size_t ring) {

@@ -28,19 +28,28 @@ PlanSubject subject_of_count(int64_t numel, Precision precision) {
   return subject;
 }
 
-std::array<StagePlan, kStages> plan_stages(const PlanSubject& subject, const Config& config, int world) {
+StagePlan plan_stage(const PlanSubject& subject, const Config& config, int world, bool on_gpu) {
   LayoutOptions options = layout_options(config, world);
   if (subject.count_only) options.persistence_threshold = 0;  // one stands for many, so its own size says nothing
+  StagePlan plan;
+  plan.stage = config.zero.stage;
   const ModelLayout layout = lay_out(subject.units, options);
+  plan.memory = plan_memory(layout, memory_options(config, on_gpu));
+  if (subject.count_only) {
+    plan.memory.gather_arena = plan.memory.reduce_slots = 0;
+    const bool fetches = on_gpu && config.zero.offload_param.tier == Tier::host;
+    if (fetches) plan.memory.state_ring -= fetched_weight_nbytes(layout.units[0], config.zero.stage);
+  }
+  plan.activations = subject.activations;
+  return plan;
+}
+
+std::array<StagePlan, kStages> plan_stages(const PlanSubject& subject, const Config& config, int world, bool on_gpu) {
   std::array<StagePlan, kStages> plans;
   for (int stage = 0; stage < kStages; ++stage) {
     Config staged = config;
     staged.zero.stage = stage;
-    StagePlan& plan = plans[static_cast<size_t>(stage)];
-    plan.stage = stage;
-    plan.memory = plan_memory(layout, memory_options(staged));
-    if (subject.count_only) plan.memory.gather_arena = plan.memory.reduce_slots = 0;
-    plan.activations = subject.activations;
+    plans[static_cast<size_t>(stage)] = plan_stage(subject, staged, world, on_gpu);
   }
   return plans;
 }

@@ -45,8 +45,11 @@ struct PlanSubject {
 // A model of which only the number of parameters is known, all in the config's precision.
 PlanSubject subject_of_count(int64_t numel, Precision precision);
 
+// Of a rank that computes on a GPU, or in host memory.
+StagePlan plan_stage(const PlanSubject& subject, const Config& config, int world, bool on_gpu);
 // The config with another stage in it, for each.
-std::array<StagePlan, kStages> plan_stages(const PlanSubject& subject, const Config& config, int world);
+std::array<StagePlan, kStages> plan_stages(const PlanSubject& subject, const Config& config, int world,
+                                           bool on_gpu = false);
 
 // Mixed precision Adam as the ZeRO paper counts it: 2 bytes of weight, 2 of gradient, 12 of optimizer states (fp32
 // master and two moments) a parameter, without padding.

@@ -1,14 +1,20 @@
 // See auto_placement.h.
 #include "train/auto_placement.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 
+#include "base/text.h"
+#include "comm/gpus_of_ranks.h"
 #include "device/cuda.h"
 #include "engine/blueprint.h"
 #include "plan/from_config.h"
+#include "plan/memory.h"
 #include "plan/placement.h"
 
 namespace shoal::train {
@@ -18,36 +24,77 @@ namespace {
 // Of the memory that is free: torch's allocator and the system need some of it for themselves.
 constexpr double kDeviceShare = 0.97, kHostShare = 0.9;
 
-std::string read_meminfo() {
-  std::ifstream file("/proc/meminfo");
+std::string read_all(const char* path) {
+  std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
 }
 
-int ranks_of_this_host(const Group& world) {
-  const char* local = std::getenv("LOCAL_WORLD_SIZE");
-  const int count = local != nullptr ? std::atoi(local) : 0;
-  return count > 0 ? count : world.size();
-}
-
-Room room_of(const Config& config, Group& world, at::Device device) {
+Room room_of(const Config& config, int ranks_on_gpu, int ranks_on_host, at::Device device) {
   const auto share = [](size_t nbytes, double part) { return static_cast<size_t>(static_cast<double>(nbytes) * part); };
   const auto device_budget = static_cast<size_t>(config.shoal.device_budget);
   const auto host_budget = static_cast<size_t>(config.shoal.host_budget);
-  const size_t of_host = host_budget > 0 ? host_budget : share(available_nbytes(read_meminfo()), kHostShare);
-  return {device_budget > 0 ? device_budget : share(cuda::facts_of(device.index()).free_nbytes, kDeviceShare),
-          of_host / static_cast<size_t>(ranks_of_this_host(world))};
+  const size_t available = available_nbytes(read_all("/proc/meminfo"), read_all("/sys/fs/cgroup/memory.max"),
+                                            read_all("/sys/fs/cgroup/memory.current"));
+  const size_t of_host = host_budget > 0 ? host_budget : share(available, kHostShare);
+  const size_t of_gpu = share(cuda::facts_of(device.index()).free_nbytes, kDeviceShare);
+  return {device_budget > 0 ? device_budget : of_gpu / static_cast<size_t>(ranks_on_gpu),
+          of_host / static_cast<size_t>(ranks_on_host)};
+}
+
+// All ranks place alike: by the least that one of them has.
+Room least_room(const Room& own, Group& world) {
+  const std::array<uint64_t, 2> numbers = {own.device, own.host};
+  std::vector<std::array<uint64_t, 2>> all(static_cast<size_t>(world.size()));
+  world
+      .all_gather({.subject = {"say how much memory there is", "all ranks"},
+                   .shard = numbers.data(),
+                   .whole = all.data(),
+                   .shard_nbytes = sizeof(numbers),
+                   .keep = nullptr})
+      .wait();
+  Room least = own;
+  for (const auto& [device, host] : all) {
+    least.device = std::min<size_t>(least.device, device);
+    least.host = std::min<size_t>(least.host, host);
+  }
+  return least;
+}
+
+std::string words_of(const Placement& placement, const Room& room, size_t activations) {
+  const std::string settings = settings_of(placement);
+  const MemoryPlan& plan = placement.plan;
+  std::string text = fmt::format("placement auto: {}; {} of the GPU with activations, of {}",
+                                 settings.empty() ? "everything is on the GPU" : settings,
+                                 format_nbytes(plan.total() + activations), format_nbytes(room.device));
+  if (plan.host_total() > 0) {
+    text += fmt::format("; {} of the host, of {}", format_nbytes(plan.host_total()), format_nbytes(room.host));
+  }
+  if (plan.disk_states > 0) text += fmt::format("; {} of disk", format_nbytes(plan.disk_states));
+  return text;
 }
 
 }  // namespace
 
-size_t available_nbytes(const std::string& meminfo) {
+int local_ranks(int world) {
+  for (const char* name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_TASKS_PER_NODE"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && std::atoi(value) > 0) return std::min(std::atoi(value), world);
+  }
+  return world;
+}
+
+size_t available_nbytes(const std::string& meminfo, const std::string& limit, const std::string& used) {
+  size_t available = 0;
   std::istringstream lines(meminfo);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("MemAvailable:")) return std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
+    if (line.starts_with("MemAvailable:")) available = std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
   }
-  return 0;
+  const size_t most = std::strtoull(limit.c_str(), nullptr, 10);  // "max": no limit, and no number
+  const size_t taken = std::strtoull(used.c_str(), nullptr, 10);
+  if (most == 0) return available;
+  return std::min(available, most > taken ? most - taken : 0);
 }
 
 const Config& carry_out_placement(PreparedRun& run, Group& world, at::Device device) {
@@ -55,30 +102,20 @@ const Config& carry_out_placement(PreparedRun& run, Group& world, at::Device dev
   if (!config.shoal.auto_placement) return config;
   config.shoal.auto_placement = false;
   if (!device.is_cuda()) {
-    run.choices.push_back("placement auto: without a GPU there is one memory, and nothing is moved");
+    run.choices.push_back("placement auto: without a GPU there is one memory; the offload sections stand as they are");
     return config;
   }
-  // All ranks place alike, so one says how much there is.
-  std::array<uint64_t, 2> numbers{};
-  if (world.rank() == 0) {
-    const Room room = room_of(config, world, device);
-    numbers = {room.device, room.host};
-  }
-  world
-      .broadcast({.subject = {"say how much memory there is", "rank 0"},
-                  .data = numbers.data(),
-                  .nbytes = sizeof(numbers),
-                  .root = 0,
-                  .keep = nullptr})
-      .wait();
+  const int ranks_on_gpu = ranks_that_share(gpus_of_ranks(world, device.index()), world.rank());
+  const Room room = least_room(room_of(config, ranks_on_gpu, local_ranks(world.size()), device), world);
   const ModelLayout layout =
       lay_out(make_blueprint(run.model->units(), config, 1).specs, layout_options(config, world.size()));
   const size_t activations = run.model->activation_nbytes(config.batch.micro_batch_size, run.cut.sequence,
                                                           dtype_of(config.precision), device.type());
-  const Placement placement = place(layout, config, {numbers[0], numbers[1]}, activations);
-  config.zero.offload_optimizer = placement.optimizer;
-  config.zero.offload_param = placement.param;
-  run.choices.push_back("placement auto: " + placement.why);
+  const Placement placement = place(room, activations, config, [&](const Config& placed) {
+    return plan_memory(layout, memory_options(placed, /*on_gpu=*/true));
+  });
+  config = with(config, placement);
+  run.choices.push_back(words_of(placement, room, activations));
   return config;
 }
 

@@ -46,15 +46,6 @@ double milliseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// Ranks of this host, as the launchers say it; all ranks when none does.
-int local_ranks(int world) {
-  for (const char* name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_TASKS_PER_NODE"}) {
-    const char* value = std::getenv(name);
-    if (value != nullptr && std::atoi(value) > 0) return std::min(std::atoi(value), world);
-  }
-  return world;
-}
-
 // Columns of the terminal that the bar is drawn on; 0 where there is none. mpirun gives ranks a terminal of its own and
 // passes on what is drawn there.
 int columns_of_terminal() {
@@ -138,7 +129,7 @@ class Trainer {
     if (run_.checkpoint.empty()) return;
     const LoadedCheckpoint loaded = load_checkpoint(engine_, world_, run_.checkpoint);
     position_.samples = resumed_samples(loaded.extra, run_.start);
-    step_ = loaded.step;
+    step_ = first_step_ = loaded.step;
     last_saved_ = options_.resume == "auto" ? step_ : -1;
     progress_.say(fmt::format("resumed    {} at step {}, {} samples in, saved by {} {}", loaded.path, step_,
                               format_count(position_.samples), loaded.saved_world,
@@ -288,19 +279,24 @@ class Trainer {
     const auto stats = at::accelerator::getDeviceStats(engine_.device().index());
     const auto peak = static_cast<size_t>(
         stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak);
-    const MemoryPlan states = engine_.memory().held;
+    const MemoryReport memory = engine_.memory();
+    const MemoryPlan& states = memory.held;
     const size_t planned = run_.model->activation_nbytes(run_.config.batch.micro_batch_size, run_.cut.sequence,
                                                          dtype_of(run_.config.precision), engine_.device().type());
-    progress_.say(fmt::format("GPU memory {} at most: {} of model states, as planned; activations {}, planned {}",
-                              format_nbytes(states.total() + peak), format_nbytes(states.total()), format_nbytes(peak),
-                              format_nbytes(planned)));
+    progress_.say(
+        fmt::format("GPU memory {} at most: {} of model states{}; activations {}, planned {}",
+                    format_nbytes(states.total() + peak), format_nbytes(states.total()),
+                    states.state_ring > memory.planned.state_ring
+                        ? fmt::format(", of which a ring of {} that has grown", format_nbytes(states.state_ring))
+                        : ", as planned",
+                    format_nbytes(peak), format_nbytes(planned)));
   }
 
   // Bytes that states of the host moved in a step, and how much of the GPU they pass through.
   void say_host_traffic() {
     const HostTraffic host = engine_.host();
-    if (host.to_device_nbytes == 0 || step_ == 0) return;
-    const auto steps = static_cast<uint64_t>(step_);
+    if (host.to_device_nbytes == 0 || step_ == first_step_) return;
+    const auto steps = static_cast<uint64_t>(step_ - first_step_);
     progress_.say(fmt::format("states of the host: {} to the GPU and {} back a step, through {} of its memory",
                               format_nbytes(host.to_device_nbytes / steps), format_nbytes(host.to_host_nbytes / steps),
                               format_nbytes(engine_.memory().held.state_ring)));
@@ -331,6 +327,7 @@ class Trainer {
   StopSignal signals_;
   std::unique_ptr<MetricsFile> metrics_, evaluations_;  // rank 0 with a folder only
   int64_t step_ = 0;                                    // taken so far
+  int64_t first_step_ = 0;                              // taken before this run
   int64_t last_saved_ = -1;
   bool last_save_failed_ = false;
   int stop_signal_ = 0;  // that all ranks have agreed to stop for

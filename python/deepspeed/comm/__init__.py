@@ -95,7 +95,9 @@ def _gloo_works() -> bool:
 def _ranks_share_gpus() -> bool:
     """NCCL takes no two ranks on one GPU, and none on a CPU."""
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return int(os.environ.get("LOCAL_WORLD_SIZE", 1)) > gpus
+    local = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE")
+    local = local or os.environ.get("SLURM_TASKS_PER_NODE", "1").split("(")[0]
+    return int(local) > gpus
 
 
 def _take_ranks_of_mpi() -> None:

@@ -25,9 +25,11 @@ void check(cudaError_t status, const char* call) {
 cudaStream_t stream_of(StreamHandle handle) { return static_cast<cudaStream_t>(handle); }
 cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
 
-// Registering brings pages in too, on one thread. A system that does not know the advice leaves it to that.
+// A fork would copy pages that a device holds, all of them and at once: children go without this memory. Registering
+// brings pages in too, on one thread. A system that does not know the advice leaves it to that.
 void bring_pages_in(std::byte* memory, size_t nbytes) {
   constexpr size_t kPiece = size_t{64} << 20;
+  madvise(memory, nbytes, MADV_DONTFORK);
   const size_t pieces = (nbytes + kPiece - 1) / kPiece;
   const size_t count = std::min<size_t>(pieces, std::max(1u, std::min(16u, std::thread::hardware_concurrency())));
   std::atomic<size_t> next = 0;
@@ -111,7 +113,10 @@ void register_host(void* memory, size_t nbytes) {
   check(cudaHostRegister(memory, nbytes, cudaHostRegisterDefault), "cudaHostRegister");
 }
 
-void unregister_host(void* memory) { cudaHostUnregister(memory); }
+void unregister_host(void* memory) {
+  cudaHostUnregister(memory);
+  cudaGetLastError();  // of memory that never was registered: no fault of the next call
+}
 
 bool is_on_gpu(const void* memory) {
   cudaPointerAttributes attributes{};

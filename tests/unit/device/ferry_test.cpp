@@ -92,6 +92,7 @@ void go_round(Ferry& ferry, std::vector<std::byte>& home, std::vector<std::byte>
     ferry.begin_use(chunk);
     ferry.take_back(chunk, copy_of(home, place));
   }
+  ferry.end_step();
 }
 
 TEST(Ferry, CopiesKeepStepWithTheWorkOfTheRoundBefore) {
@@ -115,6 +116,22 @@ TEST(Ferry, CopiesKeepStepWithTheWorkOfTheRoundBefore) {
   // What goes out is ahead of what comes to its place.
   EXPECT_LT(std::find(log->lines.begin(), log->lines.end(), "out 0"),
             std::find(log->lines.begin(), log->lines.end(), "in 0 after 0"));
+}
+
+// A step that is skipped uses nothing: its calls are counted all the same, and what is under way stays.
+TEST(Ferry, ASkippedStepIsAStep) {
+  const auto log = std::make_shared<LoggedWires::Log>();
+  std::vector<std::byte> home(8), place(8);
+  Ferry ferry(std::make_unique<LoggedWires>(log), 6);
+  go_round(ferry, home, place, 4);
+  for (int chunk = 0; chunk < 6; ++chunk) ferry.bring(chunk, copy_of(place, home), chunk);
+  for (int call = 0; call < 4; ++call) ferry.pace();
+  ferry.end_step();
+  log->lines.clear();
+  for (int call = 0; call < 4; ++call) ferry.pace();
+  EXPECT_EQ(log->lines, Lines{}) << "all was given out in the step that was skipped";
+  for (int chunk = 0; chunk < 6; ++chunk) ferry.begin_use(chunk);
+  EXPECT_EQ(count_of(log->lines, "hold"), 6);
 }
 
 TEST(Ferry, CountsWhatTheQueueStoodStillForWhenTheNextRoundBegins) {

@@ -10,6 +10,7 @@
 #include "device/host_queue.h"
 #include "device/queue.h"
 #include "kernels/segment.h"
+#include "shoal/error.h"
 
 namespace shoal::testing {
 
@@ -21,9 +22,13 @@ class FarQueue final : public Queue {
     forbidden_.emplace_back(begin, begin + nbytes);
   }
 
+  // Larger pieces of its memory are not to be had.
+  void refuse_above(size_t nbytes) { most_ = nbytes; }
+
   int device() const override { return 0; }
   void* stream() const override { return nullptr; }
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
+    if (nbytes > most_) throw Error("memory", "none left");
     return host_->allocate(nbytes, std::move(ledger), kind);
   }
   std::shared_ptr<Slab> allocate_host(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
@@ -95,6 +100,7 @@ class FarQueue final : public Queue {
   }
 
   std::unique_ptr<Queue> host_ = make_host_queue();
+  size_t most_ = SIZE_MAX;
   std::vector<std::pair<const std::byte*, const std::byte*>> forbidden_, copied_only_;
 };
 

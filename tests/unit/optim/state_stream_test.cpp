@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "device/host_queue.h"
+#include "unit/optim/far_queue.h"
 
 namespace shoal {
 namespace {
@@ -84,6 +85,20 @@ TEST(StateStream, TheRingGrowsBetweenRounds) {
   EXPECT_TRUE(stream.grow(1 << 20));
   go_round(stream);
   expect_all(stream, 3);
+}
+
+// A device that has no room for a second ring of more than the first one's size.
+TEST(StateStream, AGrowthThatCannotBeHadLeavesTheRingAsItWas) {
+  const auto ledger = std::make_shared<Ledger>();
+  testing::FarQueue far;
+  StateStream stream(home_of(ledger), kChunks, 0, far, ledger);
+  go_round(stream);
+  const size_t before = stream.ring_nbytes();
+  far.refuse_above(before);
+  EXPECT_TRUE(stream.grow(1 << 20));
+  EXPECT_EQ(stream.ring_nbytes(), before);
+  go_round(stream);
+  expect_all(stream, 2);
 }
 
 }  // namespace

@@ -31,27 +31,30 @@ TEST(Fit, ToTheByte) {
   EXPECT_TRUE(fits(plan, {}));
 }
 
-TEST(Fit, OffloadMovesStatesThenWeightsThenGradients) {
-  const auto plans = offload_plans(plan_of(10, 20, 30, 40), 4);
-  ASSERT_EQ(plans.size(), 3u);
-  EXPECT_EQ(plans[0].device, 70u);
-  EXPECT_EQ(plans[0].host, 120u);
-  EXPECT_TRUE(plans[0].carried_out);
-  EXPECT_EQ(plans[1].device, 60u);
-  EXPECT_EQ(plans[1].host, 160u);
-  EXPECT_TRUE(plans[1].carried_out);
-  EXPECT_FALSE(plans[2].carried_out);
-  EXPECT_EQ(plans[2].device, 40u);
-  EXPECT_EQ(plans[2].host, 240u);
-  EXPECT_TRUE(fits(plans[1], {.device = 60, .host = 160}));
-  EXPECT_FALSE(fits(plans[1], {.device = 59, .host = 160}));
-  EXPECT_FALSE(fits(plans[1], {.device = 60, .host = 159}));
-}
-
-constexpr size_t kGB = 1'000'000'000;
+constexpr size_t kGB = 1'000'000'000, kGiB = size_t{1} << 30;
 
 std::vector<std::string> advice_for(int64_t numel, int stage, int world, const Budget& budget) {
   return advice(subject_of_count(numel, Precision::bf16), config_in(Precision::bf16, stage), world, budget);
+}
+
+// A parameter in bf16 has 2 bytes of weight, 2 of gradient and 10 of states; the ring takes 1 GiB of the GPU.
+TEST(Fit, OffloadMovesStatesThenWeightsThenGradients) {
+  const PlanSubject subject = subject_of_count(10 * kGB, Precision::bf16);
+  const auto plans_in = [&](size_t device) {
+    return offload_plans(subject, config_in(Precision::bf16, 3), 1,
+                         {.device = device, .host = {}, .ranks_per_host = 2});
+  };
+  const auto half = plans_in(90 * kGB + kGiB);
+  ASSERT_EQ(half.size(), 3u);
+  EXPECT_EQ(half[0].settings, "offload_optimizer, ratio 0.50,");
+  EXPECT_LE(half[0].device, 90 * kGB + kGiB);
+  EXPECT_NEAR(static_cast<double>(half[0].host), 2 * 50e9, 1e9);
+  EXPECT_EQ(half[1].settings, "offload_optimizer, ratio 0.31, and offload_param");
+  EXPECT_FALSE(half[2].carried_out);
+  const auto little = plans_in(25 * kGB);
+  ASSERT_EQ(little.size(), 2u);
+  EXPECT_EQ(little[0].settings, "offload_optimizer, ratio 0.97, and offload_param");
+  EXPECT_TRUE(little[0].carried_out);
 }
 
 TEST(Advice, IsSilentWithoutAMemory) { EXPECT_THAT(advice_for(7 * kGB, 3, 8, {}), IsEmpty()); }
@@ -73,8 +76,8 @@ TEST(Advice, SaysThat70BDoNotFitOn8CardsOf24GBAndWhichOffloadWould) {
       advice_for(70 * kGB, 3, 8, {.device = 24 * kGB, .host = {}, .ranks_per_host = 8}),
       ElementsAre(
           "Stage 3 does not fit: 114.1 GiB a rank, 22.35 GiB a GPU.",
-          "Stage 3 with offload_optimizer and offload_param would fit: 16.3 GiB a GPU, 782.3 GiB of host memory for 8 "
-          "ranks.",
+          "Stage 3 with offload_optimizer, ratio 0.94, and offload_param would fit: 22.19 GiB a GPU, 743.2 GiB of "
+          "host memory for 8 ranks.",
           "Without offload stage 3 fits on 64 ranks."));
 }
 
@@ -82,10 +85,15 @@ TEST(Advice, SaysThat70BDoNotFitOn8CardsOf24GBAndWhichOffloadWould) {
 TEST(Advice, ProposesAShareWhenTheHostCannotHoldAllStates) {
   EXPECT_EQ(
       advice_for(17 * kGB, 3, 1, {.device = 140 * kGB, .host = 125 * kGB})[1],
-      "Stage 3 with offload_optimizer, ratio 0.58, would fit: 129.8 GiB a GPU, 91.83 GiB of host memory for 1 rank "
+      "Stage 3 with offload_optimizer, ratio 0.59, would fit: 129.2 GiB a GPU, 93.41 GiB of host memory for 1 rank "
       "of 116.4 GiB.");
   EXPECT_THAT(advice_for(17 * kGB, 3, 1, {.device = 100 * kGB, .host = 125 * kGB})[1],
               HasSubstr("would fit the GPU, not the host"));
+  // What the config moves already is not counted twice.
+  Config moved = config_in(Precision::bf16, 3);
+  moved.zero.offload_optimizer = {.tier = Tier::host, .ratio = 0.1};
+  EXPECT_EQ(advice(subject_of_count(17 * kGB, Precision::bf16), moved, 1, {.device = 140 * kGB, .host = 125 * kGB})[1],
+            advice_for(17 * kGB, 3, 1, {.device = 140 * kGB, .host = 125 * kGB})[1]);
 }
 
 TEST(Advice, SaysWhenTheHostIsTooSmallForOffload) {
@@ -138,9 +146,11 @@ TEST(Advice, TriesOffloadWithFewerActivationsBeforeItSaysThatNothingFits) {
   EXPECT_THAT(
       line(),
       HasSubstr("Stage 3 with offload_optimizer, offload_param and gradients on the host (not in this version) and "
-                "--recompute full --batch 1 would fit: 18.63 GiB a GPU"));
+                "--recompute full --batch 1 would fit: 19.63 GiB a GPU"));
   subject.lighter.back().activations = kGB;
-  EXPECT_THAT(line(), HasSubstr("Stage 3 with offload_optimizer and offload_param and --recompute full --batch 1"));
+  EXPECT_THAT(
+      line(),
+      HasSubstr("Stage 3 with offload_optimizer, ratio 0.95, and offload_param and --recompute full --batch 1"));
 }
 
 }  // namespace

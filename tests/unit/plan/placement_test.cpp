@@ -15,14 +15,14 @@ using ::testing::HasSubstr;
 constexpr size_t kMiB = size_t{1} << 20;
 
 // Four units of 16 Mi parameters in bf16: 128 MiB of weights, as much of gradients, 640 MiB of states.
-ModelLayout layout() {
+MemoryPlan plan_of(const Config& config) {
   std::vector<UnitSpec> units;
   for (int unit = 0; unit < 4; ++unit) {
     units.push_back({.name = "u" + std::to_string(unit),
                      .params = {{"p", {16 * (int64_t{1} << 20)}, DType::bf16, true, 0}},
                      .borrows = {}});
   }
-  return lay_out(units, {.world = 1, .persistence_threshold = 0});
+  return plan_memory(lay_out(units, {.world = 1, .persistence_threshold = 0}), memory_options(config, true));
 }
 
 Config config_at(int stage) {
@@ -35,53 +35,76 @@ Config config_at(int stage) {
   return config;
 }
 
-MemoryPlan planned(Config config, const Placement& placement) {
-  config.zero.offload_optimizer = placement.optimizer;
-  config.zero.offload_param = placement.param;
-  return plan_memory(layout(), memory_options(config, true));
-}
-
 TEST(Placement, KeepsEverythingOnADeviceThatHasRoomToTheByte) {
   const Config config = config_at(3);
-  const size_t all = plan_memory(layout(), memory_options(config, true)).total();
-  EXPECT_EQ(place(layout(), config, {all + 100, 0}, 100).optimizer.tier, Tier::device);
-  EXPECT_EQ(place(layout(), config, {all + 99, 1000 * kMiB}, 100).optimizer.tier, Tier::host);
+  const size_t all = plan_of(config).total();
+  const Placement resident = place({all + 100, 0}, 100, config, plan_of);
+  EXPECT_EQ(resident.optimizer, Tier::device);
+  EXPECT_EQ(settings_of(resident), "");
+  EXPECT_EQ(with(config, resident).zero, config.zero);
+  EXPECT_EQ(place({all + 99, 1000 * kMiB}, 100, config, plan_of).optimizer, Tier::host);
 }
 
 TEST(Placement, MovesNoMoreThanItMustAndFits) {
   for (const int stage : {0, 1, 3}) {
     const Config config = config_at(stage);
     for (const size_t device : {400 * kMiB, 500 * kMiB, 700 * kMiB}) {
-      const Room room{device, 1000 * kMiB};
-      const Placement placement = place(layout(), config, room, 30 * kMiB);
-      EXPECT_EQ(placement.optimizer.tier, Tier::host);
-      EXPECT_EQ(placement.param.tier, Tier::device);
-      const MemoryPlan plan = planned(config, placement);
-      EXPECT_LE(plan.total() + 30 * kMiB, device);
+      const Placement placement = place({device, 1000 * kMiB}, 30 * kMiB, config, plan_of);
+      EXPECT_EQ(placement.optimizer, Tier::host);
+      EXPECT_EQ(placement.param, Tier::device);
+      EXPECT_EQ(placement.plan, plan_of(with(config, placement)));
+      EXPECT_LE(placement.plan.total() + 30 * kMiB, device);
       Placement less = placement;
-      less.optimizer.ratio -= 0.02;
-      EXPECT_GT(planned(config, less).total() + 30 * kMiB, device) << "stage " << stage << " moves too much";
+      less.ratio -= 0.02;
+      EXPECT_GT(plan_of(with(config, less)).total() + 30 * kMiB, device) << "stage " << stage << " moves too much";
     }
   }
+}
+
+TEST(Placement, DoesNotMindWhatTheConfigMovesItself) {
+  Config moved = config_at(3);
+  moved.zero.offload_optimizer = {.tier = Tier::host, .ratio = 0.1};
+  const Placement placement = place({500 * kMiB, 1000 * kMiB}, 0, moved, plan_of);
+  EXPECT_EQ(placement.ratio, place({500 * kMiB, 1000 * kMiB}, 0, config_at(3), plan_of).ratio);
 }
 
 TEST(Placement, TakesTheDiskWhenTheHostIsSmallAndAPathIsNamed) {
   Config config = config_at(3);
   const Room room{400 * kMiB, 100 * kMiB};
-  EXPECT_THAT(testing::message_of([&] { place(layout(), config, room, 0); }), HasSubstr("no placement fits"));
+  const std::string message = testing::message_of([&] { place(room, 0, config, plan_of); });
+  EXPECT_THAT(message, HasSubstr("no placement fits"));
+  EXPECT_THAT(message, HasSubstr("nvme_path"));
+  EXPECT_EQ(message.find("stage 3"), std::string::npos) << "it is stage 3 already";
   config.zero.offload_optimizer.nvme_path = "/local";
-  const Placement placement = place(layout(), config, room, 0);
-  EXPECT_EQ(placement.optimizer.tier, Tier::disk);
-  EXPECT_EQ(placement.optimizer.nvme_path, "/local");
-  EXPECT_THAT(placement.why, HasSubstr("of disk"));
+  const Placement placement = place(room, 0, config, plan_of);
+  EXPECT_EQ(placement.optimizer, Tier::disk);
+  EXPECT_EQ(with(config, placement).zero.offload_optimizer.nvme_path, "/local");
+  EXPECT_THAT(settings_of(placement), HasSubstr("offload_optimizer to nvme, ratio 0."));
 }
 
 TEST(Placement, MovesWeightsLastAndAtStage3Only) {
   const Room room{270 * kMiB, 2000 * kMiB};
-  const Placement placement = place(layout(), config_at(3), room, 0);
-  EXPECT_EQ(placement.param.tier, Tier::host);
-  EXPECT_LE(planned(config_at(3), placement).total(), room.device);
-  EXPECT_THAT(testing::message_of([&] { place(layout(), config_at(2), room, 0); }), HasSubstr("stage 3"));
+  const Placement placement = place(room, 0, config_at(3), plan_of);
+  EXPECT_EQ(placement.param, Tier::host);
+  EXPECT_THAT(settings_of(placement), HasSubstr("and offload_param"));
+  EXPECT_LE(placement.plan.total(), room.device);
+  EXPECT_THAT(testing::message_of([&] { place(room, 0, config_at(2), plan_of); }), HasSubstr("stage 3"));
+}
+
+// Plain SGD has no states in fp32: there is nothing to move but weights.
+TEST(Placement, MovesWeightsAloneWhereThereAreNoStates) {
+  Config config = config_at(3);
+  config.optimizer.kind = OptimizerKind::sgd;
+  const auto fp32 = [](const Config& of) {
+    return plan_memory(lay_out({{.name = "u0", .params = {{"p", {1 << 24}, DType::f32, true, 0}}, .borrows = {}},
+                                {.name = "u1", .params = {{"p", {1 << 24}, DType::f32, true, 0}}, .borrows = {}},
+                                {.name = "u2", .params = {{"p", {1 << 24}, DType::f32, true, 0}}, .borrows = {}},
+                                {.name = "u3", .params = {{"p", {1 << 24}, DType::f32, true, 0}}, .borrows = {}}},
+                               {.world = 1, .persistence_threshold = 0}),
+                       memory_options(of, true));
+  };
+  const Placement placement = place({450 * kMiB, 1000 * kMiB}, 0, config, fp32);
+  EXPECT_EQ(settings_of(placement), "offload_param");
 }
 
 }  // namespace

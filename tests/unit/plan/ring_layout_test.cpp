@@ -10,6 +10,16 @@ TEST(RingLayout, TakesWhatIsAllowedButRoomForOneChunkAndNoMoreThanAll) {
   EXPECT_EQ(ring_nbytes(chunks, 4700), 4608u);  // whole granules
   EXPECT_EQ(ring_nbytes(chunks, 1 << 20), 1024u + 256u + 4096u);
   EXPECT_EQ(ring_nbytes({}, 1 << 20), 0u);
+  EXPECT_EQ(ring_nbytes(std::vector<size_t>(80, 1024), kRingBegins), 10u * 1024);
+  EXPECT_EQ(ring_nbytes(std::vector<size_t>(80, size_t{1} << 30), kRingBegins), size_t{1} << 30);
+}
+
+TEST(RingLayout, GrowsIntoHalfOfWhatIsLeftToTheRank) {
+  EXPECT_EQ(grown_ring_nbytes(10, 400, 1000, 1, 0), 210u);
+  EXPECT_EQ(grown_ring_nbytes(10, 400, 1000, 4, 0), 60u);
+  EXPECT_EQ(grown_ring_nbytes(10, 400, 1000, 1, 650), 60u) << "600 of 650 are in use";
+  EXPECT_EQ(grown_ring_nbytes(10, 400, 1000, 1, 500), 10u);
+  EXPECT_EQ(grown_ring_nbytes(10, 400, 1000, 2, 500), 110u) << "each of the two has 300";
 }
 
 TEST(RingLayout, WithRoomForAllEveryChunkWaitsForItselfAlone) {

@@ -100,7 +100,12 @@ TEST(ChunkRing, ReadsNoChunkTwiceInARoundWithAnyNumberOfBuffers) {
     rounds.round();
     const uint64_t before = rounds.file.counters().read_nbytes;
     for (int i = 0; i < 6; ++i) rounds.round();
-    EXPECT_EQ(rounds.file.counters().read_nbytes - before, 6 * ChunkRing::file_nbytes(rounds.sizes))
+    std::vector<size_t> sharing;  // a chunk that has its buffer alone stays there
+    for (size_t chunk = 0; chunk < rounds.sizes.size(); ++chunk) {
+      const auto step = static_cast<size_t>(buffers);
+      if (chunk + step < rounds.sizes.size() || chunk >= step) sharing.push_back(rounds.sizes[chunk]);
+    }
+    EXPECT_EQ(rounds.file.counters().read_nbytes - before, 6 * ChunkRing::file_nbytes(sharing))
         << buffers << " buffers";
   }
 }
