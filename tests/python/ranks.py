@@ -1,7 +1,7 @@
 """Runs functions of a test file as ranks, and brings back what they return.
 
 A test file calls `run("name", world, **arguments)`; its ranks know the file and call the function `name`. They are forks of
-one process, nursery.py; with a GPU, which a fork may not see once it was looked for, they are started by torchrun.
+one process, nursery.py; where they may see a GPU, which a fork cannot use once it was looked for, torchrun starts them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def run(file: str, name: str, world: int, **arguments: Any) -> list[Any]:
     """What `name(**arguments)` of the file returned on each rank. Raises with the output when a rank failed."""
     with tempfile.TemporaryDirectory() as folder:
         job = {"name": name, "arguments": arguments, "world": world, "folder": folder, "limit_seconds": LIMIT_SECONDS}
-        play = _under_torchrun if Path("/dev/nvidiactl").exists() else _in_nursery
-        codes, output = play(file, job)
+        sees_gpu = Path("/dev/nvidiactl").exists() and os.environ.get("CUDA_VISIBLE_DEVICES") != ""
+        codes, output = (_under_torchrun if sees_gpu else _in_nursery)(file, job)
         if any(codes):
             raise AssertionError(f"{name}{arguments} failed on {world} ranks, which ended with {codes}:\n{output[-12000:]}")
         return [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(world)]

@@ -227,7 +227,7 @@ TEST(Config, AutosFallBackWhenNobodyKnowsBetter) {
 }
 
 TEST(Config, TheConfigPeopleWriteIsCarriedOut) {
-  const Config config = Config::from_text(testing::kConfigPeopleWrite);
+  const Config config = Config::from_text(shoal::testing::kConfigPeopleWrite);
   EXPECT_EQ(config.zero.offload_optimizer.tier, Tier::host);
   EXPECT_EQ(config.zero.offload_param.tier, Tier::host);
   EXPECT_EQ(config.batch, (BatchConfig{256, 16, 16}));

@@ -101,8 +101,8 @@ TEST(LossScale, SaysWhatToDoWhenTheMinimumOverflows) {
     scale.update(true);
     FAIL() << "the minimum overflowed and nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("[loss scale]"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("minimum, 2"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("[loss scale]"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("minimum, 2"));
   }
 }
 

@@ -19,7 +19,7 @@ namespace shoal::testing {
 namespace {
 
 using ::testing::HasSubstr;
-constexpr size_t kBlock = 8192;
+constexpr size_t kRequestNbytes = 8192;
 
 class OpenFile {
  public:
@@ -36,17 +36,18 @@ class OpenFile {
 
 // Moves all of `memory`, block by block, and waits. Returns the results by block.
 std::vector<int64_t> move_all(BlockIo* io, BlockRequest::Kind kind, int fd, const AlignedMemory& memory) {
-  std::vector<int64_t> results(memory.nbytes() / kBlock);
+  std::vector<int64_t> results(memory.nbytes() / kRequestNbytes);
   std::mutex mutex;
   std::condition_variable changed;
   size_t left = results.size();
   for (size_t i = 0; i < results.size(); ++i) {
-    io->start({kind, fd, i * kBlock, memory.data() + i * kBlock, kBlock, [&, i](int64_t result) {
-                 const std::lock_guard lock(mutex);
-                 results[i] = result;
-                 --left;
-                 changed.notify_all();
-               }});
+    io->start(
+        {kind, fd, i * kRequestNbytes, memory.data() + i * kRequestNbytes, kRequestNbytes, [&, i](int64_t result) {
+           const std::lock_guard lock(mutex);
+           results[i] = result;
+           --left;
+           changed.notify_all();
+         }});
   }
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return left == 0; });
@@ -65,9 +66,9 @@ TEST(BlockIo, OneReadsWhatTheOtherWrote) {
   const TempFolder temp;
   for (const bool uring_writes : {false, true}) {
     const OpenFile file(temp / (uring_writes ? "a" : "b"));
-    const AlignedMemory written = random_memory(50 * kBlock, uring_writes);
-    const AlignedMemory read(50 * kBlock);
-    const std::vector<int64_t> all(50, kBlock);
+    const AlignedMemory written = random_memory(50 * kRequestNbytes, uring_writes);
+    const AlignedMemory read(50 * kRequestNbytes);
+    const std::vector<int64_t> all(50, kRequestNbytes);
     BlockIo* writer = uring_writes ? io.uring.get() : io.threads.get();
     BlockIo* reader = uring_writes ? io.threads.get() : io.uring.get();
     EXPECT_EQ(move_all(writer, BlockRequest::Kind::write, file.fd(), written), all);
@@ -79,11 +80,11 @@ TEST(BlockIo, OneReadsWhatTheOtherWrote) {
 TEST(BlockIo, BothGiveTheSameResultsWhereThingsGoWrong) {
   const Pair io;
   const TempFolder temp;
-  put_file(temp / "short", std::string(2 * kBlock + 100, 'x'));
+  put_file(temp / "short", std::string(2 * kRequestNbytes + 100, 'x'));
   const OpenFile reads_only(temp / "short", O_RDONLY);
   const OpenFile writes_only(temp / "short", O_WRONLY);
-  const AlignedMemory memory = random_memory(4 * kBlock, 1);
-  const std::vector<int64_t> ends{kBlock, kBlock, 100, 0};
+  const AlignedMemory memory = random_memory(4 * kRequestNbytes, 1);
+  const std::vector<int64_t> ends{kRequestNbytes, kRequestNbytes, 100, 0};
   const std::vector<int64_t> refused(4, -EBADF);
   for (BlockIo* each : {io.threads.get(), io.uring.get()}) {
     if (each == nullptr) continue;
@@ -97,13 +98,13 @@ TEST(BlockIo, BothGiveTheSameResultsWhereThingsGoWrong) {
 TEST(BlockIo, ItsEndFinishesWhatWasStartedAndWhatThatStarts) {
   const TempFolder temp;
   const OpenFile file(temp / "file");
-  const AlignedMemory memory = random_memory(kBlock, 2);
+  const AlignedMemory memory = random_memory(kRequestNbytes, 2);
   for (const bool use_uring : {false, true}) {
     std::atomic<int> done = 0;
     {
       const auto io = make_block_io(2, use_uring);
       for (int chain = 0; chain < 10; ++chain) {
-        BlockRequest request{BlockRequest::Kind::write, file.fd(), 0, memory.data(), kBlock};
+        BlockRequest request{BlockRequest::Kind::write, file.fd(), 0, memory.data(), kRequestNbytes};
         BlockRequest next = request;
         next.done = [&](int64_t) { ++done; };
         request.done = [&, next, io = io.get()](int64_t) {

@@ -15,7 +15,7 @@
 namespace shoal::testing {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kUringPage = 4096;
 
 int64_t move(BlockIo& io, BlockRequest request) {
   std::promise<int64_t> result;
@@ -26,22 +26,24 @@ int64_t move(BlockIo& io, BlockRequest request) {
 
 TEST(UringIo, RegisteredMemoryIsUsedInsideAndAcrossItsEnds) {
   std::string why_not;
-  const AlignedMemory written = random_memory(16 * kPage, 1);
-  const AlignedMemory read(16 * kPage);
+  const AlignedMemory written = random_memory(16 * kUringPage, 1);
+  const AlignedMemory read(16 * kUringPage);
   const auto io = make_uring_io(4, &why_not);
   if (io == nullptr) GTEST_SKIP() << why_not;
-  if (!io->register_memory(written.data(), 8 * kPage) || !io->register_memory(read.data() + 2 * kPage, 4 * kPage)) {
+  if (!io->register_memory(written.data(), 8 * kUringPage) ||
+      !io->register_memory(read.data() + 2 * kUringPage, 4 * kUringPage)) {
     GTEST_SKIP() << "memory cannot be registered here: an old kernel, or ulimit -l";
   }
   const TempFolder temp;
   const int fd = ::open((temp / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   const auto write = BlockRequest::Kind::write;
-  EXPECT_EQ(move(*io, {write, fd, 0, written.data(), 8 * kPage}), 8 * kPage);
-  EXPECT_EQ(move(*io, {write, fd, 6 * kPage, written.data() + 6 * kPage, 4 * kPage}), 4 * kPage);
-  EXPECT_EQ(move(*io, {write, fd, 10 * kPage, written.data() + 10 * kPage, 6 * kPage}), 6 * kPage);
+  EXPECT_EQ(move(*io, {write, fd, 0, written.data(), 8 * kUringPage}), 8 * kUringPage);
+  EXPECT_EQ(move(*io, {write, fd, 6 * kUringPage, written.data() + 6 * kUringPage, 4 * kUringPage}), 4 * kUringPage);
+  EXPECT_EQ(move(*io, {write, fd, 10 * kUringPage, written.data() + 10 * kUringPage, 6 * kUringPage}), 6 * kUringPage);
   for (size_t page = 0; page < 16; page += 2) {
-    EXPECT_EQ(move(*io, {BlockRequest::Kind::read, fd, page * kPage, read.data() + page * kPage, 2 * kPage}),
-              2 * kPage);
+    EXPECT_EQ(
+        move(*io, {BlockRequest::Kind::read, fd, page * kUringPage, read.data() + page * kUringPage, 2 * kUringPage}),
+        2 * kUringPage);
   }
   EXPECT_TRUE(same_bytes(written, read));
   ::close(fd);
