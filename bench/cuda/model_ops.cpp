@@ -23,6 +23,7 @@
 #include "models/ops/norm.h"
 #include "models/ops/rotary.h"
 #include "models/ops/swiglu_linear.h"
+#include "shoal/device.h"
 
 namespace {
 
@@ -244,6 +245,7 @@ int main() {
     std::fprintf(stderr, "no GPU\n");
     return 1;
   }
+  shoal::open_device("cuda");  // loads torch's CUDA library
   const Tensor from = at::empty({int64_t{1} << 30}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
   const Tensor to = at::empty_like(from);
   copy_rate = 2.0 * static_cast<double>(from.numel()) / time_of([&] { to.copy_(from); }) * 1e6;
