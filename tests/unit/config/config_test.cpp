@@ -242,7 +242,7 @@ TEST(Config, SyntaxErrorsNameTheFileLineAndColumn) {
 }
 
 TEST(Config, ReadsAFileAndNamesItInErrors) {
-  const std::string path = testing::TempDir() + "shoal_config_test.json";
+  const std::string path = ::testing::TempDir() + "shoal_config_test.json";
   std::ofstream(path) << with_batch(R"("zero_optimization": {"stage": 2})");
   EXPECT_EQ(Config::from_file(path).zero.stage, 2);
   EXPECT_EQ(Config::from_file(path, {}, {"zero_optimization.stage=1"}).zero.stage, 1);
