@@ -23,9 +23,9 @@ class Channel {
   double waited_seconds() const;
 
  private:
+  std::unique_ptr<Queue> queue_;  // the groups end first: until then their workers may use it
   std::unique_ptr<Group> notes_;
   std::unique_ptr<Group> bytes_;  // null in host memory, where one channel does for both
-  std::unique_ptr<Queue> queue_;
 };
 
 }  // namespace shoal

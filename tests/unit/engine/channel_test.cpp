@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <latch>
+#include <thread>
+
 #include "device/host_queue.h"
 
 namespace shoal {
@@ -16,6 +20,26 @@ TEST(Channel, InHostMemoryOneGroupCarriesNotesAndBytes) {
   channel.bytes().barrier({"meet", "all"}).wait();
   EXPECT_EQ(channel.traffic().collectives, 1u);
   EXPECT_EQ(channel.waited_seconds(), 0.0);
+}
+
+// AddressSanitizer sees it when the queue is gone.
+TEST(Channel, ItsQueueOutlivesACollectiveUnderWay) {
+  const auto worlds = make_thread_groups(1);
+  const std::unique_ptr<Queue> queue = make_host_queue();
+  auto channel = std::make_unique<Channel>(*worlds[0], "gradients", *queue);
+  std::vector<float> whole{3, 4}, shard(2);
+  double sums = 0;
+  std::latch reduced(1);
+  ReduceScatter reduce{.subject = {"reduce", "head"}, .whole = whole.data(), .shard = shard.data(), .shard_numel = 2};
+  reduce.after = [&, results = &channel->queue()] {
+    reduced.count_down();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the channel is being destroyed meanwhile
+    results->sum_squares(shard.data(), DType::f32, 2, &sums);
+  };
+  channel->bytes().reduce_scatter(std::move(reduce));
+  reduced.wait();
+  channel.reset();
+  EXPECT_EQ(sums, 25.0);
 }
 
 }  // namespace
