@@ -253,7 +253,8 @@ def test_a_process_ends_well_with_collectives_in_flight():
 
 
 def test_the_launcher_starts_ranks_with_local_rank():
-    script = "import os, sys; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], sys.argv[1:])"
+    # In one write: torchrun's ranks do not buffer, and lines of two ranks would mix.
+    script = "import os, sys; os.write(1, f'rank {os.environ[\"RANK\"]} of {os.environ[\"WORLD_SIZE\"]} {sys.argv[1:]}\\n'.encode())"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "script.py")
         path.write_text(script)

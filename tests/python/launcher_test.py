@@ -142,8 +142,13 @@ def test_every_argument_of_deepspeeds_launcher_is_known():
 
 
 def test_ranks_get_cores_a_pid_file_and_modules():
-    script = "import os, sys; print('rank', os.environ['RANK'], sorted(os.sched_getaffinity(0)), sys.argv[1:], __name__, flush=True)\n"
-    script += "import glob; print('pid', open('/tmp/%d.ds' % os.getppid()).read() == str(os.getppid()), flush=True)\n"
+    # In one write: torchrun's ranks do not buffer, and lines of two ranks would mix.
+    script = """if True:
+        import os, sys
+        cores = sorted(os.sched_getaffinity(0))
+        same = open(f"/tmp/{os.getppid()}.ds").read() == str(os.getppid())
+        os.write(1, f"rank {os.environ['RANK']} {cores} {sys.argv[1:]} {__name__}\\npid {same}\\n".encode())
+    """
     cores = sorted(os.sched_getaffinity(0))
     ranks = 2 if len(cores) > 1 else 1
     with tempfile.TemporaryDirectory() as folder:
