@@ -1,4 +1,4 @@
-# Tests of the Python packages, label "process": each file runs its ranks under torchrun. The folder of metadata makes
+# Tests of the Python packages, label "process": each file forks its ranks from one process. The folder of metadata makes
 # importlib.metadata find the distribution `deepspeed`, as an installed one would. Where accelerate or trl is missing, their
 # tests say so and are counted as skipped. They run on the CPU, also where there is a GPU; gpu_test has the label "cuda" too.
 if(NOT shoal_has_python)

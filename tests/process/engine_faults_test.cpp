@@ -91,7 +91,7 @@ class EngineFaults : public ::testing::TestWithParam<const char*> {
                                                        {"TEST_STAGE", std::to_string(given.stage)},
                                                        {"TEST_PREFETCH", std::to_string(given.prefetch)},
                                                        {"TEST_TIMEOUT_MS", std::to_string(given.timeout_ms)}},
-                                               .limit = 180s}));
+                                               .limit = 300s}));
     }
     std::vector<Ended> ends;
     for (size_t at = 0; at < cases.size(); ++at) ends.push_back(end_of(*worlds[at], cases[at]));
@@ -109,7 +109,7 @@ class EngineFaults : public ::testing::TestWithParam<const char*> {
     }
     std::smatch found;
     if (std::regex_search(ended.outputs, found, std::regex("fault at ([0-9.]+)"))) {
-      EXPECT_LT(last - std::stod(found[1]), 60.0) << ended.outputs;  // the default timeout is ten minutes
+      EXPECT_LT(last - std::stod(found[1]), 120.0) << ended.outputs;  // the default timeout is ten minutes
     }
     return ended;
   }

@@ -57,7 +57,7 @@ struct RanksOptions {
   std::map<std::string, std::string> env = {};
   std::vector<int> absent = {};  // ranks that are not started
   std::string host = "127.0.0.1";
-  std::chrono::seconds limit{180};  // far beyond what a slow machine needs; ends a hang
+  std::chrono::seconds limit{300};  // far beyond what a slow machine needs; ends a hang
   // Words before the command of a rank, as {"ip", "netns", "exec", "name"}.
   std::function<std::vector<std::string>(int rank)> prefix = {};
 };

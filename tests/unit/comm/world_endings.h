@@ -75,7 +75,7 @@ inline void check_abort_wakes_everyone(const MakeGroups& make) {
   EXPECT_THAT(texts[0], HasSubstr("[comm rank 0] gather of block.3 (weights #1): rank 1 gave up: out of paper"));
   EXPECT_THAT(texts[1], HasSubstr("rank 1 gave up: out of paper"));
   EXPECT_THAT(texts[2], HasSubstr("[comm rank 2] gather of block.3 (#1): rank 1 gave up: out of paper"));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(120));
 }
 
 inline void check_timeout_names_the_late_rank(const MakeGroups& make) {
@@ -90,7 +90,7 @@ inline void check_timeout_names_the_late_rank(const MakeGroups& make) {
   });
   EXPECT_THAT(texts[0], ::testing::HasSubstr("gather of head (#2): rank 1 did not arrive within 2.5 s"));
   EXPECT_THAT(texts[2], ::testing::HasSubstr("gather of head (#2): rank 1 did not arrive within 2.5 s"));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 120s);
 }
 
 inline void check_leaving_is_named(const MakeGroups& make, int leaver) {
