@@ -24,12 +24,12 @@ namespace fs = std::filesystem;
 using json::Array;
 using json::Object;
 
-struct Flags {
+struct CheckpointFlags {
   std::string path, out, dtype = "bf16";
   bool json = false;
 };
 
-int run_ls(const Flags& flags) {
+int run_ls(const CheckpointFlags& flags) {
   const std::vector<checkpoint::Listed> rows = checkpoint::list_checkpoints(flags.path);
   if (flags.json) {
     Array all;
@@ -63,7 +63,7 @@ int run_ls(const Flags& flags) {
   return 0;
 }
 
-int run_verify(const Flags& flags) {
+int run_verify(const CheckpointFlags& flags) {
   int64_t broken = 0;
   Array all;
   for (const checkpoint::Listed& row : checkpoint::list_checkpoints(flags.path)) {
@@ -80,7 +80,7 @@ int run_verify(const Flags& flags) {
   return broken == 0 ? 0 : 1;
 }
 
-int run_export(const Flags& flags) {
+int run_export(const CheckpointFlags& flags) {
   SafetensorsWriteOptions options;
   options.dtype = flags.dtype == "fp32" ? DType::f32 : DType::bf16;
   const std::string from = checkpoint::resolve_checkpoint(flags.path, "checkpoint export");
@@ -101,7 +101,7 @@ bool has_weights(const std::string& folder) {
   return false;
 }
 
-int run_import(const Flags& flags) {
+int run_import(const CheckpointFlags& flags) {
   if (!has_weights(flags.path)) {
     throw UsageError("checkpoint import", fmt::format("{} holds no .safetensors. Name a folder with a Hugging Face "
                                                       "config.json and its weights.",
@@ -119,7 +119,7 @@ void add_checkpoint(CLI::App& app, int& exit_code) {
   CLI::App* verb = app.add_subcommand("checkpoint", "List, verify, export and import checkpoints.");
   verb->require_subcommand(1);
   verb->footer("Example:\n  shoal checkpoint verify run/checkpoints");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<CheckpointFlags>();
 
   CLI::App* ls = verb->add_subcommand("ls", "List the checkpoints of a folder.");
   ls->add_option("folder", flags->path, "one checkpoint, a folder of them, or of a run")->required();

@@ -25,7 +25,7 @@ constexpr int64_t kMost = 1'000'000'000'000;  // steps
 // Said to the ranks that we start, so that tokens are looked at once.
 constexpr const char* kDataChecked = "--data-checked";
 
-struct Flags {
+struct TrainFlags {
   train::TrainOptions options;
   int ranks = 0;
   std::string recompute = "none";
@@ -49,7 +49,7 @@ std::vector<std::string> own_command() {
   return words;
 }
 
-int start_ranks(const Flags& flags) {
+int start_ranks(const TrainFlags& flags) {
   launch::LaunchOptions launching;
   launching.command = own_command();
   launching.command.emplace_back(kDataChecked);
@@ -59,7 +59,7 @@ int start_ranks(const Flags& flags) {
   return launch::launch_ranks(launching).exit_code();
 }
 
-int run_train(Flags flags) {
+int run_train(TrainFlags flags) {
   flags.options.recompute = flags.recompute == "full";
   flags.options.on_save_error = flags.on_save_error == "stop" ? train::OnSaveError::stop : train::OnSaveError::go_on;
   flags.options.save_at_end = !flags.no_final_save;
@@ -82,7 +82,7 @@ int run_train(Flags flags) {
 
 void add_train(CLI::App& app, int& exit_code) {
   CLI::App* verb = app.add_subcommand("train", "Train a language model, sharded over ranks");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<TrainFlags>();
   train::TrainOptions& options = flags->options;
   verb->add_option("--model", options.model, "a built-in name, or a folder with a Hugging Face config.json")
       ->required();

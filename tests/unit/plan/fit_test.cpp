@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-StagePlan plan_of(size_t weights, size_t gradients, size_t states, size_t activations) {
+StagePlan stage_plan(size_t weights, size_t gradients, size_t states, size_t activations) {
   StagePlan plan;
   plan.memory.weights = weights;
   plan.memory.gradients = gradients;
@@ -23,7 +23,7 @@ StagePlan plan_of(size_t weights, size_t gradients, size_t states, size_t activa
 }
 
 TEST(Fit, ToTheByte) {
-  const StagePlan plan = plan_of(10, 20, 30, 40);
+  const StagePlan plan = stage_plan(10, 20, 30, 40);
   EXPECT_TRUE(fits(plan, {.device = 100, .host = {}}));
   EXPECT_FALSE(fits(plan, {.device = 99, .host = {}}));
   EXPECT_TRUE(fits(plan, {.device = {}, .host = 300, .ranks_per_host = 3}));
