@@ -3,7 +3,9 @@ bench/results.
 
     offload.py --shoal 'build/release/apps/cli/shoal' [--models llama-1b,llama-3b] [--rows resident,host] [--rounds 2]
 
-"host, 24 GiB" lets Shoal place states within that much of the GPU. Steps are of 8 x 2048 tokens, bf16, recompute on, clip 1.0; a row's time is the median over rounds of the median step.
+"host, 24 GiB" lets Shoal place states within that much of the GPU. Steps are of 8 x 2048 tokens, bf16, recompute on, clip 1.0; a row's
+time is the median over rounds of the median step. Rows named deepspeed run bench/cuda/deepspeed_llama.py in the Python that
+--deepspeed-python names, which has the real DeepSpeed.
 """
 
 import argparse
@@ -27,6 +29,8 @@ ROWS = {
     "host, 24 GiB": ["--set", "shoal.placement=auto", "--set", f"shoal.device_budget={24 * GIB}"],
     "host, weights too": ["--set", f"zero_optimization.offload_optimizer={HOST}",
                           "--set", f"zero_optimization.offload_param={HOST}"],
+    "deepspeed, zero 2": ["--stage", "2"],
+    "deepspeed, zero 3": ["--stage", "3"],
     "host updates": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", "shoal.offload_update=cpu"],
 }
 
@@ -55,11 +59,24 @@ def run(command, model, extra, steps, warmup):
     }
 
 
+def run_deepspeed(python, model, extra, steps, warmup):
+    """The same of a row of the real DeepSpeed."""
+    words = shlex.split(python) + [str(HERE / "deepspeed_llama.py"), "--model", model, "--steps", str(steps), "--warmup", str(warmup)]
+    child = subprocess.Popen([*words, *extra], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    output = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    found = re.search(r"^figures (.*)$", output, re.MULTILINE)
+    if status != 0 or not found:
+        return {"error": output[-800:]}
+    return {"wait_host_ms": 0, "traffic": "", "host_gib": usage.ru_maxrss / 2**20, **json.loads(found.group(1))}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shoal", required=True, help="the command `shoal`, with words before it where it needs them")
     parser.add_argument("--models", default="llama-1b,llama-3b")
-    parser.add_argument("--rows", default=";".join(ROWS), help="of: " + "; ".join(ROWS))
+    parser.add_argument("--deepspeed-python", help="a Python that has the real DeepSpeed; words before it are possible")
+    parser.add_argument("--rows", default=";".join(row for row in ROWS if "deepspeed" not in row), help="of: " + "; ".join(ROWS))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=5)
@@ -72,6 +89,9 @@ def main():
         rounds = {row: [] for row in args.rows.split(";")}
         for _ in range(args.rounds):
             for row, runs in rounds.items():
+                if row.startswith("deepspeed"):
+                    runs.append(run_deepspeed(args.deepspeed_python, model, ROWS[row], args.steps, args.warmup))
+                    continue
                 more = [word for setting in args.more for word in ("--set", setting)]
                 runs.append(run(args.shoal, model, ROWS[row] + more, args.steps, args.warmup))
         base = None

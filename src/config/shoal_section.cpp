@@ -73,6 +73,14 @@ std::vector<Section> shoal_sections() {
                   "of them are there when the update begins. 0: 1 GiB at first, or an eighth of them where that is "
                   "less, and after two steps half of what those left free.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.offload_ring_size; })),
+          boolean("defer_update", false)
+              .means(
+                  "step() decides, and each unit is updated when it is needed next: before its forward, before "
+                  "backward, or when it is read through the engine. So states off the GPU have a forward's time more "
+                  "to come. A weight that is read past the engine between step() and the next forward may be old. "
+                  "`shoal train` does it by itself. No effect where ranks send each other updated weights: stages 1 "
+                  "and 2, and stage 3 with a stage3_param_persistence_threshold above 0, in worlds above 1.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.defer_update; })),
           number("timeout_seconds", 600.0)
               .above(0)
               .at_most(1e6)

@@ -71,13 +71,14 @@ void Ferry::count_held() {
   held_.clear();
 }
 
-void Ferry::pace() {
+void Ferry::pace(bool urgent) {
   ++paces_;
   const auto pending = static_cast<int64_t>(in_.orders.size() + out_.orders.size());
   if (pending == 0 || expected_paces_ == 0) return;
   const int64_t left = std::max<int64_t>(1, expected_paces_ - paces_);  // one call to spare
   int64_t share = (pending + left - 1) / left;
   wires_->follow_queue();
+  for (; urgent && !in_.orders.empty(); --share) give_next_in();
   // What lies in the way goes first; then both wires have something.
   for (; share > 0 && (!in_.orders.empty() || !out_.orders.empty()); --share) {
     const bool out = !out_.orders.empty() && (in_.orders.empty() || out_.given <= in_.orders.front().after_count);

@@ -40,8 +40,9 @@ class Ferry {
   void begin_use(int chunk);
   // The queue has no more work on the chunk; orders that its bytes go back after what it has.
   void take_back(int chunk, const Copy& copy);
-  // Between parts of the queue's work: gives the wires their share.
-  void pace();
+  // Between parts of the queue's work: gives the wires their share. `urgent`: the queue will soon need what is ordered
+  // in, so all of that goes, with what lies in its way.
+  void pace(bool urgent = false);
   // The calls of pace() since the last end_step() are as many as to expect until the next.
   void end_step();
   // Waits until everything that was ordered is through.

@@ -79,6 +79,7 @@ class Engine::Impl {
     if (device_.is_cuda()) {
       ranks_on_gpu_ = ranks_that_share(gpus_of_ranks(weights_channel_->notes(), device_.index()), world.rank());
     }
+    passes_.when_weights_are_needed([this](int unit) { stepper_.settle(unit); });
     passes_.when_work_goes_on([this] { updater_.pace(); });
     hooked_ = options.backward_from_outside;
     if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
@@ -91,6 +92,11 @@ class Engine::Impl {
   }
 
   ~Impl() {
+    try {
+      stepper_.settle_all();  // whoever deferred updates communicates nothing in them
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "shoal: the last step of an engine that goes is lost: {}\n", error.what());
+    }
     gradient_hooks_.clear();
     gathered_.clear();
     weights_.leave();
@@ -165,6 +171,7 @@ class Engine::Impl {
                   "the boundary was set to false, and gradient_accumulation_steps is 1, so there is no memory to "
                   "accumulate in. Set gradient_accumulation_steps to 2 or more.");
     }
+    stepper_.settle_all();  // gradients will be overwritten
     passes_.begin_backward();
     gradients_.set_last(is_last());
     if (is_last() && !updates_outside_) updater_.read_ahead();
@@ -219,13 +226,10 @@ class Engine::Impl {
     StepResult result;
     {
       Stopwatch watch(times_.step, timing_);
-      const double disk_before = updater_.states().disk().waited_seconds;
-      const double host_before = updater_.states().streamed().held_seconds;
       micro_step_ = 0;
       passes_.set_micro_step(0);
       result = stepper_.take(update);
-      times_.disk = updater_.states().disk().waited_seconds - disk_before;
-      times_.host = updater_.states().streamed().held_seconds - host_before;
+      count_waits();
     }
     updater_.end_step();
     updates_outside_ = update != nullptr;
@@ -237,11 +241,22 @@ class Engine::Impl {
     return result;
   }
 
+  // Since the last step, which is where deferred updates wait.
+  void count_waits() {
+    const double disk = updater_.states().disk().waited_seconds;
+    const double host = updater_.states().streamed().held_seconds;
+    times_.disk = disk - waited_.disk;
+    times_.host = host - waited_.host;
+    waited_.disk = disk;
+    waited_.host = host;
+  }
+
   // The steps so far have shown what the model needs.
   void grow_ring() {
     if (!device_.is_cuda() || config_.shoal.offload_ring_size > 0) return;
     const size_t held = updater_.states().ring_nbytes();
     if (held == 0) return;
+    stepper_.settle_all();
     const cuda::DeviceFacts gpu = cuda::facts_of(device_.index());
     updater_.grow_ring(grown_ring_nbytes(held, gpu.free_nbytes, gpu.total_nbytes, ranks_on_gpu_,
                                          static_cast<size_t>(config_.shoal.device_budget)));
@@ -286,6 +301,7 @@ class Engine::Impl {
       throw Error("with_gathered", "a pass is open: its forward ran and its backward did not. Gather between passes.");
     }
     if (inside_gathered_) throw Error("with_gathered", "is called inside itself. Name all parameters in one call.");
+    stepper_.settle_all();
     shoal::with_gathered(gather_parts(), addresses_of(names), access, [&] {
       inside_gathered_ = true;
       try {
@@ -299,6 +315,7 @@ class Engine::Impl {
   }
 
   int begin_gathered(const std::vector<std::string>& names) {
+    stepper_.settle_all();
     auto gathered = std::make_unique<GatheredParams>(gather_parts(), addresses_of(names));
     gathered_[++last_gathered_] = std::move(gathered);
     return last_gathered_;
@@ -309,6 +326,7 @@ class Engine::Impl {
     SHOAL_CHECK(found != gathered_.end(), "no gather {} is open", id);
     const std::unique_ptr<GatheredParams> gathered = std::move(found->second);
     gathered_.erase(found);
+    stepper_.settle_all();  // or the update would be of what was written
     if (written_by) gathered->take_written(*written_by);
   }
 
@@ -345,6 +363,7 @@ class Engine::Impl {
 
   void finish_restore(const EngineProgress& progress) {
     check_between_steps("finish_restore");
+    stepper_.settle_all();
     for (int unit = 0; unit < static_cast<int>(layout_.units.size()); ++unit) weights_.publish(unit);
     weights_.finish_publish();
     stepper_.restore(progress);
@@ -413,6 +432,7 @@ class Engine::Impl {
   std::optional<bool> boundary_;  // told from outside; nothing: by the count of micro-steps
   int64_t micro_step_ = 0;        // of the step that is being accumulated
   StepTimes times_;
+  StepTimes waited_;       // disk and host: until the last step
   bool timing_ = false;    // a Stopwatch is running
   int64_t own_steps_ = 0;  // that this engine has taken with the config's optimizer, or skipped
   int ranks_on_gpu_ = 1;
@@ -496,11 +516,13 @@ std::vector<StateRun> Engine::kept_state() const { return impl_->state_.kept(); 
 
 void Engine::read_state(const StateRun& part, float* values) const {
   impl_->check_between_steps("read_state");
+  impl_->stepper_.settle_all();
   impl_->state_.read(part, values);
 }
 
 void Engine::write_state(const StateRun& part, const float* values) {
   impl_->check_between_steps("write_state");
+  impl_->stepper_.settle_all();
   impl_->state_.write(part, values);
 }
 

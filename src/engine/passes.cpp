@@ -272,13 +272,20 @@ void Passes::enter_needed(int unit) {
     if (schedule_.must_agree_on(other)) agree_on_next(other);
     carry_out(schedule_.enter(other));
   }
-  for (const int other : units) weights_.finish_gather(other);
+  for (const int other : units) {
+    need(other);
+    weights_.finish_gather(other);
+  }
   go_on();
 }
 
 void Passes::exit_needed(int unit) {
   for (const int other : needed(unit)) carry_out(schedule_.exit(other));
   go_on();
+}
+
+void Passes::need(int unit) {
+  if (on_need_) on_need_(unit);
 }
 
 void Passes::go_on() {
@@ -340,6 +347,7 @@ void Passes::pass_by(int unit) {
 void Passes::carry_out(const std::vector<Action>& actions) {
   for (const Action& action : actions) {
     if (action.verb == Action::Verb::gather) {
+      if (weights_.gather_reads(action.unit)) need(action.unit);
       weights_.gather(action.unit);
       if (!options_.overlap) weights_.finish_gather(action.unit);
     } else {

@@ -83,6 +83,8 @@ class Passes {
   // Called when a gradient comes and nobody began a backward; it begins one and sees to its end. Without it that is an
   // error.
   void when_backward_begins_outside(std::function<void()> begin) { begin_outside_ = std::move(begin); }
+  // Called before a unit's weights are read, wherever that is.
+  void when_weights_are_needed(std::function<void(int unit)> call) { on_need_ = std::move(call); }
   // Called between the parts of training passes, often: other work may keep step with them.
   void when_work_goes_on(std::function<void()> call) { on_work_ = std::move(call); }
 
@@ -127,6 +129,7 @@ class Passes {
   void agree_on_next(int wished_unit);
   void close_phase();
   void enter_needed(int unit);
+  void need(int unit);
   void go_on();
   void exit_needed(int unit);
   void begin_unit_backward(int unit);
@@ -154,6 +157,7 @@ class Passes {
   std::vector<Region*> regions_;               // whose forward is running, innermost last
   std::vector<std::vector<int>> nested_held_;  // per nested backward: units that it holds
   std::vector<bool> has_frozen_;               // per unit: sharded parameters that are not trained
+  std::function<void(int)> on_need_;
   std::function<void()> on_work_;
   std::function<void()> begin_outside_;
   Mode mode_ = Mode::forward;

@@ -32,8 +32,9 @@ class StateStream {
 
   // Begins to bring what is taken next, as far as the ring is free. Blocks for nothing.
   void read_ahead();
-  // Between parts of a pass: lets copies keep step with it.
-  void pace() { ferry_.pace(); }
+  // Between parts of a pass: lets copies keep step with it. Inside a round its work waits for them: they go as fast as
+  // the ring is free.
+  void pace() { ferry_.pace(next_ % count() != 0); }
   // What the queue is given later finds the chunk. Each is taken in its turn and given back before the next.
   void take(int chunk);
   // The queue's work on it changes its bytes: takes them back after that, and brings the next.

@@ -10,6 +10,7 @@ namespace shoal {
 
 Stepper::Stepper(const StepParts& parts, const std::vector<double>& lrs, std::vector<double> weight_decays)
     : parts_(parts),
+      defers_(parts.config.shoal.defer_update && !parts.weights.publishes()),
       norm_(parts.channel, parts.queue, parts.gradients.trainable_flats(), parts.ledger),
       loss_scale_(parts.config),
       lr_schedule_(parts.config.scheduler, lrs),
@@ -25,6 +26,7 @@ StepResult Stepper::standing() const {
 }
 
 StepResult Stepper::take(const OutsideUpdate& update_outside) {
+  settle_all();
   parts_.gradients.wait();
   const GradNorm norm = norm_.of(parts_.gradients.sum_shard_squares());
   StepResult result = standing();
@@ -32,11 +34,12 @@ StepResult Stepper::take(const OutsideUpdate& update_outside) {
   result.applied = norm.finite;
   result.grad_norm = norm.value / result.loss_scale;
   if (norm.finite) {
-    try {
-      update(result, update_outside);
-    } catch (...) {
-      torn_ = true;
-      throw;
+    const StepNumbers numbers = numbers_of(result);
+    if (update_outside) {
+      update_from_outside(update_outside, numbers.grad_scale);
+    } else {
+      pending_ = {numbers, 0};
+      if (!defers_) settle_all();
     }
     ++applied_steps_;
   } else {
@@ -49,7 +52,7 @@ StepResult Stepper::take(const OutsideUpdate& update_outside) {
   return result;
 }
 
-void Stepper::update(const StepResult& result, const OutsideUpdate& update_outside) {
+StepNumbers Stepper::numbers_of(const StepResult& result) const {
   const Config& config = parts_.config;
   StepNumbers numbers;
   numbers.step = applied_steps_ + 1;
@@ -61,13 +64,43 @@ void Stepper::update(const StepResult& result, const OutsideUpdate& update_outsi
   numbers.beta1 = lr_schedule_.beta1(applied_steps_).value_or(config.optimizer.beta1);
   numbers.beta2 = lr_schedule_.beta2().value_or(config.optimizer.beta2);
   if (betas_) std::tie(numbers.beta1, numbers.beta2) = *betas_;
-  if (update_outside) update_outside(numbers.grad_scale);
-  for (int unit = 0; unit < static_cast<int>(parts_.layout.units.size()); ++unit) {
-    if (!update_outside) parts_.updater.update(unit, numbers, parts_.weights, parts_.gradients);
-    parts_.weights.publish(unit);
-    if (!config.zero.overlap_comm) parts_.weights.finish_publish();
+  return numbers;
+}
+
+void Stepper::settle(int unit) {
+  if (!pending_ || pending_->next_unit > unit) return;
+  const int units = static_cast<int>(parts_.layout.units.size());
+  try {
+    for (; pending_->next_unit <= unit; ++pending_->next_unit) {
+      parts_.updater.update(pending_->next_unit, pending_->numbers, parts_.weights, parts_.gradients);
+      publish(pending_->next_unit);
+    }
+    if (pending_->next_unit < units) return;
+    pending_.reset();
+    parts_.weights.finish_publish();
+  } catch (...) {
+    pending_.reset();
+    torn_ = true;
+    throw;
   }
-  parts_.weights.finish_publish();
+}
+
+void Stepper::settle_all() { settle(static_cast<int>(parts_.layout.units.size()) - 1); }
+
+void Stepper::update_from_outside(const OutsideUpdate& update, double grad_scale) {
+  try {
+    update(grad_scale);
+    for (int unit = 0; unit < static_cast<int>(parts_.layout.units.size()); ++unit) publish(unit);
+    parts_.weights.finish_publish();
+  } catch (...) {
+    torn_ = true;
+    throw;
+  }
+}
+
+void Stepper::publish(int unit) {
+  parts_.weights.publish(unit);
+  if (!parts_.config.zero.overlap_comm) parts_.weights.finish_publish();
 }
 
 void Stepper::set_groups(const std::vector<GroupValues>& groups) {

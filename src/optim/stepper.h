@@ -1,5 +1,12 @@
 // The boundary of a step: the norm, whether it is taken at all, clipping, the update of every unit, and the new weights
 // on their way to where they are read. Holds what lasts from step to step: the loss scale, the schedule, the counts.
+//
+// [Note: deferred updates]
+// Once the norm is known, a unit's update needs nothing but its gradients, which stay as they are until the next
+// backward. With `defer_update` a step only decides, and settle() updates units when they are needed: the next forward
+// then runs between the updates, and states that are on their way to the device have its time to come. Units are
+// updated in their order, as always, so that states come in one order. Ranks that send each other updated weights do
+// not defer: the order of their collectives would depend on what each of them uses.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +47,11 @@ class Stepper {
   // the new weights in place of the updater.
   StepResult take(const OutsideUpdate& update_outside = {});
 
+  // Updates the units up to this one, as far as the last step has left that to do; see [Note: deferred updates].
+  void settle(int unit);
+  void settle_all();
+  bool has_pending() const { return pending_.has_value(); }
+
   // Whether an update threw: some units may have taken the step, and others not.
   bool torn() const { return torn_; }
 
@@ -55,10 +67,20 @@ class Stepper {
 
  private:
   std::vector<double> lrs() const { return lrs_.empty() ? lr_schedule_.lrs(applied_steps_) : lrs_; }
-  void update(const StepResult& result, const OutsideUpdate& update_outside);
+  StepNumbers numbers_of(const StepResult& result) const;
+  void update_from_outside(const OutsideUpdate& update, double grad_scale);
+  void publish(int unit);
   std::string unit_of_flat(int trainable_flat) const;
 
+  // Units from the next one on have not taken the last step yet.
+  struct Pending {
+    StepNumbers numbers;
+    int next_unit = 0;
+  };
+
   StepParts parts_;
+  bool defers_;
+  std::optional<Pending> pending_;
   GlobalNorm norm_;
   LossScale loss_scale_;
   LrSchedule lr_schedule_;

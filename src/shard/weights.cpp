@@ -1,6 +1,8 @@
 // See weights.h.
 #include "shard/weights.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "plan/memory.h"
 
@@ -108,11 +110,32 @@ void Weights::release(int unit_index) {
   arena_->give(unit_index);
 }
 
+bool Weights::gather_reads(int unit_index) const {
+  const Unit& unit = units_[static_cast<size_t>(unit_index)];
+  return std::any_of(unit.flats.begin(), unit.flats.end(),
+                     [](const Flat& flat) { return flat.sharded && !flat.alone; });
+}
+
+bool Weights::is_published(int unit, int flat) const {
+  const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
+  return layout.trainable && !is_sharded(unit, flat) && row_of(layout, stage_).shard_states;
+}
+
+bool Weights::publishes() const {
+  if (layout_.world == 1) return false;
+  for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
+    for (int flat = 0; flat < static_cast<int>(units_[static_cast<size_t>(unit)].flats.size()); ++flat) {
+      if (is_published(unit, flat)) return true;
+    }
+  }
+  return false;
+}
+
 void Weights::publish(int unit_index) {
   const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
   for (int flat = 0; flat < static_cast<int>(layout.flats.size()); ++flat) {
     const FlatLayout& flat_layout = layout.flats[static_cast<size_t>(flat)];
-    if (!flat_layout.trainable || is_sharded(unit_index, flat) || !row_of(flat_layout, stage_).shard_states) continue;
+    if (!is_published(unit_index, flat)) continue;
     publishes_.push_back(channel_.all_gather(
         {.subject = {"publish", layout.name},
          .shard = shard(unit_index, flat),

@@ -45,8 +45,13 @@ class Weights {
   // Takes the memory away from the parameters. An unfinished gather is waited for first.
   void release(int unit);
 
+  // Whether gathering the unit reads its shards, which it does not where a shard is the flat.
+  bool gather_reads(int unit) const;
+
   // After an update: starts bringing every rank's new shard of the unit's whole flats to all ranks.
   void publish(int unit);
+  // Whether that is anything to do, for any unit.
+  bool publishes() const;
   void finish_publish();
 
   // Whether a pass has the unit gathered, or is gathering it.
@@ -79,6 +84,8 @@ class Weights {
     bool held = false;  // by a gather for the user
   };
 
+  // Ranks update a part of the flat each and keep all of it.
+  bool is_published(int unit, int flat) const;
   const std::shared_ptr<Slab>& slab_of(const Flat& flat) const { return flat.sharded ? shards_ : wholes_; }
   void attach_flat(int unit, int flat, std::byte* data, const std::shared_ptr<Slab>& owner);
 

@@ -56,6 +56,33 @@ TEST(GpuOffload, EveryRingAndUpdaterGivesTheBitsOfTheResidentRun) {
   }
 }
 
+// States come through a small ring while the next forward runs.
+TEST(GpuOffload, DeferredUpdatesGiveTheBitsOfTheResidentRun) {
+  SHOAL_NEEDS_GPU();
+  for (const int world : {1, 2}) {
+    RunOptions options;
+    options.device = gpu();
+    options.precision = Precision::bf16;
+    options.steps = 10;
+    options.persistence_threshold = 0;
+    const std::vector<RunResult> resident = train_on_threads(world, options);
+    options.defer = true;
+    options.offload = {.tier = Tier::host};
+    for (const int stage : {0, 3}) {
+      for (const int64_t ring : {1, 5000, 0}) {
+        for (const Tier weights : {Tier::device, Tier::host}) {
+          if (stage < 3 && weights == Tier::host) continue;
+          options.stage = stage;
+          options.offload_ring = ring;
+          options.weights_tier = weights;
+          EXPECT_TRUE(train_on_threads(world, options)[0] == resident[0])
+              << fmt::format("world {} stage {} ring {} weights on {}", world, stage, ring, name_of(weights));
+        }
+      }
+    }
+  }
+}
+
 // Worlds of one and of two ranks that share the GPU; states on it, in host memory, on disk.
 TEST(GpuOffload, WeightsOfTheHostGiveTheBitsOfTheResidentRun) {
   SHOAL_NEEDS_GPU();

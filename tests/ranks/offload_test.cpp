@@ -27,6 +27,24 @@ RunOptions steps_with(Precision precision, int64_t accumulation) {
   return options;
 }
 
+std::filesystem::path only_file_named(const std::string& name, const std::string& folder) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().filename() == name) return entry.path();
+  }
+  return {};
+}
+
+// The state as a checkpoint sees it, whole, by name.
+std::map<std::string, std::vector<float>> state_of(const Engine& engine) {
+  std::map<std::string, std::vector<float>> state;
+  for (const StateRun& run : engine.owned_state()) {
+    std::vector<float> values(static_cast<size_t>(run.numel));
+    engine.read_state(run, values.data());
+    state[fmt::format("{} {} {}", run.param, static_cast<int>(run.kind), run.begin)] = values;
+  }
+  return state;
+}
+
 using PlacedCell = std::tuple<int, Precision, int64_t>;  // world, precision, accumulation
 
 class Placement : public ::testing::TestWithParam<PlacedCell> {};
@@ -60,6 +78,109 @@ INSTANTIATE_TEST_SUITE_P(Cells, Placement,
                            return fmt::format("world{}_{}_accumulate{}", std::get<0>(info.param),
                                               name_of(std::get<1>(info.param)), std::get<2>(info.param));
                          });
+
+// Small parameters are sharded too: where ranks send each other updated weights, nothing is deferred.
+TEST(Deferred, UpdatesGiveTheBitsOfStepsThatUpdateAtOnce) {
+  const TempFolder folder;
+  for (const int world : {1, 2, 3}) {
+    for (const Precision precision : {Precision::bf16, Precision::fp16}) {
+      RunOptions options = steps_with(precision, world == 2 ? 3 : 1);
+      options.persistence_threshold = 0;
+      const std::vector<RunResult> at_once = train_on_threads(world, options);
+      options.defer = true;
+      for (int stage = 0; stage <= 3; ++stage) {
+        for (const Tier tier : {Tier::device, Tier::disk}) {
+          options.stage = stage;
+          options.offload = placed(tier, 1.0, folder);
+          options.overlap = stage % 2 == 1;
+          options.recompute = tier == Tier::disk;
+          EXPECT_TRUE(train_on_threads(world, options)[0] == at_once[0])
+              << fmt::format("world {} {} stage {} states on {}", world, name_of(precision), stage, name_of(tier));
+        }
+      }
+    }
+  }
+}
+
+// Everything that reads or writes a weight or a state through the engine, right after a step.
+TEST(Deferred, WhateverReadsThroughTheEngineSeesTheStep) {
+  RunOptions options = released_at(3);
+  options.precision = Precision::bf16;
+  RunOptions deferred = options;
+  deferred.defer = true;
+  on_threads<int>(2, [&](Group& group) {
+    MatrixEngine plain(group, options);
+    MatrixEngine later(group, deferred);
+    const auto both = [&](const auto& use) { EXPECT_EQ(use(plain), use(later)); };
+    int step = 0;
+    const auto after_a_step = [&](const auto& use) {
+      plain.train_step(step);
+      later.train_step(step);
+      both(use);
+      ++step;
+    };
+    after_a_step([](MatrixEngine& run) { return run.weights(); });
+    after_a_step([](MatrixEngine& run) { return state_of(*run.engine); });
+    after_a_step([](MatrixEngine& run) {
+      float loss = 0;
+      run.engine->evaluate([&] { loss = run.loss(50).item<float>(); });
+      return loss;
+    });
+    after_a_step([](MatrixEngine& run) {
+      const StateRun first = run.engine->kept_state().front();
+      std::vector<float> values(static_cast<size_t>(first.numel), 0.25f);
+      run.engine->write_state(first, values.data());
+      run.engine->finish_restore(run.engine->progress());
+      return run.weights();
+    });
+    after_a_step([](MatrixEngine& run) {
+      run.engine->with_gathered(MatrixModel::names(), Access::write, [&] {
+        const at::NoGradGuard without_graph;
+        run.model.tensors()[0].fill_(0.5);
+      });
+      return 0;
+    });
+    both([](MatrixEngine& run) { return run.weights(); });
+    return 0;
+  });
+}
+
+// Shards that an engine leaves behind are those after its last step.
+TEST(Deferred, AnEngineThatGoesFinishesItsStep) {
+  RunOptions options = released_at(3);
+  options.defer = true;
+  RunOptions plain = released_at(3);
+  on_threads<int>(2, [&](Group& group) {
+    std::vector<std::string> left;
+    for (const RunOptions& each : {plain, options}) {
+      MatrixEngine run(group, each);
+      run.train_step(0);
+      run.engine.reset();
+      run.engine = std::make_unique<Engine>(run.model.units(), config_of(plain, group.size()), group, two_groups());
+      left.push_back(run.weights());
+    }
+    EXPECT_EQ(left[0], left[1]);
+    return 0;
+  });
+}
+
+TEST(Deferred, AFailureInALateUpdateNamesItselfAndTheEngineRefusesToGoOn) {
+  const TempFolder folder;
+  RunOptions options = released_at(0);
+  options.defer = true;
+  options.offload = placed(Tier::disk, 1.0, folder);
+  const std::unique_ptr<Group> group = make_single_group();
+  MatrixEngine run(*group, options);
+  run.train_step(0);
+  run.weights();
+  run.engine->backward(run.loss(1));
+  run.engine->step();
+  const std::filesystem::path file = only_file_named("states", folder.path());
+  std::filesystem::resize_file(file, 4096);
+  const std::string message = message_of([&] { run.weights(); });
+  EXPECT_NE(message.find(file.string()), std::string::npos) << message;
+  EXPECT_NE(message_of([&] { run.train_step(2); }).find("an earlier step failed half-way"), std::string::npos);
+}
 
 TEST(Offload, EveryOptimizerGivesTheSameBitsFromDisk) {
   const TempFolder folder;
@@ -114,13 +235,6 @@ TEST(Offload, ParametersInHostMemoryAreCountedThere) {
   });
 }
 
-std::filesystem::path only_file_named(const std::string& name, const std::string& folder) {
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (entry.path().filename() == name) return entry.path();
-  }
-  return {};
-}
-
 TEST(Offload, ADamagedFileIsAnErrorAtTheStepThatNeedsItAndTheProcessLives) {
   const TempFolder folder;
   RunOptions options = released_at(1);
@@ -140,17 +254,6 @@ TEST(Offload, ADamagedFileIsAnErrorAtTheStepThatNeedsItAndTheProcessLives) {
   }
   MatrixEngine another(*group, options);
   EXPECT_TRUE(another.train_step(0).applied);
-}
-
-// The state as a checkpoint sees it, whole, by name.
-std::map<std::string, std::vector<float>> state_of(const Engine& engine) {
-  std::map<std::string, std::vector<float>> state;
-  for (const StateRun& run : engine.owned_state()) {
-    std::vector<float> values(static_cast<size_t>(run.numel));
-    engine.read_state(run, values.data());
-    state[fmt::format("{} {} {}", run.param, static_cast<int>(run.kind), run.begin)] = values;
-  }
-  return state;
 }
 
 TEST(Offload, AStateReadFromDiskIsTheResidentOneAndCanBeWrittenBack) {

@@ -73,6 +73,23 @@ TEST(Ferry, GivesWhatAUseNeedsAndWhatLiesInItsWay) {
   EXPECT_EQ(ferry.counters().taken_nbytes, 100u);
 }
 
+TEST(Ferry, GivesAllThatIsUrgentAndWhatLiesInItsWayAndTheRestByItsShare) {
+  const auto log = std::make_shared<LoggedWires::Log>();
+  std::vector<std::byte> home(8), place(8);
+  Ferry ferry(std::make_unique<LoggedWires>(log), 10);
+  for (int call = 0; call < 9; ++call) ferry.pace();
+  ferry.end_step();
+  for (int chunk = 0; chunk < 6; ++chunk) ferry.take_back(chunk, copy_of(home, place));
+  ferry.bring(6, copy_of(place, home), 0);
+  ferry.bring(7, copy_of(place, home), 1);
+  log->lines.clear();
+  ferry.pace(/*urgent=*/true);
+  EXPECT_EQ(log->lines, (Lines{"follow", "out 0", "in 6 after 0", "out 1", "in 7 after 1"}));
+  log->lines.clear();
+  ferry.pace(/*urgent=*/true);
+  EXPECT_EQ(log->lines, (Lines{"follow", "out 2"})) << "nothing is urgent about the way back";
+}
+
 TEST(Ferry, PinsFirstAndSaysWhyItCouldNot) {
   const auto log = std::make_shared<LoggedWires::Log>();
   std::vector<std::byte> home(8), place(8);

@@ -70,6 +70,25 @@ TEST(Stepper, TakesAStepWithTheNormOfAllUnits) {
   EXPECT_EQ(steps.weight(1), 1 - 0.5f * 4);
 }
 
+TEST(Stepper, DefersUpdatesUntilAUnitIsNeeded) {
+  Config config = plain_sgd();
+  config.shoal.defer_update = true;
+  Steps steps(config);
+  EXPECT_TRUE(steps.step(3, 4).applied);
+  EXPECT_EQ(steps.weight(0), 1);
+  steps.stepper.settle(0);
+  EXPECT_EQ(steps.weight(0), 1 - 0.5f * 3);
+  EXPECT_EQ(steps.weight(1), 1);
+  steps.stepper.settle(0);
+  EXPECT_EQ(steps.weight(0), 1 - 0.5f * 3) << "updated twice";
+  EXPECT_TRUE(steps.stepper.has_pending());
+  steps.stepper.settle_all();
+  EXPECT_FALSE(steps.stepper.has_pending());
+  EXPECT_EQ(steps.weight(1), 1 - 0.5f * 4);
+  steps.step(std::numeric_limits<float>::infinity(), 4);
+  EXPECT_FALSE(steps.stepper.has_pending()) << "a skipped step leaves nothing to do";
+}
+
 TEST(Stepper, LeavesTheUpdateToOneFromOutside) {
   Config config = plain_sgd();
   config.gradient_clipping = 1.0;
