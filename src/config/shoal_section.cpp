@@ -73,6 +73,13 @@ std::vector<Section> shoal_sections() {
                   "of them are there when the update begins. 0: 1 GiB at first, or an eighth of them where that is "
                   "less, and after two steps half of what those left free.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.offload_ring_size; })),
+          number("offload_disk_ratio", 1.0)
+              .at_least(0)
+              .at_most(1)
+              .means("With offload_optimizer.device nvme: the share of all optimizer states that goes to disk. What "
+                     "offload_optimizer.ratio moves beyond that stays in host memory. The disk has the states that the "
+                     "next forward needs last.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.offload_disk_ratio; })),
           boolean("defer_update", false)
               .means(
                   "step() decides, and each unit is updated when it is needed next: before its forward, before "

@@ -52,6 +52,7 @@ ChunkOptions chunk_options(const Config& config, int rank) {
           .moments = moments_of(config.optimizer),
           .tier = offload.tier_in_use(),
           .ratio = offload.ratio,
+          .disk_ratio = config.shoal.offload_disk_ratio,
           .chunk_numel = config.shoal.offload_chunk_size};
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/text.h"
 #include "shoal/error.h"
@@ -33,6 +34,7 @@ Config with(const Config& config, const Placement& placement) {
   placed.zero.offload_optimizer.tier = placement.ratio > 0 ? placement.optimizer : Tier::device;
   placed.zero.offload_optimizer.ratio = placement.ratio > 0 ? placement.ratio : 1;
   placed.zero.offload_param.tier = placement.param;
+  placed.shoal.offload_disk_ratio = placement.disk_ratio;
   return placed;
 }
 
@@ -41,6 +43,9 @@ std::string settings_of(const Placement& placement) {
   if (placement.optimizer != Tier::device && placement.ratio > 0) {
     std::string states = placement.optimizer == Tier::disk ? "offload_optimizer to nvme" : "offload_optimizer";
     if (placement.ratio < 1) states += fmt::format(", ratio {:.2f},", placement.ratio);
+    if (placement.disk_ratio < placement.ratio) {
+      states += fmt::format(" with shoal.offload_disk_ratio {:.2f}", placement.disk_ratio);
+    }
     parts.push_back(std::move(states));
   }
   if (placement.param != Tier::device) parts.push_back("offload_param");
@@ -68,10 +73,31 @@ std::vector<Placement> placements_within(size_t device, const Config& config, co
   return found;
 }
 
+// Of a placement whose states are too many for the host: the least share of them, in hundredths, on disk.
+static std::optional<Placement> with_disk(Placement placement, const Room& room, size_t device, const Config& config,
+                                          const PlanOf& plan_of) {
+  placement.optimizer = Tier::disk;
+  const auto fits = [&](int hundredths) {
+    placement.disk_ratio = hundredths / 100.0;
+    placement.plan = plan_of(with(config, placement));
+    return placement.plan.host_total() <= room.host && placement.plan.total() <= device;
+  };
+  int too_few = 0, enough = static_cast<int>(std::lround(placement.ratio * 100));
+  if (!fits(enough)) return std::nullopt;
+  while (enough - too_few > 1) {
+    const int middle = (too_few + enough) / 2;
+    (fits(middle) ? enough : too_few) = middle;
+  }
+  fits(enough);
+  return placement;
+}
+
 Placement place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of) {
   const size_t device = room.device > activations ? room.device - activations : 0;
   for (const Placement& placement : placements_within(device, config, plan_of)) {
     if (placement.plan.host_total() <= room.host || placement.plan.host_total() == 0) return placement;
+    if (placement.optimizer != Tier::host || config.zero.offload_optimizer.nvme_path.empty()) continue;
+    if (const auto mixed = with_disk(placement, room, device, config, plan_of)) return *mixed;
   }
   std::vector<std::string> remedies;
   if (config.zero.offload_optimizer.nvme_path.empty()) remedies.push_back("offload_optimizer.nvme_path for the disk");

@@ -17,7 +17,8 @@ using PlanOf = std::function<MemoryPlan(const Config& config)>;
 
 struct Placement {
   Tier optimizer = Tier::device;
-  double ratio = 1;  // of the states, on that tier
+  double ratio = 1;       // of the states, that left the device
+  double disk_ratio = 1;  // of the states, on disk at most; where the tier is the disk
   Tier param = Tier::device;
   MemoryPlan plan;
 };
@@ -36,8 +37,8 @@ struct Room {
   size_t device = 0;
   size_t host = 0;
 };
-// The first that fits the host too, with `activations` beside it on the device. Throws shoal::Error with what is
-// missing where none does.
+// The first that fits the host too, with `activations` beside it on the device; where the host is too small, the disk
+// takes as little as it must. Throws shoal::Error with what is missing where none does.
 Placement place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of);
 
 }  // namespace shoal

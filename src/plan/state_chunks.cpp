@@ -46,33 +46,36 @@ std::vector<Run> runs_of(const ModelLayout& layout, const ChunkOptions& options)
 
 std::vector<StateChunk> cut_states(const ModelLayout& layout, const ChunkOptions& options) {
   const std::vector<Run> runs = runs_of(layout, options);
-  size_t total = 0;
-  for (const Run& run : runs) total += run.nbytes;
-  const bool offloads = options.tier != Tier::device;
-  // Bytes that stay on the device, counted from the front.
-  const double stays = offloads ? static_cast<double>(total) * (1 - options.ratio) : static_cast<double>(total);
+  double total = 0;
+  for (const Run& run : runs) total += static_cast<double>(run.nbytes);
+  // Bytes before which a tier ends, counted from the front.
+  const double on_disk = options.tier == Tier::disk ? std::min(options.ratio, options.disk_ratio) : 0;
+  const double device_ends = options.tier == Tier::device ? total : total * (1 - options.ratio);
+  const double host_ends = options.tier == Tier::device ? total : total * (1 - on_disk);
   const int64_t step = (options.chunk_numel + kChunkGranule - 1) / kChunkGranule * kChunkGranule;
 
   std::vector<StateChunk> chunks;
   double passed = 0;
   for (const Run& run : runs) {
-    const int64_t numel = run.end - run.begin;
-    int64_t kept = numel;
-    if (offloads) {
-      const double share =
-          run.nbytes == 0 ? 1 : std::clamp((stays - passed) / static_cast<double>(run.nbytes), 0.0, 1.0);
-      kept =
-          share >= 1 ? numel : static_cast<int64_t>(share * static_cast<double>(numel)) / kChunkGranule * kChunkGranule;
-    }
+    // The element before which a tier ends.
+    const auto element_at = [&](double nbytes) {
+      const double share = run.nbytes == 0 ? 1 : (nbytes - passed) / static_cast<double>(run.nbytes);
+      if (share >= 1) return run.end;
+      const auto numel = static_cast<int64_t>(std::max(share, 0.0) * static_cast<double>(run.end - run.begin));
+      return run.begin + numel / kChunkGranule * kChunkGranule;
+    };
+    const auto cut = [&](int64_t from, int64_t to, Tier tier) {
+      const int64_t each = tier == Tier::device ? to - from : step;
+      for (int64_t begin = from; begin < to; begin += each) {
+        chunks.push_back(chunk_of(run.unit, run.flat, run.dtype, begin, std::min(to, begin + each), options.moments));
+        chunks.back().tier = tier;
+      }
+    };
+    const int64_t of_host = element_at(device_ends), of_disk = std::max(of_host, element_at(host_ends));
+    cut(run.begin, of_host, Tier::device);
+    cut(of_host, of_disk, Tier::host);
+    cut(of_disk, run.end, Tier::disk);
     passed += static_cast<double>(run.nbytes);
-    const int64_t middle = run.begin + kept;
-    if (kept > 0) chunks.push_back(chunk_of(run.unit, run.flat, run.dtype, run.begin, middle, options.moments));
-    for (int64_t begin = middle; begin < run.end; begin += step) {
-      StateChunk chunk =
-          chunk_of(run.unit, run.flat, run.dtype, begin, std::min(run.end, begin + step), options.moments);
-      chunk.tier = options.tier;
-      chunks.push_back(chunk);
-    }
   }
   return chunks;
 }

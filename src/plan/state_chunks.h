@@ -28,12 +28,13 @@ struct ChunkOptions {
   int moments = 2;                         // fp32 numbers per element
   Tier tier = Tier::device;                // of what is offloaded
   double ratio = 1;                        // the share of bytes that is offloaded
+  double disk_ratio = 1;                   // of the disk's tier: the share that goes there; the host has the rest
   int64_t chunk_numel = int64_t{1} << 22;  // of offloaded states; what stays on the device is not cut
 };
 inline constexpr int64_t kChunkGranule = 64;  // elements: cuts fall on multiples of it, which keeps vectors aligned
 
-// The chunks in the order of units and elements, which is the order of the update. Of a run that is offloaded in part,
-// the front stays on the device: the next forward needs it first.
+// The chunks in the order of units and elements, which is the order of the update. The front is on the device, for the
+// next forward needs it first, then comes what is in host memory, then what is on disk.
 std::vector<StateChunk> cut_states(const ModelLayout& layout, const ChunkOptions& options);
 
 }  // namespace shoal

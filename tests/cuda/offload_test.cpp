@@ -56,6 +56,27 @@ TEST(GpuOffload, EveryRingAndUpdaterGivesTheBitsOfTheResidentRun) {
   }
 }
 
+TEST(GpuOffload, DeviceHostAndDiskTogetherGiveTheBitsOfTheResidentRun) {
+  SHOAL_NEEDS_GPU();
+  const TempFolder folder;
+  RunOptions options;
+  options.device = gpu();
+  options.precision = Precision::bf16;
+  options.steps = 10;
+  const std::vector<RunResult> resident = train_on_threads(2, options);
+  options.offload = {.tier = Tier::disk, .nvme_path = folder.path(), .buffer_count = 3, .ratio = 0.8};
+  options.offload_disk_ratio = 0.4;
+  for (const int stage : {0, 3}) {
+    for (const bool defer : {false, true}) {
+      options.stage = stage;
+      options.defer = defer;
+      const std::vector<RunResult> got = train_on_threads(2, options);
+      EXPECT_TRUE(got[1] == resident[1]) << fmt::format("stage {} deferred {}", stage, defer);
+      EXPECT_TRUE(got[1].memory.held.host_states > 0 && got[1].memory.held.disk_states > 0);
+    }
+  }
+}
+
 // States come through a small ring while the next forward runs.
 TEST(GpuOffload, DeferredUpdatesGiveTheBitsOfTheResidentRun) {
   SHOAL_NEEDS_GPU();

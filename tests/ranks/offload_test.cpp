@@ -79,6 +79,25 @@ INSTANTIATE_TEST_SUITE_P(Cells, Placement,
                                               name_of(std::get<1>(info.param)), std::get<2>(info.param));
                          });
 
+TEST(Offload, DeviceHostAndDiskTogetherGiveTheBitsOfTheResidentRun) {
+  const TempFolder folder;
+  RunOptions options = steps_with(Precision::bf16, 1);
+  const std::vector<RunResult> resident = train_on_threads(2, options);
+  options.offload = placed(Tier::disk, 0.8, folder);
+  options.offload_disk_ratio = 0.4;
+  for (int stage = 0; stage <= 3; ++stage) {
+    options.stage = stage;
+    const std::vector<RunResult> got = train_on_threads(2, options);
+    EXPECT_TRUE(got[1] == resident[1]) << "stage " << stage;
+    const MemoryPlan& held = got[1].memory.held;
+    EXPECT_TRUE(held.states > 0 && held.host_states > 0 && held.disk_states > 0) << "stage " << stage;
+    const MemoryPlan& planned = got[1].memory.planned;
+    EXPECT_EQ(held.states, planned.states) << "stage " << stage;
+    EXPECT_EQ(held.host_states, planned.host_states) << "stage " << stage;
+    EXPECT_EQ(held.disk_states, planned.disk_states) << "stage " << stage;
+  }
+}
+
 // Small parameters are sharded too: where ranks send each other updated weights, nothing is deferred.
 TEST(Deferred, UpdatesGiveTheBitsOfStepsThatUpdateAtOnce) {
   const TempFolder folder;

@@ -40,6 +40,7 @@ struct RunOptions {
   int64_t offload_chunk = 64;
   bool verify_offload = true;
   OffloadUpdate offload_update = OffloadUpdate::automatic;
+  double offload_disk_ratio = 1;
   bool defer = false;  // updates wait until a unit is needed
   int64_t offload_ring = 0;
 };
@@ -82,6 +83,7 @@ inline Config config_of(const RunOptions& options, int world) {
   config.shoal.offload_update = options.offload_update;
   config.shoal.offload_ring_size = options.offload_ring;
   config.shoal.defer_update = options.defer;
+  config.shoal.offload_disk_ratio = options.offload_disk_ratio;
   config.shoal.reproducible = options.reproducible;
   config.optimizer.kind = options.optimizer;
   config.optimizer.lr = options.lr;

@@ -82,6 +82,23 @@ TEST(Placement, TakesTheDiskWhenTheHostIsSmallAndAPathIsNamed) {
   EXPECT_THAT(settings_of(placement), HasSubstr("offload_optimizer to nvme, ratio 0."));
 }
 
+TEST(Placement, GivesTheDiskNoMoreThanTheHostCannotHold) {
+  Config config = config_at(3);
+  config.zero.offload_optimizer.nvme_path = "/local";
+  for (const size_t host : {200 * kMiB, 300 * kMiB, 400 * kMiB}) {
+    const Placement placement = place({400 * kMiB, host}, 0, config, plan_of);
+    EXPECT_EQ(placement.plan, plan_of(with(config, placement)));
+    EXPECT_GT(placement.plan.host_states, 0u);
+    EXPECT_GT(placement.plan.disk_states, 0u);
+    EXPECT_LE(placement.plan.host_total(), host);
+    EXPECT_LE(placement.plan.total(), 400 * kMiB);
+    EXPECT_THAT(settings_of(placement), HasSubstr("with shoal.offload_disk_ratio 0."));
+    Placement less = placement;
+    less.disk_ratio -= 0.01;
+    EXPECT_GT(plan_of(with(config, less)).host_total(), host) << "the disk has too much";
+  }
+}
+
 TEST(Placement, MovesWeightsLastAndAtStage3Only) {
   const Room room{270 * kMiB, 2000 * kMiB};
   const Placement placement = place(room, 0, config_at(3), plan_of);

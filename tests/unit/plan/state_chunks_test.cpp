@@ -53,6 +53,21 @@ TEST(StateChunks, ARatioKeepsTheFrontOnTheDevice) {
       std::all_of(none.begin(), none.end(), [](const StateChunk& chunk) { return chunk.tier == Tier::device; }));
 }
 
+TEST(StateChunks, TheHostHasWhatTheDiskDoesNotTake) {
+  EXPECT_EQ(text_of(cut_states(
+                two_units(1), {.stage = 3, .tier = Tier::disk, .ratio = 0.75, .disk_ratio = 0.25, .chunk_numel = 640})),
+            "unit 0 0..768 device 7680 bytes\n"
+            "unit 0 768..1024 host 2560 bytes\n"
+            "unit 2 0..640 host 6400 bytes\n"
+            "unit 2 640..1280 host 6400 bytes\n"
+            "unit 2 1280..1920 disk 6400 bytes\n"
+            "unit 2 1920..2048 disk 1280 bytes\n");
+  const auto most = cut_states(two_units(1), {.stage = 3, .tier = Tier::disk, .ratio = 0.5, .disk_ratio = 0.9});
+  EXPECT_TRUE(std::none_of(most.begin(), most.end(), [](const StateChunk& chunk) { return chunk.tier == Tier::host; }));
+  const auto none = cut_states(two_units(1), {.stage = 3, .tier = Tier::disk, .ratio = 0.5, .disk_ratio = 0});
+  EXPECT_TRUE(std::none_of(none.begin(), none.end(), [](const StateChunk& chunk) { return chunk.tier == Tier::disk; }));
+}
+
 TEST(StateChunks, PartsOfAChunkFollowEachOther) {
   const StateChunk chunk = cut_states(two_units(1), {.stage = 0}).front();
   EXPECT_EQ(chunk.first, 0u);
