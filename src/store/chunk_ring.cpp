@@ -49,24 +49,32 @@ void ChunkRing::read_ahead() {
   for (size_t k = 0; k < ahead; ++k) {
     const int chunk = static_cast<int>((static_cast<size_t>(next_) + k) % chunks_.size());
     Buffer& buffer = buffer_of(chunk);
-    if (buffer.chunk == chunk || is_needed_before(buffer, k)) continue;
+    if (buffer.chunk == chunk || is_shared_before(k)) continue;
     if (buffer.dirty) begin_write(buffer);
     if (!buffer.transfer.done()) continue;
     begin_read(buffer, chunk);
   }
 }
 
-// Whether the buffer's chunk is taken sooner than the k-th from now: two of the window may share a buffer at its turn.
-bool ChunkRing::is_needed_before(const Buffer& buffer, size_t k) const {
-  if (buffer.chunk < 0) return false;
-  const size_t turns =
-      (static_cast<size_t>(buffer.chunk) + chunks_.size() - static_cast<size_t>(next_)) % chunks_.size();
-  return turns < k;
+// Whether one that is taken sooner than the k-th from now has the same buffer: at their turn two of the window may.
+bool ChunkRing::is_shared_before(size_t k) const {
+  const auto buffer_at = [&](size_t turn) {
+    return (static_cast<size_t>(next_) + turn) % chunks_.size() % buffers_.size();
+  };
+  for (size_t sooner = 0; sooner < k; ++sooner) {
+    if (buffer_at(sooner) == buffer_at(k)) return true;
+  }
+  return false;
 }
 
-// The memory is free for it: what was written from there is safe, what was read there is not wanted any more.
+// The memory becomes free for it: what is written from there is safe first, and what is read there and not wanted any
+// more has come first, or it would come later.
 void ChunkRing::begin_read(Buffer& buffer, int chunk) {
-  if (!buffer.reading) finish_write(buffer);
+  if (buffer.reading) {
+    buffer.transfer = {};
+  } else {
+    finish_write(buffer);
+  }
   buffer.chunk = chunk;
   buffer.reading = true;
   const Chunk& place = chunks_[static_cast<size_t>(chunk)];

@@ -51,7 +51,7 @@ class ChunkRing {
   };
 
   Buffer& buffer_of(int chunk) { return buffers_[static_cast<size_t>(chunk) % buffers_.size()]; }
-  bool is_needed_before(const Buffer& buffer, size_t k) const;
+  bool is_shared_before(size_t k) const;
   void begin_read(Buffer& buffer, int chunk);
   void begin_write(Buffer& buffer);
   void finish_write(Buffer& buffer);

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
+#include <thread>
 
 #include "message_of.h"
 #include "temp_folder.h"
@@ -108,6 +110,42 @@ TEST(ChunkRing, ReadsNoChunkTwiceInARoundWithAnyNumberOfBuffers) {
     EXPECT_EQ(rounds.file.counters().read_nbytes - before, 6 * ChunkRing::file_nbytes(sharing))
         << buffers << " buffers";
   }
+}
+
+// A disk whose next read, once told so, comes late.
+class LateIo final : public BlockIo {
+ public:
+  explicit LateIo(std::atomic<bool>& next_is_late) : next_is_late_(next_is_late) {}
+  ~LateIo() override {
+    for (std::thread& thread : late_) thread.join();
+  }
+  void start(BlockRequest request) override {
+    if (request.kind == BlockRequest::Kind::read && next_is_late_.exchange(false)) {
+      late_.emplace_back([request = std::move(request)]() mutable {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        InstantIo().start(std::move(request));
+      });
+      return;
+    }
+    InstantIo().start(std::move(request));
+  }
+  bool register_memory(std::byte*, size_t) override { return false; }
+  std::string description() const override { return "late"; }
+
+ private:
+  std::atomic<bool>& next_is_late_;
+  std::vector<std::thread> late_;
+};
+
+TEST(ChunkRing, AReadThatNobodyWantsAnyMoreDoesNotComeOverTheNextOne) {
+  std::atomic<bool> next_is_late = false;
+  Rounds rounds(1, [&](int) { return std::make_unique<LateIo>(next_is_late); });
+  for (int i = 0; i < 3; ++i) rounds.round();
+  rounds.ring.look(2);
+  next_is_late = true;
+  rounds.ring.read_ahead();  // of chunk 0, into the only buffer
+  EXPECT_FALSE(next_is_late);
+  EXPECT_TRUE(rounds.holds(3, 3));
 }
 
 TEST(ChunkRing, WhatCouldNotBeWrittenIsNotForgotten) {
