@@ -110,7 +110,7 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_option("--device", options.device, "auto (a GPU where there is one), cpu, cuda or cuda:<number>")
       ->capture_default_str();
   verb->add_flag("--deterministic", options.deterministic, "the same bits in every run on a GPU; costs some speed");
-  verb->add_option("--out", options.out, "the run's folder: config, metrics, checkpoints");
+  CLI::Option* out = verb->add_option("--out", options.out, "the run's folder: config, metrics, checkpoints");
   verb->add_option("--resume", options.resume, "auto: the latest in --out, if any; or a checkpoint's folder");
   verb->add_option("--stop-at", options.stop_at, "end after this step, with a checkpoint; schedules still see --steps")
       ->check(CLI::Range(int64_t{1}, kMost));
@@ -130,6 +130,10 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_option("--eval-batches", options.eval_batches, "micro-batches a rank evaluates on, at most")
       ->check(CLI::Range(int64_t{1}, kMost))
       ->capture_default_str();
+  verb->add_option(
+          "--trace-steps", options.trace_steps,
+          "3, or 3-5: a trace of these steps on rank 0, as trace.json in --out, for chrome://tracing or Perfetto")
+      ->needs(out);
   verb->add_option("--log-every", options.log_every, "steps between lines, where there is no terminal")
       ->check(CLI::Range(int64_t{0}, kMost))
       ->capture_default_str();

@@ -16,6 +16,7 @@
 #include "shoal/error.h"
 #include "train/run_config.h"
 #include "train/text_source.h"
+#include "train/trace.h"
 
 namespace shoal::train {
 
@@ -28,6 +29,7 @@ void check_flags(const TrainOptions& options) {
   if (!(options.validation >= 0 && options.validation < 1)) {
     throw Error("--validation", fmt::format("{} is not a share. Give a number from 0 to below 1.", options.validation));
   }
+  if (!options.trace_steps.empty()) read_step_span(options.trace_steps);
   if (options.out.empty() && (options.save_every > 0 || options.resume == "auto" || options.save_on_exit)) {
     throw Error("--out", "saving and --resume auto need a folder for the run. Give --out DIR.");
   }

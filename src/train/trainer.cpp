@@ -32,6 +32,7 @@
 #include "train/progress.h"
 #include "train/step_exchange.h"
 #include "train/stop_signal.h"
+#include "train/trace.h"
 
 namespace shoal::train {
 
@@ -94,10 +95,15 @@ class Trainer {
     if (options_.out.empty()) progress_.say("no --out: nothing is saved");
     resume();
     open_files();
+    if (!options_.trace_steps.empty() && world_.rank() == 0) {
+      trace_.emplace(read_step_span(options_.trace_steps), options_.out + "/trace.json");
+    }
     const int64_t last = options_.stop_at > 0 ? std::min(options_.stop_at, options_.steps) : options_.steps;
     if (step_ >= last) progress_.say(fmt::format("step {} is reached already: nothing to do", last));
     while (step_ < last && stop_signal_ == 0) {
+      if (trace_) trace_->begin_step(step_ + 1);
       take_step(last);
+      if (const std::string said = trace_ ? trace_->end_step(step_) : ""; !said.empty()) progress_.say(said);
       if (options_.eval_every > 0 && step_ % options_.eval_every == 0) evaluate();
       if (options_.save_every > 0 && step_ % options_.save_every == 0) save();
     }
@@ -326,6 +332,7 @@ class Trainer {
   Engine engine_;
   StopSignal signals_;
   std::unique_ptr<MetricsFile> metrics_, evaluations_;  // rank 0 with a folder only
+  std::optional<Trace> trace_;                          // of rank 0, where asked for
   int64_t step_ = 0;                                    // taken so far
   int64_t first_step_ = 0;                              // taken before this run
   int64_t last_saved_ = -1;
