@@ -91,9 +91,12 @@ def main():
             for row, runs in rounds.items():
                 if row.startswith("deepspeed"):
                     runs.append(run_deepspeed(args.deepspeed_python, model, ROWS[row], args.steps, args.warmup))
-                    continue
-                more = [word for setting in args.more for word in ("--set", setting)]
-                runs.append(run(args.shoal, model, ROWS[row] + more, args.steps, args.warmup))
+                else:
+                    more = [word for setting in args.more for word in ("--set", setting)]
+                    runs.append(run(args.shoal, model, ROWS[row] + more, args.steps, args.warmup))
+                one = runs[-1]
+                words = f"{one['median_s']:.3f} s, waits {one['wait_host_ms']:.0f} ms" if "error" not in one else one["error"]
+                print(f"  {model} {row}: {words}", flush=True)
         base = None
         for row, runs in rounds.items():
             good = [one for one in runs if "error" not in one]
