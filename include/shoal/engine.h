@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shoal/config.h"
@@ -49,6 +50,22 @@ struct StepResult {
   int64_t applied_steps = 0;  // so far
   int64_t skipped_steps = 0;  // so far
   std::string overflow_unit;  // where a gradient was not finite
+};
+
+// A step whose result is read when somebody asks for it. See Engine::step_later.
+class PendingStep {
+ public:
+  // Whether result() would return at once.
+  bool known() const;
+  // Waits until the step is decided. Throws what Engine::step would have thrown. The engine lives, or the result was
+  // read before.
+  const StepResult& result() const;
+
+  struct State;
+  explicit PendingStep(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;  // shared with the engine, which reads the results of steps in their order
 };
 
 struct MemoryReport {
@@ -80,7 +97,7 @@ struct DiskTraffic {
 struct HostTraffic {
   uint64_t to_device_nbytes = 0;
   uint64_t to_host_nbytes = 0;
-  double waited_seconds = 0;  // the GPU, for what could not hide; known when the next step begins its update
+  double waited_seconds = 0;  // the GPU, for what could not hide; known one or two steps later
 };
 
 class Engine {
@@ -136,6 +153,11 @@ class Engine {
   // Ends the micro-step; at an accumulation boundary clips, updates and brings the new weights to where they are read.
   // With an update from outside, that one makes the new weights, and is not called in a step that is skipped.
   StepResult step(const OutsideUpdate& update = {});
+  // The same without waiting for a GPU: there the step is decided and carried out behind the work before it, and its
+  // result can be read later. A step that nobody asks for is read at the second boundary after it at the latest, and
+  // what reads the state (progress(), loss_scale()) reads it first. It waits all the same for an update from outside,
+  // and where the host updates states. The error of a step that cannot go on is thrown where its result is read.
+  PendingStep step_later(const OutsideUpdate& update = {});
 
   // Calls `use` with the named parameters whole. With Access::write, what rank 0 wrote becomes the value on all ranks.
   // Every rank calls it, between passes.

@@ -11,6 +11,7 @@
 #include "device/block_arena.h"
 #include "device/cuda_wires.h"
 #include "kernels/cuda/convert.h"
+#include "kernels/cuda/decide.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/update.h"
 
@@ -80,16 +81,47 @@ void launch(const kernels::cuda::SegmentTable& table, const kernels::LionStep* s
   kernels::cuda::lion(table, steps, apply, stream);
 }
 
+class CudaRead final : public LateRead {
+ public:
+  CudaRead(size_t nbytes, int device, cuda::StreamHandle stream)
+      : nbytes_(nbytes), device_(device), stream_(stream), pinned_(nbytes) {}
+  ~CudaRead() override {
+    try {
+      if (begun_) there_.synchronize();  // the copy ends before its memory goes
+    } catch (...) {                      // a GPU that failed has said so where its numbers were read
+    }
+  }
+  CudaRead(const CudaRead&) = delete;
+  CudaRead& operator=(const CudaRead&) = delete;
+
+  void begin(const void* from) override {
+    cuda::use_device(device_);
+    cuda::copy(pinned_.data(), from, nbytes_, stream_);
+    there_.record(stream_);
+    begun_ = true;
+  }
+  bool ready() const override { return there_.reached(); }
+  const void* wait() override {
+    there_.synchronize();
+    return pinned_.data();
+  }
+
+ private:
+  size_t nbytes_;
+  int device_;
+  cuda::StreamHandle stream_;
+  cuda::PinnedMemory pinned_;
+  cuda::Event there_;
+  bool begun_ = false;
+};
+
 class CudaQueue final : public Queue {
  public:
   CudaQueue(int device, cuda::StreamHandle stream, ParallelFor on_host)
       : device_(device), stream_(stream), on_host_(std::move(on_host)) {
     cuda::use_device(device_);
-    always_ = static_cast<int*>(cuda::allocate(sizeof(int)));
-    const int one = 1;
-    upload(always_, &one, sizeof(one));
   }
-  ~CudaQueue() override { cuda::release(always_); }
+  ~CudaQueue() override = default;
   CudaQueue(const CudaQueue&) = delete;
   CudaQueue& operator=(const CudaQueue&) = delete;
 
@@ -159,17 +191,30 @@ class CudaQueue final : public Queue {
     return std::make_unique<CudaUpdateList>(kernels::cuda::SegmentTable(segments, groups));
   }
 
-  void update(const UpdateList& list, const GroupSteps& steps) override {
+  void update(const UpdateList& list, const PlacedSteps& steps) override {
     const auto& table = static_cast<const CudaUpdateList&>(list).table;
-    std::visit(
-        [&](const auto& of_groups) {
-          using Step = typename std::decay_t<decltype(of_groups)>::value_type;
-          const size_t nbytes = of_groups.size() * sizeof(Step);
-          const void* on_device = uploads(nbytes).begin(of_groups.data(), nbytes, stream_);
-          launch(table, static_cast<const Step*>(on_device), always_, stream_);
+    std::visit([&](const auto* of_groups) { launch(table, of_groups, steps.apply, stream_); }, steps.of_groups);
+  }
+
+  PlacedSteps decide(const kernels::Decision& decision, const StepChoices& choices, void* picked) override {
+    return std::visit(
+        [&](const auto& steps) {
+          using Step = typename std::decay_t<decltype(steps)>::value_type;
+          const size_t nbytes = steps.size() * sizeof(Step);
+          const void* on_device = uploads(nbytes).begin(steps.data(), nbytes, stream_);
+          const kernels::StepChoice<Step> choice{static_cast<const Step*>(on_device), choices.first_steps_before,
+                                                 choices.count, static_cast<int64_t>(steps.size()) / choices.count,
+                                                 static_cast<Step*>(picked)};
+          kernels::cuda::decide(decision, choice, stream_);
           uploads_->finish(stream_);
+          return PlacedSteps{choice.picked, &decision.record->applied};
         },
-        steps);
+        choices.steps);
+  }
+
+  std::unique_ptr<LateRead> make_late_read(size_t nbytes) override {
+    cuda::use_device(device_);
+    return std::make_unique<CudaRead>(nbytes, device_, stream_);
   }
 
  private:
@@ -184,7 +229,6 @@ class CudaQueue final : public Queue {
   int device_;
   cuda::StreamHandle stream_;
   ParallelFor on_host_;
-  int* always_ = nullptr;  // in GPU memory: 1
   std::unique_ptr<Uploads> uploads_;
 };
 

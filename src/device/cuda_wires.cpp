@@ -3,6 +3,9 @@
 
 #include <deque>
 #include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
 
 namespace shoal {
 
@@ -12,7 +15,10 @@ struct Marks {
   cuda::Event ready;   // on the wire in: the bytes are there
   cuda::Event used;    // on the queue: its work on them is done
   cuda::Event stored;  // on the wire out: the host has them
-  // On the queue, around the wait for `ready`.
+};
+
+// On the queue, around a wait for `ready`.
+struct Hold {
   cuda::Event stopped{cuda::Event::Kind::timed}, went_on{cuda::Event::Kind::timed};
 };
 
@@ -48,10 +54,13 @@ class CudaWires final : public Wires {
     marks_of(chunk).ready.record(in_.handle());
   }
   void hold_queue(int chunk) override {
-    Marks& marks = marks_of(chunk);
-    marks.stopped.record(queue_);
-    marks.ready.hold_back(queue_);
-    marks.went_on.record(queue_);
+    if (free_holds_.empty()) free_holds_.push_back(std::make_unique<Hold>());
+    std::unique_ptr<Hold> hold = std::move(free_holds_.back());
+    free_holds_.pop_back();
+    hold->stopped.record(queue_);
+    marks_of(chunk).ready.hold_back(queue_);
+    hold->went_on.record(queue_);
+    holds_.push_back(std::move(hold));
   }
   void mark_used(int chunk) override { marks_of(chunk).used.record(queue_); }
   void copy_out(int chunk, std::byte* to_host, const std::byte* from, size_t nbytes) override {
@@ -61,14 +70,24 @@ class CudaWires final : public Wires {
   }
   void wait_in(int chunk) override { marks_of(chunk).ready.synchronize(); }
   void wait_out(int chunk) override { marks_of(chunk).stored.synchronize(); }
-  double held_seconds(int chunk) override { return marks_of(chunk).went_on.seconds_since(marks_of(chunk).stopped); }
+  double newly_held_seconds() override {
+    double seconds = 0;
+    while (!holds_.empty() && holds_.front()->went_on.reached()) {
+      seconds += holds_.front()->went_on.seconds_since(holds_.front()->stopped);
+      free_holds_.push_back(std::move(holds_.front()));
+      holds_.pop_front();
+    }
+    return seconds;
+  }
 
  private:
   Marks& marks_of(int chunk) { return marks_[static_cast<size_t>(chunk)]; }
 
   int device_;
   cuda::StreamHandle queue_;
-  std::deque<Marks> marks_;  // events do not move
+  std::deque<Marks> marks_;                  // events do not move
+  std::deque<std::unique_ptr<Hold>> holds_;  // in the queue's order, from the first that is not counted
+  std::vector<std::unique_ptr<Hold>> free_holds_;
   cuda::Stream in_, out_;
   cuda::Event here_;  // where the queue was when copies were given
   std::byte* pinned_ = nullptr;

@@ -59,16 +59,10 @@ void Ferry::give_next_in() {
 }
 
 void Ferry::begin_use(int chunk) {
-  if (step_ended_) count_held();  // the queue has passed all of the last round: its norm was read since
+  if (step_ended_) counters_.held_seconds += wires_->newly_held_seconds();
   step_ended_ = false;
   while (in_.given < brings_[static_cast<size_t>(chunk)]) give_next_in();
   wires_->hold_queue(chunk);
-  held_.push_back(chunk);
-}
-
-void Ferry::count_held() {
-  for (const int chunk : held_) counters_.held_seconds += wires_->held_seconds(chunk);
-  held_.clear();
 }
 
 void Ferry::pace(bool urgent) {

@@ -50,7 +50,8 @@ class Ferry {
 
   struct Counters {
     uint64_t brought_nbytes = 0, taken_nbytes = 0;
-    double held_seconds = 0;  // the queue, for bytes that were not there; known when the next round begins
+    double held_seconds =
+        0;  // the queue, for bytes that were not there, as far as it had come when the last round began
   };
   Counters counters() const { return counters_; }
   // Why the memory could not be pinned; "" where it was, or will be.
@@ -73,12 +74,10 @@ class Ferry {
   void give_next_in();
   void give_next_out();
   void finish_pinning();
-  void count_held();
 
   std::unique_ptr<Wires> wires_;
   Lane in_, out_;
   std::vector<int64_t> brings_, returns_;  // of each chunk: its last order's number
-  std::vector<int> held_;                  // chunks that the queue was held for since it was last counted
   bool step_ended_ = false;                // and no use has come since
   int64_t paces_ = 0;                      // in this step
   int64_t expected_paces_ = 0;             // as many as there were in the last

@@ -8,6 +8,7 @@
 #include "device/host_wires.h"
 #include "device/page_arena.h"
 #include "kernels/convert.h"
+#include "kernels/decide_body.h"
 #include "kernels/segment.h"
 #include "plan/memory.h"
 
@@ -15,6 +16,10 @@ namespace shoal {
 
 void in_one_span(int64_t numel, const std::function<void(int64_t, int64_t)>& work) {
   if (numel > 0) work(0, numel);
+}
+
+PlacedSteps in_host_memory(const GroupSteps& steps) {
+  return std::visit([](const auto& of_groups) { return PlacedSteps{of_groups.data()}; }, steps);
 }
 
 namespace {
@@ -34,6 +39,18 @@ void run(const kernels::Segment& segment, const kernels::AdamStep& step) { kerne
 void run(const kernels::Segment& segment, const kernels::SgdStep& step) { kernels::sgd(segment, step); }
 void run(const kernels::Segment& segment, const kernels::AdagradStep& step) { kernels::adagrad(segment, step); }
 void run(const kernels::Segment& segment, const kernels::LionStep& step) { kernels::lion(segment, step); }
+
+// Nothing is late here.
+class HostRead final : public LateRead {
+ public:
+  explicit HostRead(size_t nbytes) : bytes_(nbytes) {}
+  void begin(const void* from) override { std::memcpy(bytes_.data(), from, bytes_.size()); }
+  bool ready() const override { return true; }
+  const void* wait() override { return bytes_.data(); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
 
 class HostQueue final : public Queue {
  public:
@@ -107,19 +124,36 @@ class HostQueue final : public Queue {
     return list;
   }
 
-  void update(const UpdateList& list, const GroupSteps& steps) override {
+  void update(const UpdateList& list, const PlacedSteps& steps) override {
+    if (steps.apply != nullptr && *steps.apply == 0) return;
     const auto& host = static_cast<const HostUpdateList&>(list);
     std::visit(
-        [&](const auto& of_groups) {
+        [&](const auto* of_groups) {
           for (size_t index = 0; index < host.segments.size(); ++index) {
             const kernels::Segment& segment = host.segments[index];
-            const auto& step = of_groups.at(static_cast<size_t>(host.groups[index]));
+            const auto& step = of_groups[host.groups[index]];
             parallel_for_(segment.numel,
                           [&](int64_t begin, int64_t end) { run(kernels::part_of(segment, begin, end), step); });
           }
         },
-        steps);
+        steps.of_groups);
   }
+
+  PlacedSteps decide(const kernels::Decision& decision, const StepChoices& choices, void* picked) override {
+    kernels::decide(decision);
+    return std::visit(
+        [&](const auto& steps) {
+          using Step = typename std::decay_t<decltype(steps)>::value_type;
+          const auto groups = static_cast<int64_t>(steps.size()) / choices.count;
+          const kernels::StepChoice<Step> choice{steps.data(), choices.first_steps_before, choices.count, groups,
+                                                 static_cast<Step*>(picked)};
+          for (int64_t group = 0; group < groups; ++group) kernels::pick(choice, *decision.record, group);
+          return PlacedSteps{choice.picked, &decision.record->applied};
+        },
+        choices.steps);
+  }
+
+  std::unique_ptr<LateRead> make_late_read(size_t nbytes) override { return std::make_unique<HostRead>(nbytes); }
 
  private:
   ParallelFor parallel_for_;

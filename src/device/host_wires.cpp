@@ -21,7 +21,7 @@ class HostWires final : public Wires {
   }
   void wait_in(int) override {}
   void wait_out(int) override {}
-  double held_seconds(int) override { return 0; }
+  double newly_held_seconds() override { return 0; }
 };
 
 }  // namespace

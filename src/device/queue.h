@@ -3,6 +3,7 @@
 // this and do not know which of the two it is.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,7 @@
 #include "device/arena.h"
 #include "device/slab.h"
 #include "device/wires.h"
+#include "kernels/decide.h"
 #include "kernels/reduce.h"
 #include "kernels/update.h"
 
@@ -33,6 +35,38 @@ class UpdateList {
 // What an update needs to know, one entry a parameter group; which alternative says which optimizer.
 using GroupSteps = std::variant<std::vector<kernels::AdamStep>, std::vector<kernels::SgdStep>,
                                 std::vector<kernels::AdagradStep>, std::vector<kernels::LionStep>>;
+
+// The same in a queue's memory.
+struct PlacedSteps {
+  std::variant<const kernels::AdamStep*, const kernels::SgdStep*, const kernels::AdagradStep*, const kernels::LionStep*>
+      of_groups;
+  const int* apply = nullptr;  // 0 there: the update leaves everything as it is; null: it does not
+};
+inline constexpr size_t kMostStepNbytes = std::max(
+    {sizeof(kernels::AdamStep), sizeof(kernels::SgdStep), sizeof(kernels::AdagradStep), sizeof(kernels::LionStep)});
+// For a queue of host memory. The steps stay where they are as long as the result is used.
+PlacedSteps in_host_memory(const GroupSteps& steps);
+
+// For each number of steps that may have been applied before the next one, from the first on: the constants of its
+// groups, one number after the other.
+struct StepChoices {
+  int64_t first_steps_before = 0;
+  int64_t count = 1;
+  GroupSteps steps;
+};
+
+// A few bytes of a queue's memory that the host reads when the queue has come to them. Used again and again, each time
+// after the last reading is over.
+class LateRead {
+ public:
+  virtual ~LateRead() = default;
+  // The bytes as they are after what the queue was given so far.
+  virtual void begin(const void* from) = 0;
+  // Whether wait() would return at once.
+  virtual bool ready() const = 0;
+  // Holds the calling thread until they are there; may be called again.
+  virtual const void* wait() = 0;
+};
 
 // One sum in order: sum = 0.0 + values[0] + values[1] + ...
 struct OrderedSum {
@@ -79,7 +113,12 @@ class Queue {
   // Segments whose pointers stay as they are; `groups` names the parameter group of each.
   virtual std::unique_ptr<UpdateList> make_update_list(std::vector<kernels::Segment> segments,
                                                        std::vector<int> groups) = 0;
-  virtual void update(const UpdateList& list, const GroupSteps& steps) = 0;
+  virtual void update(const UpdateList& list, const PlacedSteps& steps) = 0;
+
+  // Decides a step and picks its constants; see kernels/decide.h. `picked` has room for kMostStepNbytes a group. What
+  // is returned holds as long as `picked` and the record are left alone.
+  virtual PlacedSteps decide(const kernels::Decision& decision, const StepChoices& choices, void* picked) = 0;
+  virtual std::unique_ptr<LateRead> make_late_read(size_t nbytes) = 0;
 };
 
 }  // namespace shoal

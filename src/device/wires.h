@@ -29,8 +29,8 @@ class Wires {
   // Hold the calling thread until the chunk's last copy is through.
   virtual void wait_in(int chunk) = 0;
   virtual void wait_out(int chunk) = 0;
-  // How long the queue stood still for the chunk's bytes when it was last held; after the queue has gone on.
-  virtual double held_seconds(int chunk) = 0;
+  // How long the queue stood still for bytes where it has gone on since the last call. Waits for nothing.
+  virtual double newly_held_seconds() = 0;
 };
 
 }  // namespace shoal

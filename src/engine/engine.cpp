@@ -3,6 +3,7 @@
 #include "shoal/engine.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -10,8 +11,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <deque>
+#include <exception>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -47,6 +51,29 @@ namespace {
 constexpr int64_t kStepsBeforeGrowth = 2;
 
 }  // namespace
+
+struct PendingStep::State {
+  StepResult result;
+  bool known = false;
+  std::exception_ptr error;  // known, and an error
+  StepTimes times;
+  std::weak_ptr<const void> engine;  // alive
+  std::function<bool()> is_there;    // by the engine: whether find_out would return at once
+  std::function<void()> find_out;    // by the engine
+};
+
+bool PendingStep::known() const { return state_->known || (!state_->engine.expired() && state_->is_there()); }
+
+const StepResult& PendingStep::result() const {
+  if (!state_->known) {
+    if (state_->engine.expired()) {
+      throw Error("step", "its result was not read while the engine lived. Call result() before the engine goes.");
+    }
+    state_->find_out();
+  }
+  if (state_->error) std::rethrow_exception(state_->error);
+  return state_->result;
+}
 
 class Engine::Impl {
  public:
@@ -186,10 +213,10 @@ class Engine::Impl {
 
   // A gradient came and Engine::backward was not called: autograd itself says when it is through.
   void begin_outside_backward() {
-    if (stepper_.loss_scale() != 1) {
+    if (loss_scale() != 1) {
       throw Error("backward", fmt::format("loss.backward() does not know the loss scale, {}. Call "
                                           "engine.backward(loss).",
-                                          stepper_.loss_scale()));
+                                          loss_scale()));
     }
     begin_backward();
     torch::autograd::Engine::get_default_engine().queue_callback([this, alive = passes_.alive()] {
@@ -210,25 +237,72 @@ class Engine::Impl {
     const OwnThreadBackward own_thread;
     // In fp32: a 16-bit loss could not hold the scale.
     const at::Tensor root = loss.scalar_type() == at::kFloat ? loss : loss.to(at::kFloat);
-    const double scale = stepper_.loss_scale() / static_cast<double>(config_.batch.accumulation_steps);
     try {
-      torch::autograd::backward({root}, {at::full(root.sizes(), scale, root.options().requires_grad(false))});
+      torch::autograd::backward({root}, {backward_scale(root)});
     } catch (const c10::OutOfMemoryError& error) {
       throw explain(out_of_memory("backward", error));
     }
     finish_backward();
   }
 
-  StepResult step(const OutsideUpdate& update) {
+  // What the loss is multiplied by. A scale that moves is where the steps that are not read yet will have left it.
+  at::Tensor backward_scale(const at::Tensor& root) {
+    const at::TensorOptions options = root.options().requires_grad(false);
+    if (float* moving = stepper_.moving_backward_scale()) {
+      return at::from_blob(moving, {1}, options).reshape(root.sizes()).clone();
+    }
+    return at::full(root.sizes(), stepper_.loss_scale() / static_cast<double>(config_.batch.accumulation_steps),
+                    options);
+  }
+
+  // Waits for steps that may move it.
+  double loss_scale() {
+    if (stepper_.moving_backward_scale() != nullptr) read_all();
+    return stepper_.loss_scale();
+  }
+
+  // The result of the first step that was not read.
+  void read_next() {
+    const std::shared_ptr<PendingStep::State> step = std::move(pending_.front());
+    pending_.pop_front();
+    step->known = true;
+    try {
+      Stopwatch watch(step->times.step, timing_);
+      step->result = stepper_.read();
+    } catch (...) {
+      step->error = std::current_exception();
+      throw;
+    }
+    print(*step);
+  }
+  void read_all() {
+    while (!pending_.empty()) read_next();
+  }
+
+  PendingStep step_later(const OutsideUpdate& update) {
     check_whole("step");
     if (micro_step_ == 0) throw Error("step", "no gradient has come since the last step. Call backward(loss) first.");
-    if (!boundary_.value_or(micro_step_ >= config_.batch.accumulation_steps)) return stepper_.standing();
-    StepResult result;
+    const auto step = std::make_shared<PendingStep::State>();
+    step->engine = passes_.alive();
+    if (!boundary_.value_or(micro_step_ >= config_.batch.accumulation_steps)) {
+      step->is_there = [this] { return pending_.empty(); };
+      step->find_out = [this, state = step.get()] {  // the state owns this function
+        read_all();
+        state->result = stepper_.standing();
+        state->known = true;
+      };
+      return PendingStep(step);
+    }
+    step->is_there = [this, state = step.get()] { return pending_.front().get() == state && stepper_.is_next_known(); };
+    step->find_out = [this, state = step.get()] {
+      while (!state->known) read_next();
+    };
+    while (stepper_.unread() > Stepper::kMostUnread || (stepper_.unread() > 0 && stepper_.is_next_known())) read_next();
     {
       Stopwatch watch(times_.step, timing_);
       micro_step_ = 0;
       passes_.set_micro_step(0);
-      result = stepper_.take(update);
+      stepper_.take(update);
       count_waits();
     }
     updater_.end_step();
@@ -236,9 +310,9 @@ class Engine::Impl {
     if (!updates_outside_ && ++own_steps_ == kStepsBeforeGrowth) grow_ring();
     if (!updates_outside_) updater_.read_ahead();
     if (own_steps_ == 1) say_if_unpinned();
-    print(result);
-    times_ = {};
-    return result;
+    step->times = std::exchange(times_, {});
+    pending_.push_back(step);
+    return PendingStep(step);
   }
 
   // Since the last step, which is where deferred updates wait.
@@ -267,13 +341,13 @@ class Engine::Impl {
     if (!why.empty()) fmt::print(stderr, "shoal: copies of states are slow: host memory is not pinned: {}\n", why);
   }
 
-  void print(const StepResult& result) const {
-    const int64_t step = result.applied_steps + result.skipped_steps;
+  void print(const PendingStep::State& step) const {
+    const int64_t number = step.result.applied_steps + step.result.skipped_steps;
     if (weights_channel_->notes().rank() != 0) return;
-    if (!result.applied || (config_.steps_per_print > 0 && step % config_.steps_per_print == 0)) {
-      fmt::print(stderr, "shoal: {}\n", step_line(result));
+    if (!step.result.applied || (config_.steps_per_print > 0 && number % config_.steps_per_print == 0)) {
+      fmt::print(stderr, "shoal: {}\n", step_line(step.result));
     }
-    if (config_.wall_clock_breakdown) fmt::print(stderr, "shoal: {}\n", time_line(result, times_));
+    if (config_.wall_clock_breakdown) fmt::print(stderr, "shoal: {}\n", time_line(step.result, step.times));
   }
 
   std::vector<ParamAddress> addresses_of(const std::vector<std::string>& names) const {
@@ -353,7 +427,8 @@ class Engine::Impl {
     throw Error(place, "a step is under way. Read and write the state after step(), before the next forward.");
   }
 
-  EngineProgress progress() const {
+  EngineProgress progress() {
+    read_all();
     EngineProgress progress;
     stepper_.save(progress);
     const at::Tensor state = generator_.get_state();
@@ -366,6 +441,7 @@ class Engine::Impl {
     stepper_.settle_all();
     for (int unit = 0; unit < static_cast<int>(layout_.units.size()); ++unit) weights_.publish(unit);
     weights_.finish_publish();
+    read_all();
     stepper_.restore(progress);
     if (progress.random_state.empty()) return;
     const at::Tensor state = generator_.get_state();
@@ -425,6 +501,7 @@ class Engine::Impl {
   Passes passes_;
   ModuleCalls calls_{passes_};
   Stepper stepper_;
+  std::deque<std::shared_ptr<PendingStep::State>> pending_;  // taken and not read; shared with who will ask
   at::Generator generator_;
   std::vector<GradientHook> gradient_hooks_;
   bool hooked_ = false;           // hooks of modules report uses, and every forward begins with one
@@ -501,7 +578,8 @@ bool Engine::evaluating() const { return impl_->passes_.evaluating(); }
 
 void Engine::backward(const at::Tensor& loss) { impl_->backward(loss); }
 
-StepResult Engine::step(const OutsideUpdate& update) { return impl_->step(update); }
+StepResult Engine::step(const OutsideUpdate& update) { return step_later(update).result(); }
+PendingStep Engine::step_later(const OutsideUpdate& update) { return impl_->step_later(update); }
 
 void Engine::with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use) {
   impl_->with_gathered(names, access, use);
@@ -558,7 +636,7 @@ int Engine::unit_index(const std::string& name) const {
 
 at::Device Engine::device() const { return impl_->device_; }
 at::Generator& Engine::generator() { return impl_->generator_; }
-double Engine::loss_scale() const { return impl_->stepper_.loss_scale(); }
+double Engine::loss_scale() const { return impl_->loss_scale(); }
 MemoryReport Engine::memory() const { return impl_->memory(); }
 Traffic Engine::traffic() const { return impl_->traffic(); }
 double Engine::waited_seconds() const {

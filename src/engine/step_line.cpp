@@ -19,7 +19,7 @@ std::string time_line(const StepResult& result, const StepTimes& times) {
                                  result.applied_steps + result.skipped_steps, times.forward * 1e3, times.backward * 1e3,
                                  times.step * 1e3);
   if (times.host > 0)
-    line += fmt::format(", {:.1f} ms of the step before waiting for states of the host", times.host * 1e3);
+    line += fmt::format(", {:.1f} ms of an earlier step waiting for states of the host", times.host * 1e3);
   if (times.disk > 0) line += fmt::format(", of which {:.1f} ms waiting for the disk", times.disk * 1e3);
   return line;
 }

@@ -13,7 +13,7 @@ struct StepTimes {
   double backward = 0;
   double step = 0;
   double disk = 0;  // of step, waiting for the disk tier
-  double host = 0;  // of the step before, the GPU waiting for the host tier
+  double host = 0;  // of an earlier step, the GPU waiting for the host tier
 };
 
 std::string step_line(const StepResult& result);

@@ -48,4 +48,18 @@ GroupSteps group_steps(const OptimizerConfig& config, const StepNumbers& numbers
   });
 }
 
+StepChoices step_choices(const OptimizerConfig& config, int64_t first_steps_before,
+                         const std::vector<StepNumbers>& numbers) {
+  StepChoices choices{first_steps_before, static_cast<int64_t>(numbers.size()), group_steps(config, numbers.at(0))};
+  std::visit(
+      [&](auto& all) {
+        for (size_t index = 1; index < numbers.size(); ++index) {
+          const auto more = std::get<std::decay_t<decltype(all)>>(group_steps(config, numbers[index]));
+          all.insert(all.end(), more.begin(), more.end());
+        }
+      },
+      choices.steps);
+  return choices;
+}
+
 }  // namespace shoal

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "device/queue.h"
@@ -20,5 +21,15 @@ struct StepNumbers {
 };
 
 GroupSteps group_steps(const OptimizerConfig& config, const StepNumbers& numbers);
+
+// The constants for each of some numbers of steps applied before, the first of them `first_steps_before`.
+StepChoices step_choices(const OptimizerConfig& config, int64_t first_steps_before,
+                         const std::vector<StepNumbers>& numbers);
+
+// The constants of the step that is taken, where updates find them.
+struct StepConstants {
+  PlacedSteps placed;               // in the queue's memory, with whether it is taken at all
+  std::optional<GroupSteps> known;  // on the host too, where the host has waited for the decision and it is taken
+};
 
 }  // namespace shoal

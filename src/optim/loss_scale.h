@@ -1,8 +1,9 @@
-// The loss scale of fp16 training, by DeepSpeed's rules: static, or dynamic with hysteresis, window and minimum.
+// The loss scale of fp16 training, by DeepSpeed's rules: static, or dynamic with hysteresis, window and minimum. How it
+// moves is part of a step's decision, kernels/decide.h; here is what the config and checkpoints say of it, and the
+// state as the host has last read it.
 #pragma once
 
-#include <cstdint>
-
+#include "kernels/decide.h"
 #include "shoal/config.h"
 #include "shoal/engine_state.h"
 
@@ -13,24 +14,20 @@ class LossScale {
   // Without fp16 the scale is 1 for ever.
   explicit LossScale(const Config& config);
 
-  double value() const { return scale_; }
-  // Told once a step. Throws when the scale overflows again at its minimum: training cannot go on.
-  void update(bool overflow);
+  const kernels::ScaleRules& rules() const { return rules_; }
+  const kernels::ScaleState& state() const { return state_; }
+  double value() const { return state_.scale; }
+
+  // After a step. Throws when the scale would have to fall below its minimum: training cannot go on.
+  void read(const kernels::ScaleState& state, bool exhausted);
 
   // The part of a checkpoint that belongs here. Without a dynamic scale, here or there, the config rules.
   void save(EngineProgress& progress) const;
   void restore(const EngineProgress& progress);
 
  private:
-  bool dynamic_ = false;
-  double scale_ = 1;
-  double min_scale_ = 1;
-  int64_t window_ = 1000;
-  int hysteresis_ = 1;  // overflows that are borne before the scale is halved, until a good window refills them
-  int hysteresis_left_ = 1;
-  bool consecutive_ = false;  // any good step refills the hysteresis
-  int64_t step_ = 0;
-  int64_t last_overflow_step_ = -1;
+  kernels::ScaleRules rules_;
+  kernels::ScaleState state_;
 };
 
 }  // namespace shoal

@@ -1,12 +1,20 @@
 // See stepper.h.
 #include "optim/stepper.h"
 
-#include <algorithm>
 #include <tuple>
 
 #include "base/check.h"
+#include "kernels/decide_body.h"
 
 namespace shoal {
+
+namespace {
+
+constexpr int kSlots = 4;  // more than steps that are decided and not read, or not wholly updated
+
+size_t in_lines(size_t nbytes) { return (nbytes + 255) / 256 * 256; }
+
+}  // namespace
 
 Stepper::Stepper(const StepParts& parts, const std::vector<double>& lrs, std::vector<double> weight_decays)
     : parts_(parts),
@@ -14,68 +22,74 @@ Stepper::Stepper(const StepParts& parts, const std::vector<double>& lrs, std::ve
       norm_(parts.channel, parts.queue, parts.gradients.trainable_flats(), parts.ledger),
       loss_scale_(parts.config),
       lr_schedule_(parts.config.scheduler, lrs),
-      weight_decays_(std::move(weight_decays)) {}
+      weight_decays_(std::move(weight_decays)) {
+  const size_t standing_nbytes = in_lines(sizeof(kernels::StepStanding));
+  const size_t record_nbytes = in_lines(sizeof(kernels::StepRecord));
+  const size_t slot_nbytes = record_nbytes + in_lines(weight_decays_.size() * kMostStepNbytes);
+  memory_ = parts_.queue.allocate(standing_nbytes + kSlots * slot_nbytes, parts_.ledger, MemoryKind::staging);
+  standing_ = reinterpret_cast<kernels::StepStanding*>(memory_->data());
+  for (size_t slot = 0; slot < kSlots; ++slot) {
+    std::byte* begin = memory_->data() + standing_nbytes + slot * slot_nbytes;
+    slots_.push_back({reinterpret_cast<kernels::StepRecord*>(begin), begin + record_nbytes,
+                      parts_.queue.make_late_read(sizeof(kernels::StepRecord))});
+  }
+  place_standing();
+}
+
+void Stepper::place_standing() {
+  kernels::StepStanding standing;
+  standing.scale = loss_scale_.state();
+  standing.applied = applied_steps_;
+  standing.skipped = skipped_steps_;
+  standing.backward_scale = kernels::backward_scale_of(standing.scale.scale, parts_.config.batch.accumulation_steps);
+  parts_.queue.upload(standing_, &standing, sizeof(standing));
+}
+
+float* Stepper::moving_backward_scale() const {
+  return loss_scale_.rules().dynamic ? &standing_->backward_scale : nullptr;
+}
 
 StepResult Stepper::standing() const {
+  SHOAL_CHECK_EQ(unread(), 0);
   StepResult result;
   result.loss_scale = loss_scale_.value();
-  result.lrs = lrs();
+  result.lrs = lrs(applied_steps_);
   result.applied_steps = applied_steps_;
   result.skipped_steps = skipped_steps_;
   return result;
 }
 
-StepResult Stepper::take(const OutsideUpdate& update_outside) {
+void Stepper::take(const OutsideUpdate& update_outside) {
+  SHOAL_CHECK_LE(unread(), kMostUnread);
   settle_all();
   parts_.gradients.wait();
-  const GradNorm norm = norm_.of(parts_.gradients.sum_shard_squares());
-  StepResult result = standing();
-  result.boundary = true;
-  result.applied = norm.finite;
-  result.grad_norm = norm.value / result.loss_scale;
-  if (norm.finite) {
-    const StepNumbers numbers = numbers_of(result);
-    if (update_outside) {
-      update_from_outside(update_outside, numbers.grad_scale);
-    } else {
-      pending_ = {numbers, 0};
-      if (!defers_) settle_all();
-    }
-    ++applied_steps_;
-  } else {
-    ++skipped_steps_;
-    result.overflow_unit = unit_of_flat(norm.first_bad_flat);
+  StepConstants constants = decide();
+  double grad_scale = 0;
+  if (parts_.queue.device() < 0 || update_outside || parts_.updater.updates_on_host()) {
+    const kernels::StepRecord& record = await(taken_.back());
+    if (record.applied == 0) return;
+    StepNumbers numbers = chosen(taken_.back(), record);
+    numbers.grad_scale = grad_scale = record.grad_scale;
+    constants.known = group_steps(parts_.config.optimizer, numbers);
   }
-  loss_scale_.update(!norm.finite);
-  result.applied_steps = applied_steps_;
-  result.skipped_steps = skipped_steps_;
-  return result;
-}
-
-StepNumbers Stepper::numbers_of(const StepResult& result) const {
-  const Config& config = parts_.config;
-  StepNumbers numbers;
-  numbers.step = applied_steps_ + 1;
-  const double limit = config.gradient_clipping;
-  const double clip = limit > 0 ? std::max(1.0, (result.grad_norm + 1e-6) / limit) : 1.0;
-  numbers.grad_scale = 1.0 / (result.loss_scale * clip);
-  numbers.lrs = result.lrs;
-  numbers.weight_decays = weight_decays_;
-  numbers.beta1 = lr_schedule_.beta1(applied_steps_).value_or(config.optimizer.beta1);
-  numbers.beta2 = lr_schedule_.beta2().value_or(config.optimizer.beta2);
-  if (betas_) std::tie(numbers.beta1, numbers.beta2) = *betas_;
-  return numbers;
+  try {
+    if (update_outside) return update_from_outside(update_outside, grad_scale);
+    pending_ = {std::move(constants), 0};
+    if (!defers_) settle_all();
+  } catch (...) {
+    taken_.pop_back();
+    throw;
+  }
 }
 
 void Stepper::settle(int unit) {
   if (!pending_ || pending_->next_unit > unit) return;
-  const int units = static_cast<int>(parts_.layout.units.size());
   try {
     for (; pending_->next_unit <= unit; ++pending_->next_unit) {
-      parts_.updater.update(pending_->next_unit, pending_->numbers, parts_.weights, parts_.gradients);
+      parts_.updater.update(pending_->next_unit, pending_->constants, parts_.weights, parts_.gradients);
       publish(pending_->next_unit);
     }
-    if (pending_->next_unit < units) return;
+    if (pending_->next_unit < static_cast<int>(parts_.layout.units.size())) return;
     pending_.reset();
     parts_.weights.finish_publish();
   } catch (...) {
@@ -103,6 +117,72 @@ void Stepper::publish(int unit) {
   if (!parts_.config.zero.overlap_comm) parts_.weights.finish_publish();
 }
 
+StepConstants Stepper::decide() {
+  Taken taken;
+  taken.slot = next_slot_;
+  taken.first_steps_before = applied_steps_;
+  for (int unknown = 0; unknown <= unread(); ++unknown) taken.offered.push_back(numbers_for(applied_steps_ + unknown));
+  Slot& slot = slots_[static_cast<size_t>(taken.slot)];
+
+  kernels::Decision decision;
+  decision.square_sums = norm_.gather(parts_.gradients.sum_shard_squares());
+  decision.ranks = parts_.channel.size();
+  decision.flats = static_cast<int64_t>(norm_.count());
+  decision.rules = {loss_scale_.rules(), parts_.config.gradient_clipping, parts_.config.batch.accumulation_steps};
+  decision.standing = standing_;
+  decision.record = slot.record;
+  StepConstants constants;
+  constants.placed = parts_.queue.decide(
+      decision, step_choices(parts_.config.optimizer, taken.first_steps_before, taken.offered), slot.picked);
+  slot.reading->begin(slot.record);
+  taken_.push_back(std::move(taken));
+  next_slot_ = (next_slot_ + 1) % kSlots;
+  return constants;
+}
+
+StepNumbers Stepper::numbers_for(int64_t steps_before) const {
+  const OptimizerConfig& optimizer = parts_.config.optimizer;
+  StepNumbers numbers;
+  numbers.step = steps_before + 1;
+  numbers.lrs = lrs(steps_before);
+  numbers.weight_decays = weight_decays_;
+  numbers.beta1 = lr_schedule_.beta1(steps_before).value_or(optimizer.beta1);
+  numbers.beta2 = lr_schedule_.beta2().value_or(optimizer.beta2);
+  if (betas_) std::tie(numbers.beta1, numbers.beta2) = *betas_;
+  return numbers;
+}
+
+bool Stepper::is_next_known() const { return slots_[static_cast<size_t>(taken_.front().slot)].reading->ready(); }
+
+const kernels::StepRecord& Stepper::await(const Taken& taken) {
+  return *static_cast<const kernels::StepRecord*>(slots_[static_cast<size_t>(taken.slot)].reading->wait());
+}
+
+const StepNumbers& Stepper::chosen(const Taken& taken, const kernels::StepRecord& record) const {
+  const int64_t index = record.steps_before - taken.first_steps_before;
+  SHOAL_CHECK_GE(index, 0);
+  SHOAL_CHECK_LT(index, static_cast<int64_t>(taken.offered.size()));
+  return taken.offered[static_cast<size_t>(index)];
+}
+
+StepResult Stepper::read() {
+  SHOAL_CHECK_GE(unread(), 1);
+  const Taken taken = std::move(taken_.front());
+  taken_.pop_front();
+  const kernels::StepRecord& record = await(taken);
+  StepResult result;
+  result.boundary = true;
+  result.applied = record.applied != 0;
+  result.grad_norm = record.grad_norm;
+  result.loss_scale = record.loss_scale;
+  result.lrs = chosen(taken, record).lrs;
+  result.applied_steps = applied_steps_ = record.after.applied;
+  result.skipped_steps = skipped_steps_ = record.after.skipped;
+  if (!result.applied) result.overflow_unit = unit_of_flat(record.first_bad);
+  loss_scale_.read(record.after.scale, record.scale_exhausted != 0);
+  return result;
+}
+
 void Stepper::set_groups(const std::vector<GroupValues>& groups) {
   SHOAL_CHECK_EQ(groups.size(), weight_decays_.size());
   lrs_.clear();
@@ -113,19 +193,22 @@ void Stepper::set_groups(const std::vector<GroupValues>& groups) {
 }
 
 void Stepper::save(EngineProgress& progress) const {
+  SHOAL_CHECK_EQ(unread(), 0);
   progress.applied_steps = applied_steps_;
   progress.skipped_steps = skipped_steps_;
   loss_scale_.save(progress);
 }
 
 void Stepper::restore(const EngineProgress& progress) {
+  SHOAL_CHECK_EQ(unread(), 0);
   applied_steps_ = progress.applied_steps;
   skipped_steps_ = progress.skipped_steps;
   loss_scale_.restore(progress);
+  place_standing();
 }
 
-std::string Stepper::unit_of_flat(int trainable_flat) const {
-  int index = 0;
+std::string Stepper::unit_of_flat(int64_t trainable_flat) const {
+  int64_t index = 0;
   for (const UnitLayout& unit : parts_.layout.units) {
     for (const FlatLayout& flat : unit.flats) {
       if (flat.trainable && index++ == trainable_flat) return unit.name;

@@ -1,8 +1,17 @@
 // The boundary of a step: the norm, whether it is taken at all, clipping, the update of every unit, and the new weights
 // on their way to where they are read. Holds what lasts from step to step: the loss scale, the schedule, the counts.
 //
+// [Note: the host does not wait for a step]
+// Whether a step is taken, and with what, is decided in the queue's memory (kernels/decide.h), and what updates read
+// lies there too. A GPU therefore goes through boundaries without the host, which reads what became of a step when
+// somebody asks, or a step later. Updates of a step that is skipped are given to the GPU all the same, and leave
+// everything as it is. The host knows the number of applied steps only up to the last step that it has read, so it
+// offers the constants for every number that can be. The host waits for the decision where it has a part in the step:
+// in an update from outside, and where it updates states itself. In host memory the decision is known at once, and a
+// skipped step ends there.
+//
 // [Note: deferred updates]
-// Once the norm is known, a unit's update needs nothing but its gradients, which stay as they are until the next
+// Once a step is decided, a unit's update needs nothing but its gradients, which stay as they are until the next
 // backward. With `defer_update` a step only decides, and settle() updates units when they are needed: the next forward
 // then runs between the updates, and states that are on their way to the device have its time to come. Units are
 // updated in their order, as always, so that states come in one order. Ranks that send each other updated weights do
@@ -10,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,11 +51,16 @@ class Stepper {
   // One learning rate and one weight decay a parameter group.
   Stepper(const StepParts& parts, const std::vector<double>& lrs, std::vector<double> weight_decays);
 
-  // Between boundaries: what the next step will be taken with.
-  StepResult standing() const;
-  // At a boundary: waits for the reductions and takes the step, or skips it. Collective. An update from outside makes
-  // the new weights in place of the updater.
-  StepResult take(const OutsideUpdate& update_outside = {});
+  // At a boundary: takes the step, or skips it. Collective. An update from outside makes the new weights in place of
+  // the updater. At most kMostUnread steps before it are unread.
+  static constexpr int kMostUnread = 1;
+  void take(const OutsideUpdate& update_outside = {});
+  // Steps that were taken and not read.
+  int unread() const { return static_cast<int>(taken_.size()); }
+  // Whether read() would return at once.
+  bool is_next_known() const;
+  // What became of the first of them; waits until it is decided. Throws where training cannot go on.
+  StepResult read();
 
   // Updates the units up to this one, as far as the last step has left that to do; see [Note: deferred updates].
   void settle(int unit);
@@ -55,28 +70,51 @@ class Stepper {
   // Whether an update threw: some units may have taken the step, and others not.
   bool torn() const { return torn_; }
 
+  // What a micro-step's loss is multiplied by, where that moves from step to step: one float in the queue's memory, as
+  // the steps taken so far leave it. Null: the loss scale is loss_scale() for ever.
+  float* moving_backward_scale() const;
+
+  // With no step unread: what the next one will be taken with.
+  StepResult standing() const;
   double loss_scale() const { return loss_scale_.value(); }
 
   // Instead of the schedule's and the config's, from the next step on.
   void set_groups(const std::vector<GroupValues>& groups);
   void set_betas(double beta1, double beta2) { betas_ = {beta1, beta2}; }
 
-  // The part of a checkpoint that belongs here.
+  // The part of a checkpoint that belongs here; with no step unread.
   void save(EngineProgress& progress) const;
   void restore(const EngineProgress& progress);
 
  private:
-  std::vector<double> lrs() const { return lrs_.empty() ? lr_schedule_.lrs(applied_steps_) : lrs_; }
-  StepNumbers numbers_of(const StepResult& result) const;
-  void update_from_outside(const OutsideUpdate& update, double grad_scale);
-  void publish(int unit);
-  std::string unit_of_flat(int trainable_flat) const;
+  // In the queue's memory, what one step leaves there, and its way to the host.
+  struct Slot {
+    kernels::StepRecord* record = nullptr;
+    void* picked = nullptr;
+    std::unique_ptr<LateRead> reading;
+  };
+  struct Taken {
+    int slot = 0;
+    std::vector<StepNumbers> offered;  // the first of them for `first_steps_before`
+    int64_t first_steps_before = 0;
+  };
 
-  // Units from the next one on have not taken the last step yet.
+  // Units from the next one on have not been given the last step's update yet.
   struct Pending {
-    StepNumbers numbers;
+    StepConstants constants;
     int next_unit = 0;
   };
+
+  std::vector<double> lrs(int64_t steps_before) const { return lrs_.empty() ? lr_schedule_.lrs(steps_before) : lrs_; }
+  StepNumbers numbers_for(int64_t steps_before) const;
+  StepConstants decide();
+  // What the host has read, and which of the numbers offered the step took.
+  const kernels::StepRecord& await(const Taken& taken);
+  const StepNumbers& chosen(const Taken& taken, const kernels::StepRecord& record) const;
+  void update_from_outside(const OutsideUpdate& update, double grad_scale);
+  void publish(int unit);
+  void place_standing();
+  std::string unit_of_flat(int64_t trainable_flat) const;
 
   StepParts parts_;
   bool defers_;
@@ -88,8 +126,13 @@ class Stepper {
   std::vector<double> lrs_;                         // told from outside; empty: by the schedule
   std::optional<std::pair<double, double>> betas_;  // told from outside
   bool torn_ = false;
-  int64_t applied_steps_ = 0;
+  int64_t applied_steps_ = 0;  // as far as was read
   int64_t skipped_steps_ = 0;
+  std::shared_ptr<Slab> memory_;
+  kernels::StepStanding* standing_ = nullptr;  // in it
+  std::vector<Slot> slots_;
+  int next_slot_ = 0;
+  std::deque<Taken> taken_;
 };
 
 }  // namespace shoal

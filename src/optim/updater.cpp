@@ -48,7 +48,6 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
     : layout_(layout),
       stage_(config.zero.stage),
       rank_(rank),
-      config_(config.optimizer),
       moments_(moments_of(config.optimizer)),
       queue_(queue),
       states_(cut_states(layout, chunk_options(config, rank)), tiers_of(config, queue), queue, ledger),
@@ -249,15 +248,14 @@ void Updater::reset_param(int unit, int flat_index, const Piece& piece, const st
   });
 }
 
-void Updater::update(int unit, const StepNumbers& numbers, Weights& weights, const Gradients& gradients) {
+void Updater::update(int unit, const StepConstants& constants, Weights& weights, const Gradients& gradients) {
   std::vector<Launch>& launches = launches_[static_cast<size_t>(unit)];
   if (launches.empty()) launches = list_launches(unit, weights, gradients);
-  const GroupSteps steps = group_steps(config_, numbers);
   const std::vector<Fetched> fetched = fetched_of(unit, weights);
   for (const Fetched& flat : fetched) queue_.copy(fetched_->data() + flat.offset, flat.home, flat.nbytes);
   for (const Launch& launch : launches) {
     if (launch.chunk >= 0) states_.begin_use(launch.chunk);
-    carry_out(launch, steps);
+    carry_out(launch, constants);
     if (launch.chunk >= 0) states_.end_use(launch.chunk);
   }
   for (const Fetched& flat : fetched) queue_.copy(flat.home, fetched_->data() + flat.offset, flat.nbytes);
@@ -277,16 +275,17 @@ std::vector<Updater::Fetched> Updater::fetched_of(int unit, const Weights& weigh
   return found;
 }
 
-void Updater::carry_out(const Launch& launch, const GroupSteps& steps) {
+void Updater::carry_out(const Launch& launch, const StepConstants& constants) {
   if (!launch.staged) {
-    queue_.update(*launch.list, steps);
+    queue_.update(*launch.list, constants.placed);
     return;
   }
+  SHOAL_CHECK(constants.known.has_value(), "the host updates states and does not know the step");
   const Staged& staged = *launch.staged;
   std::byte* weight = staging_->data();
   queue_.download(staging_->data() + grad_staging_, staged.grad, staged.grad_nbytes);
   queue_.download(weight, staged.weight, staged.weight_nbytes);
-  host_->update(*launch.list, steps);
+  host_->update(*launch.list, in_host_memory(*constants.known));
   queue_.upload(staged.weight, weight, staged.weight_nbytes);
 }
 

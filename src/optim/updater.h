@@ -56,7 +56,9 @@ class Updater {
   // Lets states that pass through the device's memory have that much of it. Between steps.
   void grow_ring(size_t nbytes);
   // Updates this rank's part of the unit's trainable flats. Weights and gradients are the same objects in every call.
-  void update(int unit, const StepNumbers& numbers, Weights& weights, const Gradients& gradients);
+  void update(int unit, const StepConstants& constants, Weights& weights, const Gradients& gradients);
+  // Whether update() takes constants that are known to the host: it updates some states itself, in place of a device.
+  bool updates_on_host() const { return staging_ != nullptr; }
 
   const StateMemory& states() const { return states_; }
 
@@ -109,14 +111,13 @@ class Updater {
   Elements elements_of(int chunk, Weights& weights, const Gradients& gradients) const;
   void list_segments(int chunk, const Elements& elements, std::vector<kernels::Segment>& segments,
                      std::vector<int>& groups) const;
-  void carry_out(const Launch& launch, const GroupSteps& steps);
+  void carry_out(const Launch& launch, const StepConstants& constants);
   // Those of the unit's flats that come from the host, in their order.
   std::vector<Fetched> fetched_of(int unit, const Weights& weights) const;
 
   const ModelLayout& layout_;
   int stage_;
   int rank_;
-  OptimizerConfig config_;
   int moments_;
   Queue& queue_;
   std::unique_ptr<Queue> host_;  // where the device cannot reach all states: reads, writes and updates what it cannot

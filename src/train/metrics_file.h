@@ -18,7 +18,7 @@ struct StepMetrics {
   double tokens_per_s = 0;  // in this step
   double step_ms = 0;
   double wait_comm_ms = 0;  // of step_ms, waiting for other ranks
-  double wait_host_ms = 0;  // of the step before, this rank's GPU waiting for states in host memory
+  double wait_host_ms = 0;  // of an earlier step, this rank's GPU waiting for states in host memory
   double wait_disk_ms = 0;  // of step_ms, on this rank, waiting for states on disk
 };
 

@@ -11,9 +11,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -88,7 +91,8 @@ class Trainer {
         exchange_(world),
         // Every parameter has a source of its first values, equal on every rank.
         engine_(run.model->units(), carry_out_placement(run, world, device), world,
-                {.device = device, .seed = options.seed, .broadcast_weights = false}) {}
+                {.device = device, .seed = options.seed, .broadcast_weights = false}),
+        lag_(device.is_cuda() ? 1 : 0) {}
 
   int run() {
     print_banner();
@@ -102,15 +106,36 @@ class Trainer {
     if (step_ >= last) progress_.say(fmt::format("step {} is reached already: nothing to do", last));
     while (step_ < last && stop_signal_ == 0) {
       if (trace_) trace_->begin_step(step_ + 1);
-      take_step(last);
-      if (const std::string said = trace_ ? trace_->end_step(step_) : ""; !said.empty()) progress_.say(said);
-      if (options_.eval_every > 0 && step_ % options_.eval_every == 0) evaluate();
-      if (options_.save_every > 0 && step_ % options_.save_every == 0) save();
+      begin_step();
+      const bool evaluates = options_.eval_every > 0 && step_ % options_.eval_every == 0;
+      const bool saves = options_.save_every > 0 && step_ % options_.save_every == 0;
+      const bool traced = trace_ && trace_->ends_with(step_);
+      finish_steps(evaluates || saves || traced || step_ == last ? 0 : lag_, last);
+      if (traced) progress_.say(trace_->end_step(step_));
+      if (evaluates) evaluate();
+      if (saves) save();
     }
+    finish_steps(0, last);
     return finish(last);
   }
 
  private:
+  // A step whose result is not read yet.
+  struct BegunStep {
+    int64_t step = 0;
+    int64_t samples = 0;             // with it
+    std::vector<at::Tensor> losses;  // of this rank's micro-steps, in host memory
+    PendingStep pending;
+  };
+  // A moment, and what the run had waited for until then.
+  struct Mark {
+    Clock::time_point time;
+    double waited = 0, host = 0, disk = 0;
+  };
+  Mark now() const {
+    return {Clock::now(), engine_.waited_seconds(), engine_.host().waited_seconds, engine_.disk().waited_seconds};
+  }
+
   void print_banner() {
     if (world_.rank() != 0) return;
     for (const std::string& choice : run_.choices) progress_.say(choice);
@@ -183,49 +208,63 @@ class Trainer {
   // Loss of rows [micro batch, sequence + 1].
   at::Tensor loss_of(const std::vector<int64_t>& tokens) {
     const int64_t row = run_.cut.sequence + 1;
-    const at::Tensor rows = at::empty({static_cast<int64_t>(tokens.size()) / row, row}, at::kLong);
+    at::Tensor rows = at::empty({static_cast<int64_t>(tokens.size()) / row, row}, on_host(at::kLong));
     std::copy(tokens.begin(), tokens.end(), rows.mutable_data_ptr<int64_t>());
-    return run_.model->loss(engine_, rows.slice(1, 0, row - 1).contiguous().to(engine_.device()),
-                            rows.slice(1, 1, row).contiguous().to(engine_.device()));
+    rows = rows.to(engine_.device(), /*non_blocking=*/true);
+    return run_.model->loss(engine_, rows.slice(1, 0, row - 1).contiguous(), rows.slice(1, 1, row).contiguous());
   }
 
-  void take_step(int64_t last) {
-    const auto begin = Clock::now();
-    const double waited_before = engine_.waited_seconds();
-    const double disk_before = engine_.disk().waited_seconds;
-    const double host_before = engine_.host().waited_seconds;
-    std::vector<at::Tensor> micro_losses;
-    StepResult result;
+  // For memory that a GPU copies from and to while the host goes on.
+  at::TensorOptions on_host(at::ScalarType dtype) const {
+    return at::TensorOptions(dtype).pinned_memory(engine_.device().is_cuda());
+  }
+
+  void begin_step() {
+    if (begun_.empty()) mark_ = now();
+    std::vector<at::Tensor> losses;
+    std::optional<PendingStep> pending;
     for (int64_t micro_step = 0; micro_step < run_.config.batch.accumulation_steps; ++micro_step) {
       const at::Tensor loss = loss_of(batches_.train(position_.samples, micro_step));
       engine_.backward(loss);
-      result = engine_.step();
-      micro_losses.push_back(loss.detach());
+      // There when the step's result is: it comes before it on the GPU's stream.
+      losses.push_back(at::empty(loss.sizes(), on_host(loss.scalar_type())));
+      losses.back().copy_(loss.detach(), /*non_blocking=*/true);
+      pending = engine_.step_later();
     }
-    // Read when the step is on its way: a GPU need not stop between micro-steps for a number.
-    std::vector<double> losses;
-    for (const at::Tensor& loss : micro_losses) losses.push_back(loss.item<double>());
-    const StepNews news = exchange_.share(losses, signals_.received());
-    stop_signal_ = news.stop_signal;
     position_.samples += run_.config.batch.train_batch_size;
     ++step_;
+    begun_.push_back({step_, position_.samples, std::move(losses), *pending});
+  }
+
+  // Reads and tells what became of steps, until `left` are on their way.
+  void finish_steps(size_t left, int64_t last) {
+    for (; begun_.size() > left; begun_.pop_front()) finish_step(begun_.front(), last);
+  }
+
+  void finish_step(const BegunStep& begun, int64_t last) {
+    const StepResult& result = begun.pending.result();
+    std::vector<double> losses;
+    for (const at::Tensor& loss : begun.losses) losses.push_back(loss.item<double>());
+    const StepNews news = exchange_.share(losses, signals_.received());
+    if (stop_signal_ == 0) stop_signal_ = news.stop_signal;
 
     StepMetrics metrics;
-    metrics.step = step_;
+    metrics.step = begun.step;
     metrics.loss = news.mean_loss;
     metrics.grad_norm = result.grad_norm;
     metrics.lr = result.lrs.at(0);
     metrics.loss_scale = result.loss_scale;
     metrics.skipped = !result.applied;
-    metrics.tokens = position_.samples * run_.cut.sequence;
-    metrics.step_ms = milliseconds_since(begin);
+    metrics.tokens = begun.samples * run_.cut.sequence;
+    const Mark before = std::exchange(mark_, now());
+    metrics.step_ms = std::chrono::duration<double, std::milli>(mark_.time - before.time).count();
     metrics.tokens_per_s =
         static_cast<double>(run_.config.batch.train_batch_size * run_.cut.sequence) / metrics.step_ms * 1e3;
-    metrics.wait_comm_ms = (engine_.waited_seconds() - waited_before + news.waited_seconds) * 1e3;
-    metrics.wait_host_ms = (engine_.host().waited_seconds - host_before) * 1e3;
-    metrics.wait_disk_ms = (engine_.disk().waited_seconds - disk_before) * 1e3;
+    metrics.wait_comm_ms = (mark_.waited - before.waited + news.waited_seconds) * 1e3;
+    metrics.wait_host_ms = (mark_.host - before.host) * 1e3;
+    metrics.wait_disk_ms = (mark_.disk - before.disk) * 1e3;
     if (metrics_ != nullptr) append(*metrics_, to_line(metrics));
-    progress_.show(metrics, step_ == last || stop_signal_ != 0);
+    progress_.show(metrics, begun.step == last || (stop_signal_ != 0 && begun.step == step_));
   }
 
   void evaluate() {
@@ -331,6 +370,9 @@ class Trainer {
   StepExchange exchange_;
   Engine engine_;
   StopSignal signals_;
+  size_t lag_;  // so many steps are begun before the first is read: a GPU has the next one to do while the host reads
+  std::deque<BegunStep> begun_;
+  Mark mark_;  // when the last step was read, or the first that is not was begun
   std::unique_ptr<MetricsFile> metrics_, evaluations_;  // rank 0 with a folder only
   std::optional<Trace> trace_;                          // of rank 0, where asked for
   int64_t step_ = 0;                                    // taken so far

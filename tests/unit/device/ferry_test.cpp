@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "message_of.h"
 #include "shoal/error.h"
@@ -32,7 +33,10 @@ class LoggedWires final : public Wires {
     std::memcpy(to, from, nbytes);
     log_->lines.push_back("in " + std::to_string(chunk) + " after " + std::to_string(after));
   }
-  void hold_queue(int chunk) override { log_->lines.push_back("hold " + std::to_string(chunk)); }
+  void hold_queue(int chunk) override {
+    log_->lines.push_back("hold " + std::to_string(chunk));
+    ++holds_;
+  }
   void mark_used(int chunk) override { log_->lines.push_back("used " + std::to_string(chunk)); }
   void copy_out(int chunk, std::byte* to, const std::byte* from, size_t nbytes) override {
     std::memcpy(to, from, nbytes);
@@ -40,9 +44,10 @@ class LoggedWires final : public Wires {
   }
   void wait_in(int chunk) override { log_->lines.push_back("wait in " + std::to_string(chunk)); }
   void wait_out(int chunk) override { log_->lines.push_back("wait out " + std::to_string(chunk)); }
-  double held_seconds(int) override { return 0.25; }
+  double newly_held_seconds() override { return 0.25 * std::exchange(holds_, 0); }
 
  private:
+  int holds_ = 0;
   std::shared_ptr<Log> log_;
 };
 

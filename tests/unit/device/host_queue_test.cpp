@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
 #include <vector>
 
 namespace shoal {
@@ -30,10 +31,36 @@ TEST(HostQueue, AnUpdateInSpansHasTheBitsOfOneInOneSpan) {
     kernels::AdamStep unused, step;
     unused.lr = 100;
     step.lr = 0.01f;
-    queue->update(*list, std::vector<kernels::AdamStep>{unused, step});
+    const GroupSteps steps = std::vector<kernels::AdamStep>{unused, step};
+    queue->update(*list, in_host_memory(steps));
     return weight;
   };
   EXPECT_EQ(updated(in_three_spans), updated(in_one_span));
+}
+
+TEST(HostQueue, AStepThatIsDecidedToBeSkippedUpdatesNothing) {
+  const std::unique_ptr<Queue> queue = make_host_queue();
+  float weight = 1, grad = 2;
+  kernels::Segment segment;
+  segment.numel = 1;
+  segment.weight = &weight;
+  segment.grad = &grad;
+  const auto list = queue->make_update_list({segment}, {0});
+  kernels::SgdStep step;
+  step.lr = 0.5f;
+  for (const double square : {std::numeric_limits<double>::infinity(), 4.0}) {
+    kernels::StepStanding standing;
+    kernels::StepRecord record;
+    std::vector<std::byte> picked(kMostStepNbytes);
+    const PlacedSteps placed = queue->decide({&square, 1, 1, {{}, 1.0, 1}, &standing, &record},
+                                             {0, 1, std::vector<kernels::SgdStep>{step}}, picked.data());
+    queue->update(*list, placed);
+    EXPECT_FLOAT_EQ(weight, square == 4.0 ? 1 - 0.5f * 2 / 2 : 1);
+    const std::unique_ptr<LateRead> reading = queue->make_late_read(sizeof(record));
+    reading->begin(&record);
+    EXPECT_TRUE(reading->ready());
+    EXPECT_EQ(static_cast<const kernels::StepRecord*>(reading->wait())->applied, square == 4.0 ? 1 : 0);
+  }
 }
 
 TEST(HostQueue, SumsInTheOrderGiven) {

@@ -88,11 +88,39 @@ class FarQueue final : public Queue {
     }
     return host_->make_update_list(std::move(segments), std::move(groups));
   }
-  void update(const UpdateList& list, const GroupSteps& steps) override { host_->update(list, steps); }
+  void update(const UpdateList& list, const PlacedSteps& steps) override { host_->update(list, steps); }
+  PlacedSteps decide(const kernels::Decision& decision, const StepChoices& choices, void* picked) override {
+    return host_->decide(decision, choices, picked);
+  }
+  // Its reads are there when they are waited for, and not before; they count who waits.
+  std::unique_ptr<LateRead> make_late_read(size_t nbytes) override {
+    return std::make_unique<FarRead>(host_->make_late_read(nbytes), waits);
+  }
 
   size_t uploaded = 0, downloaded = 0;
+  int waits = 0;
 
  private:
+  class FarRead final : public LateRead {
+   public:
+    FarRead(std::unique_ptr<LateRead> read, int& waits) : read_(std::move(read)), waits_(waits) {}
+    void begin(const void* from) override {
+      read_->begin(from);
+      waited_ = false;
+    }
+    bool ready() const override { return waited_; }
+    const void* wait() override {
+      if (!waited_) ++waits_;
+      waited_ = true;
+      return read_->wait();
+    }
+
+   private:
+    std::unique_ptr<LateRead> read_;
+    int& waits_;
+    bool waited_ = false;
+  };
+
   void check(const void* pointer) const {
     for (const auto& [begin, end] : forbidden_) {
       EXPECT_FALSE(begin <= pointer && pointer < end) << "a GPU cannot reach this memory";

@@ -12,14 +12,20 @@ namespace shoal {
 
 namespace {
 
-// sums[r]: what rank r gives. Returns what each rank got.
-std::vector<GradNorm> norms_of(const std::vector<std::vector<double>>& sums) {
-  std::vector<GradNorm> norms(sums.size());
+// sums[r]: what rank r gives. Returns what each rank decides.
+std::vector<kernels::StepRecord> norms_of(const std::vector<std::vector<double>>& sums) {
+  std::vector<kernels::StepRecord> norms(sums.size());
   testing::run_ranks(static_cast<int>(sums.size()), [&](Group& group) {
     const auto rank = static_cast<size_t>(group.rank());
     const std::unique_ptr<Queue> queue = make_host_queue();
     GlobalNorm norm(group, *queue, sums[rank].size(), std::make_shared<Ledger>());
-    norms[rank] = norm.of(sums[rank].data());
+    kernels::StepStanding standing;
+    kernels::decide({.square_sums = norm.gather(sums[rank].data()),
+                     .ranks = group.size(),
+                     .flats = static_cast<int64_t>(norm.count()),
+                     .rules = {},
+                     .standing = &standing,
+                     .record = &norms[rank]});
   });
   return norms;
 }
@@ -34,34 +40,34 @@ TEST(GradNorm, AddsFlatsInOrderThenRanksInOrderInFp64) {
       sums.push_back({0.1 + rank, 1e-17 * rank, 1e9 / (rank + 3)});
       for (const double sum : sums.back()) expected += sum;
     }
-    for (const GradNorm& norm : norms_of(sums)) {
-      EXPECT_EQ(norm.value, std::sqrt(expected)) << world << " ranks";
-      EXPECT_TRUE(norm.finite);
-      EXPECT_EQ(norm.first_bad_flat, -1);
+    for (const kernels::StepRecord& norm : norms_of(sums)) {
+      EXPECT_EQ(norm.grad_norm, std::sqrt(expected)) << world << " ranks";
+      EXPECT_TRUE(norm.applied);
+      EXPECT_EQ(norm.first_bad, -1);
     }
   }
 }
 
 TEST(GradNorm, OfNothingIsZero) {
-  EXPECT_EQ(norms_of({{}})[0].value, 0);
-  EXPECT_EQ(norms_of({{}, {}})[1].value, 0);
-  EXPECT_TRUE(norms_of({{}, {}})[1].finite);
+  EXPECT_EQ(norms_of({{}})[0].grad_norm, 0);
+  EXPECT_EQ(norms_of({{}, {}})[1].grad_norm, 0);
+  EXPECT_TRUE(norms_of({{}, {}})[1].applied);
 }
 
 TEST(GradNorm, TellsEveryRankTheFirstFlatThatIsNotFiniteAnywhere) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
-  for (const GradNorm& norm : norms_of({{1, 1, nan, 1}, {1, 1, 1, 1}, {1, infinity, 1, 1}})) {
-    EXPECT_FALSE(norm.finite);
-    EXPECT_EQ(norm.first_bad_flat, 1);
+  for (const kernels::StepRecord& norm : norms_of({{1, 1, nan, 1}, {1, 1, 1, 1}, {1, infinity, 1, 1}})) {
+    EXPECT_FALSE(norm.applied);
+    EXPECT_EQ(norm.first_bad, 1);
   }
 }
 
 TEST(GradNorm, NamesNoFlatWhenOnlyTheSumOverflows) {
   const double huge = std::numeric_limits<double>::max();
-  for (const GradNorm& norm : norms_of({{huge, 1}, {1, huge}})) {
-    EXPECT_FALSE(norm.finite);
-    EXPECT_EQ(norm.first_bad_flat, -1);
+  for (const kernels::StepRecord& norm : norms_of({{huge, 1}, {1, huge}})) {
+    EXPECT_FALSE(norm.applied);
+    EXPECT_EQ(norm.first_bad, -1);
   }
 }
 

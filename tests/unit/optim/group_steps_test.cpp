@@ -53,6 +53,21 @@ TEST(GroupSteps, SgdKnowsItsFirstStep) {
   EXPECT_EQ(second.momentum, 0.75f);
 }
 
+TEST(GroupSteps, ChoicesAreTheConstantsOfEachNumberOneAfterTheOther) {
+  const OptimizerConfig config = config_of(OptimizerKind::adamw);
+  const StepChoices choices = step_choices(config, 2, {numbers_of(3), numbers_of(4)});
+  EXPECT_EQ(choices.first_steps_before, 2);
+  EXPECT_EQ(choices.count, 2);
+  const auto steps = std::get<std::vector<kernels::AdamStep>>(choices.steps);
+  ASSERT_EQ(steps.size(), 4u);
+  const auto fourth = std::get<std::vector<kernels::AdamStep>>(group_steps(config, numbers_of(4)));
+  for (size_t group = 0; group < 2; ++group) {
+    EXPECT_EQ(steps[2 + group].inv_bias1, fourth[group].inv_bias1);
+    EXPECT_EQ(steps[2 + group].lr, fourth[group].lr);
+    EXPECT_NE(steps[group].inv_bias1, fourth[group].inv_bias1);
+  }
+}
+
 TEST(GroupSteps, TheAlternativeSaysWhichOptimizer) {
   EXPECT_TRUE(std::holds_alternative<std::vector<kernels::AdagradStep>>(
       group_steps(config_of(OptimizerKind::adagrad), numbers_of(1))));

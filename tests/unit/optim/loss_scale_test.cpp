@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/decide_body.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -30,13 +31,20 @@ Config fp16_config(int power, int window, double minimum, int hysteresis, bool c
 
 constexpr double kThrows = -1;
 
-// The scale that each step is taken with, and the one after the last; kThrows where update() threw.
+// As the decision of a step moves it.
+void update(LossScale& scale, bool overflow) {
+  kernels::ScaleState state = scale.state();
+  const bool goes_on = kernels::move_scale(scale.rules(), overflow, state);
+  scale.read(state, !goes_on);
+}
+
+// The scale that each step is taken with, and the one after the last; kThrows where reading it threw.
 std::vector<double> scales(LossScale scale, const std::string& pattern) {
   std::vector<double> values;
   for (const char step : pattern) {
     values.push_back(scale.value());
     try {
-      scale.update(step == 'x');
+      update(scale, step == 'x');
     } catch (const Error&) {
       values.push_back(kThrows);
       return values;
@@ -95,10 +103,10 @@ TEST(LossScale, AWindowOfOneDoublesAtEveryGoodStepButTheFirst) {
 
 TEST(LossScale, SaysWhatToDoWhenTheMinimumOverflows) {
   LossScale scale(fp16_config(2, 10, 2, 1, false));
-  scale.update(true);
+  update(scale, true);
   EXPECT_EQ(scale.value(), 2);
   try {
-    scale.update(true);
+    update(scale, true);
     FAIL() << "the minimum overflowed and nothing was thrown";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("[loss scale]"));
@@ -108,15 +116,15 @@ TEST(LossScale, SaysWhatToDoWhenTheMinimumOverflows) {
 
 TEST(LossScale, ARestoredScaleGoesOnWhereItWas) {
   LossScale first(fp16_config(6, 3, 2, 1, false));
-  for (const bool overflow : {true, false, false, true, false}) first.update(overflow);
+  for (const bool overflow : {true, false, false, true, false}) update(first, overflow);
   EngineProgress progress;
   first.save(progress);
   LossScale second(fp16_config(6, 3, 2, 1, false));
   second.restore(progress);
   for (const bool overflow : {false, true, false, false, false, false}) {
     EXPECT_EQ(second.value(), first.value());
-    first.update(overflow);
-    second.update(overflow);
+    update(first, overflow);
+    update(second, overflow);
   }
 }
 

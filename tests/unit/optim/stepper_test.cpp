@@ -1,10 +1,13 @@
 #include "optim/stepper.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
+#include "shoal/error.h"
+#include "unit/optim/far_queue.h"
 #include "unit/shard/model_parts.h"
 
 namespace shoal {
@@ -27,8 +30,9 @@ Config plain_sgd() {
 
 // Two units of one parameter each, at stage 0 on one rank, all weights 1.
 struct Steps {
-  explicit Steps(Config config_in = plain_sgd())
+  explicit Steps(Config config_in = plain_sgd(), std::unique_ptr<Queue> queue = make_host_queue())
       : config(std::move(config_in)),
+        parts(two_units(std::move(queue), *group)),
         weights(parts.weights()),
         gradients(parts.gradients()),
         updater(parts.layout, parts.specs, config, 0, *parts.queue, parts.ledger),
@@ -41,18 +45,28 @@ struct Steps {
     }
   }
 
+  static ModelParts two_units(std::unique_ptr<Queue> queue, Group& group) {
+    ModelParts parts{{unit_spec(0, {1}), unit_spec(1, {1})}, 0, group};
+    parts.queue = std::move(queue);
+    return parts;
+  }
+
   StepResult step(float first, float second, const OutsideUpdate& update = {}) {
+    take(first, second, update);
+    return stepper.read();
+  }
+  void take(float first, float second, const OutsideUpdate& update = {}) {
     gradients.begin_micro_step(0);
     gradients.deposit(0, 0, tensor_of({first}));
     gradients.deposit(1, 0, tensor_of({second}));
     for (const int unit : {1, 0}) gradients.reduce(unit);
-    return stepper.take(update);
+    stepper.take(update);
   }
   float weight(int unit) const { return floats_at(weights.whole(unit, 0), 1)[0]; }
 
   Config config;
   std::unique_ptr<Group> group = make_single_group();
-  ModelParts parts{{unit_spec(0, {1}), unit_spec(1, {1})}, 0, *group};
+  ModelParts parts;
   Weights weights;
   Gradients gradients;
   Updater updater;
@@ -133,6 +147,88 @@ TEST(Stepper, WhatIsToldFromOutsideReplacesTheSchedule) {
   EXPECT_EQ(steps.stepper.standing().lrs, std::vector<double>{0.25});
   steps.step(4, 0);
   EXPECT_EQ(steps.weight(0), 0);
+}
+
+// Adam, whose constants depend on the number of applied steps; a schedule that does; a loss scale that moves.
+Config with_everything() {
+  Config config;
+  config.optimizer.kind = OptimizerKind::adamw;
+  config.gradient_clipping = 1.0;
+  config.precision = Precision::fp16;
+  config.fp16 = {.enabled = true,
+                 .loss_scale = 0,
+                 .initial_scale_power = 3,
+                 .loss_scale_window = 2,
+                 .hysteresis = 2,
+                 .consecutive_hysteresis = false,
+                 .min_loss_scale = 1};
+  config.scheduler.kind = SchedulerKind::warmup;
+  config.scheduler.params = {{"warmup_num_steps", 20}, {"warmup_min_lr", 0.01}, {"warmup_max_lr", 0.1}};
+  return config;
+}
+
+std::string line_of(const StepResult& result) {
+  return fmt::format("{} {} {} {} {} {} {}", result.applied, result.grad_norm, result.loss_scale, result.lrs.at(0),
+                     result.applied_steps, result.skipped_steps, result.overflow_unit);
+}
+
+TEST(Stepper, StepsThatAreReadLateHaveTheBitsOfThoseReadAtOnce) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> grads = {3, infinity, 1, 2, infinity, infinity, 5, 1, 1, 1, 4, infinity, 2, 2, 0.5f, 7};
+  Steps at_once(with_everything());
+  auto far_queue = std::make_unique<testing::FarQueue>();
+  testing::FarQueue& far = *far_queue;
+  Steps late(with_everything(), std::move(far_queue));
+  std::vector<std::string> expected, got;
+  std::vector<float> backward_scales;
+  for (const float grad : grads) {
+    backward_scales.push_back(static_cast<float>(at_once.stepper.loss_scale()));
+    expected.push_back(line_of(at_once.step(grad, 2)));
+  }
+  for (size_t step = 0; step < grads.size(); ++step) {
+    EXPECT_EQ(*late.stepper.moving_backward_scale(), backward_scales[step]) << "step " << step;
+    if (late.stepper.unread() > Stepper::kMostUnread) got.push_back(line_of(late.stepper.read()));
+    const int waits = far.waits;
+    late.take(grads[step], 2);
+    EXPECT_EQ(far.waits, waits) << "the host waited inside step " << step;
+    EXPECT_FALSE(late.stepper.is_next_known());
+  }
+  while (late.stepper.unread() > 0) got.push_back(line_of(late.stepper.read()));
+  EXPECT_EQ(got, expected);
+  for (const int unit : {0, 1}) EXPECT_EQ(late.weight(unit), at_once.weight(unit));
+  EXPECT_EQ(late.stepper.loss_scale(), at_once.stepper.loss_scale());
+}
+
+TEST(Stepper, WaitsWhereTheUpdateIsFromOutside) {
+  auto far_queue = std::make_unique<testing::FarQueue>();
+  testing::FarQueue& far = *far_queue;
+  Steps steps(plain_sgd(), std::move(far_queue));
+  int calls = 0;
+  steps.take(1, std::numeric_limits<float>::infinity(), [&](double) { ++calls; });
+  EXPECT_EQ(calls, 0);
+  steps.take(1, 1, [&](double) { ++calls; });
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(far.waits, 2);
+}
+
+TEST(Stepper, AScaleThatCannotFallIsAnErrorWhereTheStepIsRead) {
+  Config config = with_everything();
+  config.fp16.initial_scale_power = 0;
+  config.fp16.hysteresis = 1;
+  Steps steps(config, std::make_unique<testing::FarQueue>());
+  const float before = steps.weight(0);
+  steps.take(std::numeric_limits<float>::infinity(), 1);
+  EXPECT_THROW(steps.stepper.read(), Error);
+  EXPECT_EQ(steps.weight(0), before);
+  EXPECT_EQ(steps.stepper.standing().skipped_steps, 1);
+  EXPECT_EQ(steps.stepper.loss_scale(), 1);
+}
+
+TEST(Stepper, AnUpdateThatThrowsTearsTheStepAndLeavesNothingToRead) {
+  Steps steps;
+  EXPECT_THROW(steps.take(1, 1, [](double) { throw Error("outside", "fails"); }), Error);
+  EXPECT_TRUE(steps.stepper.torn());
+  EXPECT_EQ(steps.stepper.unread(), 0);
 }
 
 TEST(Stepper, GoesOnFromWhatAnotherSaved) {

@@ -44,6 +44,14 @@ StepNumbers numbers_of(int step, double lr, double weight_decay = 0.01) {
   return numbers;
 }
 
+// In host memory, which the queues here reach.
+StepConstants constants_of(const OptimizerConfig& config, const StepNumbers& numbers) {
+  StepConstants constants;
+  constants.known = group_steps(config, numbers);
+  constants.placed = in_host_memory(*constants.known);
+  return constants;
+}
+
 Config config_with(const OptimizerConfig& optimizer, int stage) {
   Config config;
   config.optimizer = optimizer;
@@ -54,7 +62,8 @@ Config config_with(const OptimizerConfig& optimizer, int stage) {
 // One parameter trained on one rank of a group.
 struct Training {
   Training(Group& group, int stage, DType dtype, const OptimizerConfig& config, int param_group = 0)
-      : parts({spec(dtype, param_group)}, stage, group),
+      : optimizer(config),
+        parts({spec(dtype, param_group)}, stage, group),
         weights(parts.weights()),
         gradients(parts.gradients({.communication_dtype = DType::f32})),
         updater(parts.layout, parts.specs, config_with(config, stage), group.rank(), *parts.queue, parts.ledger) {
@@ -77,7 +86,7 @@ struct Training {
     gradients.deposit(0, 0, tensor_of(grad));
     gradients.reduce(0);
     gradients.wait();
-    updater.update(0, numbers, weights, gradients);
+    updater.update(0, constants_of(optimizer, numbers), weights, gradients);
     weights.publish(0);
     weights.finish_publish();
   }
@@ -94,6 +103,7 @@ struct Training {
     return bytes.substr(0, static_cast<size_t>(kNumel) * nbytes_of(flat.dtype));
   }
 
+  OptimizerConfig optimizer;
   ModelParts parts;
   Weights weights;
   Gradients gradients;
@@ -284,7 +294,7 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
     gradients.reduce(0);
     gradients.wait();
     updater.read_ahead();
-    updater.update(0, numbers_of(step, 0.01), weights, gradients);
+    updater.update(0, constants_of(config.optimizer, numbers_of(step, 0.01)), weights, gradients);
     if (step == 3) updater.grow_ring(3000);
     if (step == 2) {  // a parameter written from outside, in the middle of training
       const std::string written = weight_bytes();

@@ -1,0 +1,95 @@
+// The body of kernels/decide.h, for the host and for a GPU. Only sums, products, quotients and square roots, each
+// rounded once as IEEE says, so where it runs changes no bit.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/decide.h"
+
+#ifdef __CUDACC__
+#define SHOAL_ON_BOTH __host__ __device__
+#else
+#define SHOAL_ON_BOTH
+#endif
+
+namespace shoal::kernels {
+
+SHOAL_ON_BOTH inline bool is_finite(double value) { return value - value == 0; }
+
+// False: the gradients overflow though the scale is at its minimum; nothing moves.
+SHOAL_ON_BOTH inline bool move_scale(const ScaleRules& rules, bool overflow, ScaleState& state) {
+  if (!rules.dynamic) return true;
+  if (overflow) {
+    if (state.hysteresis_left > 1) {
+      --state.hysteresis_left;
+    } else {
+      if (state.scale == rules.min_scale) return false;
+      const double half = state.scale / 2;
+      state.scale = half > rules.min_scale ? half : rules.min_scale;
+    }
+    state.last_overflow = state.step;
+  } else {
+    if (rules.consecutive) state.hysteresis_left = rules.hysteresis;
+    const int64_t good_steps_before = state.step - state.last_overflow - 1;
+    if (good_steps_before > 0 && good_steps_before % rules.window == 0) {
+      if (!rules.consecutive) state.hysteresis_left = rules.hysteresis;
+      state.scale *= 2;
+    }
+  }
+  ++state.step;
+  return true;
+}
+
+SHOAL_ON_BOTH inline float backward_scale_of(double scale, int64_t micro_steps) {
+  return static_cast<float>(scale / static_cast<double>(micro_steps));
+}
+
+// The first flat that is not finite on any rank.
+SHOAL_ON_BOTH inline int64_t first_bad_flat(const Decision& decision) {
+  for (int64_t flat = 0; flat < decision.flats; ++flat) {
+    for (int64_t rank = 0; rank < decision.ranks; ++rank) {
+      if (!is_finite(decision.square_sums[rank * decision.flats + flat])) return flat;
+    }
+  }
+  return -1;
+}
+
+// From the sum of all square sums, in their order.
+SHOAL_ON_BOTH inline void decide_by(double sum, const Decision& decision) {
+  const StepRules& rules = decision.rules;
+  StepStanding standing = *decision.standing;
+  StepRecord record;
+  const double norm = std::sqrt(sum);
+  const bool finite = is_finite(norm);
+  record.applied = finite ? 1 : 0;
+  record.first_bad = finite ? -1 : first_bad_flat(decision);
+  record.loss_scale = standing.scale.scale;
+  record.grad_norm = norm / record.loss_scale;
+  record.steps_before = standing.applied;
+  double clip = 1;
+  if (rules.gradient_clipping > 0) {
+    const double excess = (record.grad_norm + 1e-6) / rules.gradient_clipping;
+    if (excess > 1) clip = excess;
+  }
+  record.grad_scale = 1 / (record.loss_scale * clip);
+  ++(finite ? standing.applied : standing.skipped);
+  record.scale_exhausted = move_scale(rules.scale, !finite, standing.scale) ? 0 : 1;
+  standing.backward_scale = backward_scale_of(standing.scale.scale, rules.micro_steps);
+  record.after = standing;
+  *decision.standing = standing;
+  *decision.record = record;
+}
+
+// One group's constants. A number of steps that no choice is for cannot be reported here: whoever reads the record
+// compares it with what it offered.
+template <class Step>
+SHOAL_ON_BOTH inline void pick(const StepChoice<Step>& choice, const StepRecord& record, int64_t group) {
+  int64_t index = record.steps_before - choice.first_steps_before;
+  if (index < 0) index = 0;
+  if (index >= choice.count) index = choice.count - 1;
+  Step step = choice.choices[index * choice.groups + group];
+  step.grad_scale = static_cast<float>(record.grad_scale);
+  choice.picked[group] = step;
+}
+
+}  // namespace shoal::kernels

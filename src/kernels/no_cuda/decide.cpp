@@ -1,0 +1,13 @@
+// Stands in for kernels/cuda/decide.cu where there is no nvcc.
+#include "kernels/cuda/decide.h"
+
+#include "kernels/no_cuda/missing.h"
+
+namespace shoal::kernels::cuda {
+
+void decide(const Decision&, const StepChoice<AdamStep>&, Stream) { throw_no_cuda(); }
+void decide(const Decision&, const StepChoice<SgdStep>&, Stream) { throw_no_cuda(); }
+void decide(const Decision&, const StepChoice<AdagradStep>&, Stream) { throw_no_cuda(); }
+void decide(const Decision&, const StepChoice<LionStep>&, Stream) { throw_no_cuda(); }
+
+}  // namespace shoal::kernels::cuda
