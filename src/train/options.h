@@ -39,9 +39,10 @@ struct TrainOptions {
   bool save_on_exit = false;  // also when a signal ends the run
   OnSaveError on_save_error = OnSaveError::stop;
 
-  std::string trace_steps;  // "3-5": rank 0 writes a trace of them into `out`; "": none
-  int threads = 0;          // of each rank; 0: OMP_NUM_THREADS, else an equal part of the cores
-  int64_t log_every = 10;   // steps between lines, where there is no terminal
+  std::string trace_steps;         // "3-5": rank 0 writes a trace of them into `out`; "": none
+  int threads = 0;                 // of each rank; 0: OMP_NUM_THREADS, else an equal part of the cores
+  int64_t log_every = 10;          // steps between lines, where there is no terminal
+  std::optional<int> read_behind;  // steps that are begun before the first is read; nothing: one on a GPU, none else
 };
 
 }  // namespace shoal::train

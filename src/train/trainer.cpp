@@ -92,7 +92,7 @@ class Trainer {
         // Every parameter has a source of its first values, equal on every rank.
         engine_(run.model->units(), carry_out_placement(run, world, device), world,
                 {.device = device, .seed = options.seed, .broadcast_weights = false}),
-        lag_(device.is_cuda() ? 1 : 0) {}
+        lag_(static_cast<size_t>(options.read_behind.value_or(device.is_cuda() ? 1 : 0))) {}
 
   int run() {
     print_banner();

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "base/json.h"
@@ -56,6 +58,41 @@ TEST(Trainer, LeavesARunBehind) {
   EXPECT_EQ(Config::from_text(folder.read("run/config.json")), config);
   EXPECT_EQ(json::parse(folder.read("run/run.json"), "run").find("threads")->as_integer(), 1);
   EXPECT_EQ(checkpoint::resolve_checkpoint(folder / "run", "x"), folder / "run/checkpoints/step-00000004");
+}
+
+// Lines up to the times in them.
+std::string numbers_in(const TempFolder& folder, const std::string& name) {
+  std::string numbers;
+  std::stringstream text(folder.read(name));
+  for (std::string line; std::getline(text, line);) {
+    numbers += line.substr(0, std::min(line.find("tokens_per_s"), line.find("eval_ms"))) + "\n";
+  }
+  return numbers;
+}
+
+TEST(Trainer, StepsThatAreReadBehindTheNextLeaveTheSameLines) {
+  std::vector<std::string> metrics, evaluations, saved;
+  for (const int behind : {0, 1, 2}) {
+    const TempFolder folder;
+    TrainOptions options = small(folder);
+    options.steps = 11;
+    options.eval_every = 4;
+    options.save_every = 5;
+    options.read_behind = behind;
+    EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
+    metrics.push_back(numbers_in(folder, "run/metrics.jsonl"));
+    evaluations.push_back(numbers_in(folder, "run/eval.jsonl"));
+    saved.emplace_back();
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "run/checkpoints")) {
+      saved.back() += entry.is_directory() ? "d" : "f";
+    }
+  }
+  EXPECT_EQ(std::count(metrics[0].begin(), metrics[0].end(), '\n'), 11);
+  for (const size_t behind : {1, 2}) {
+    EXPECT_EQ(metrics[behind], metrics[0]);
+    EXPECT_EQ(evaluations[behind], evaluations[0]);
+    EXPECT_EQ(saved[behind], saved[0]);
+  }
 }
 
 TEST(Trainer, TakesNoStepTwice) {
