@@ -148,7 +148,7 @@ struct RowShare {
 // What the second pass knows of a row.
 struct Softmax {
   float top, log2_sum;
-  int target;  // or -1
+  int target, target_pack;  // the pack is -1 where the target is unknown
 };
 template <typename T, int kWidth>
 __device__ __forceinline__ void to_gradient(Held<T, kWidth>& held, int pack, const Softmax& softmax) {
@@ -158,7 +158,7 @@ __device__ __forceinline__ void to_gradient(Held<T, kWidth>& held, int pack, con
   for (int j = 0; j < kWidth; ++j) {
     values[j] = exp2_fast(fmaf(values[j], kLog2E, -softmax.top) - softmax.log2_sum);
   }
-  if (softmax.target >= 0 && softmax.target / kWidth == pack) {
+  if (pack == softmax.target_pack) {
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) {
       if (pack * kWidth + j == softmax.target) values[j] -= 1.0f;
@@ -231,7 +231,8 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_rows(CrossEntropy 
       args.losses[index] = known ? kLn2 * (log2_sum - fmaf(target_logit, kLog2E, -all.top)) : NAN;
     }
     if constexpr (kGradient) {
-      const Softmax softmax = {all.top, log2_sum, known ? static_cast<int>(target) : -1};
+      const int target_pack = known ? static_cast<int>(target) / kWidth : -1;
+      const Softmax softmax = {all.top, log2_sum, static_cast<int>(target), target_pack};
 #pragma unroll 1
       for (int g = 0; g < kGroups; ++g) {
         HeldPack group[kGroupPacks];

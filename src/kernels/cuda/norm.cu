@@ -16,21 +16,19 @@ int power_of_two_from(int64_t least) {
   return power;
 }
 
-int backward_elements(int64_t columns) {
-  return columns <= int64_t{kFewElements} * kBackwardThreads<kFewElements> ? kFewElements : kManyElements;
+int backward_threads(int64_t columns) {
+  return columns <= kFewThreads * kBackwardElements ? kFewThreads : kManyThreads;
 }
 int backward_lanes(int64_t columns) {
-  const int elements = backward_elements(columns);
-  return elements == kFewElements ? power_of_two_from((columns + elements - 1) / elements)
-                                  : kBackwardThreads<kManyElements>;
+  const int threads = backward_threads(columns);
+  return threads == kFewThreads ? power_of_two_from((columns + kBackwardElements - 1) / kBackwardElements) : threads;
 }
-// The number of lines of partial sums is a constant, so that the sums do not depend on the machine. It fills the 132
-// processors of an H200 almost, and divides the usual numbers of rows.
+// The number of lines of partial sums is a constant, so that the sums do not depend on the machine. The blocks fill the
+// 132 processors of an H200 almost.
 int64_t lines_for(int64_t rows, int64_t columns) {
-  const bool few = backward_elements(columns) == kFewElements;
-  const int threads = few ? kBackwardThreads<kFewElements> : kBackwardThreads<kManyElements>;
+  const int threads = backward_threads(columns);
   const int64_t groups = threads / backward_lanes(columns);
-  return std::min<int64_t>(128 * 1024 / threads, (rows + groups - 1) / groups);
+  return std::min<int64_t>(threads == kFewThreads ? 384 : 128, (rows + groups - 1) / groups);
 }
 
 void check_columns(int64_t columns) {
@@ -74,12 +72,11 @@ void run_forward(const NormForward& args, Stream stream) {
   check_launch("norm_forward");
 }
 
-template <bool kCentered, typename T, int kWidth, int kElements>
+template <bool kCentered, typename T, int kWidth, int kThreads>
 void launch_backward(const NormBackward& args, int64_t lines, Stream stream) {
-  constexpr int kThreads = kBackwardThreads<kElements>;
-  constexpr int kNbytes = kThreads * kElements * static_cast<int>(sizeof(T));
-  const auto kernel = norm_backward<T, kWidth, kElements, kCentered>;
-  const int nbytes = kNbytes * kRingDepth<kNbytes / kThreads> * (args.dsum != nullptr ? 3 : 2);
+  const auto kernel = norm_backward<T, kWidth, kThreads, kCentered>;
+  constexpr int kRowNbytes = kThreads * kBackwardElements * static_cast<int>(sizeof(T));
+  const int nbytes = kRowNbytes * kRingDepth<T, kThreads> * (args.dsum != nullptr ? 3 : 2);
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes), "cudaFuncSetAttribute");
   kernel<<<static_cast<unsigned>(lines), kThreads, static_cast<size_t>(nbytes), stream_of(stream)>>>(
       args, backward_lanes(args.columns));
@@ -91,7 +88,7 @@ void run_backward(const NormBackward& args, Stream stream) {
   if (args.columns == 0) return;
   const int64_t lines = lines_for(args.rows, args.columns);
   const bool aligned = all_aligned(args.x, args.weight, args.dy, args.dsum, args.dx);
-  const bool few = backward_elements(args.columns) == kFewElements;
+  const bool few = backward_threads(args.columns) == kFewThreads;
   const int64_t line_numel = args.columns * (kCentered && args.dbias != nullptr ? 2 : 1);
   with_type(args.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
@@ -99,14 +96,14 @@ void run_backward(const NormBackward& args, Stream stream) {
     if (args.rows > 0) {
       if (takes_packs<T>(args.columns, aligned)) {
         if (few) {
-          launch_backward<kCentered, T, kWidth, kFewElements>(args, lines, stream);
+          launch_backward<kCentered, T, kWidth, kFewThreads>(args, lines, stream);
         } else {
-          launch_backward<kCentered, T, kWidth, kManyElements>(args, lines, stream);
+          launch_backward<kCentered, T, kWidth, kManyThreads>(args, lines, stream);
         }
       } else if (few) {
-        launch_backward<kCentered, T, 1, kFewElements>(args, lines, stream);
+        launch_backward<kCentered, T, 1, kFewThreads>(args, lines, stream);
       } else {
-        launch_backward<kCentered, T, 1, kManyElements>(args, lines, stream);
+        launch_backward<kCentered, T, 1, kManyThreads>(args, lines, stream);
       }
       check_launch("norm_backward");
     }

@@ -14,22 +14,24 @@
 namespace shoal::kernels::cuda {
 namespace {
 
-constexpr int kFewElements = 8, kManyElements = 16;  // a thread
+constexpr int kBackwardElements = 16;  // a thread
+// Threads of a block: few for rows of up to 4096 elements, which may share one.
+constexpr int kFewThreads = 256, kManyThreads = 1024;
 
-template <int kElements>
-constexpr int kBackwardThreads = kElements == kFewElements ? 512 : 1024;
-// Rows in the ring: what a processor's shared memory holds of x, dy and dsum.
-template <int kNbytesAThread>
-constexpr int kRingDepth = 200 / (3 * kNbytesAThread);
+// Blocks that a processor is to hold; they have its registers and its shared memory, 220 KiB of it, to themselves.
+template <int kThreads>
+constexpr int kBackwardBlocks = kThreads == kFewThreads ? 3 : 1;
+// Rows in the ring, of x, dy and dsum.
+template <typename T, int kThreads>
+constexpr int kRingDepth = 220 * 1024 /
+                           (kBackwardBlocks<kThreads> * kThreads * 3 * kBackwardElements * static_cast<int>(sizeof(T)));
 
-template <typename T, int kWidth, int kElements, bool kCentered>
-__global__ void __launch_bounds__(kBackwardThreads<kElements>, 1024 / kBackwardThreads<kElements>)
-    norm_backward(NormBackward args, int lanes) {
-  constexpr int kThreads = kBackwardThreads<kElements>;
-  constexpr int kPacks = kElements / kWidth;
+template <typename T, int kWidth, int kThreads, bool kCentered>
+__global__ void __launch_bounds__(kThreads, kBackwardBlocks<kThreads>) norm_backward(NormBackward args, int lanes) {
+  constexpr int kPacks = kBackwardElements / kWidth;
   constexpr int kSums = kCentered ? 2 : 1;
-  constexpr int kDepth = kRingDepth<kElements * sizeof(T)>;
-  static_assert(kDepth > 0);
+  constexpr int kDepth = kRingDepth<T, kThreads>;
+  static_assert(kDepth >= 1 && kDepth <= 4);
   using HeldPack = Held<T, kWidth>;
   extern __shared__ uint4 memory[];
   __shared__ float shared[2][kSums * kThreads / 32];
@@ -39,66 +41,48 @@ __global__ void __launch_bounds__(kBackwardThreads<kElements>, 1024 / kBackwardT
   const int columns = static_cast<int>(args.columns);
   const float share = 1.0f / static_cast<float>(columns);
   const auto column_of = [&](int i) { return (i * lanes + lane) * kWidth; };
-  const int tensors = args.dsum != nullptr ? 3 : 2;
+  const bool with_dsum = args.dsum != nullptr;
+  const int tensors = with_dsum ? 3 : 2;
   // Pack i of x, dy or dsum in one place of the ring.
   const auto ring = [&](int place, int tensor, int i) {
     return reinterpret_cast<Pack<T, kWidth>*>(memory) + ((place * tensors + tensor) * kPacks + i) * kThreads + thread;
   };
-  const auto fetch = [&](int64_t row, int place) {
-    if (row < args.rows) {
-      const int64_t begin = row * columns;
+  // `begin` is the row's first element.
+  const auto fetch = [&](bool exists, int64_t begin, int place) {
+    if (exists) {
 #pragma unroll
       for (int i = 0; i < kPacks; ++i) {
         const int column = column_of(i);
         if (column >= columns) continue;
         copy_ahead(ring(place, 0, i), args.x, begin + column);
         copy_ahead(ring(place, 1, i), args.dy, begin + column);
-        if (args.dsum != nullptr) copy_ahead(ring(place, 2, i), args.dsum, begin + column);
+        if (with_dsum) copy_ahead(ring(place, 2, i), args.dsum, begin + column);
       }
     }
     end_group();
   };
 
   const int64_t step = int64_t{gridDim.x} * groups;
+  const int64_t stride = step * columns;
   int64_t row = int64_t{blockIdx.x} * groups + thread / lanes;
+  int64_t begin = row * columns;
 #pragma unroll
-  for (int place = 0; place < kDepth; ++place) fetch(row + place * step, place);
+  for (int place = 0; place < kDepth; ++place) fetch(row + place * step < args.rows, begin + place * stride, place);
   float next_rstd = row < args.rows ? args.rstd[row] : 0;
   float next_mean = kCentered && row < args.rows ? args.mean[row] : 0;
-  // The weight, in registers where there is room.
-  constexpr bool kKeepsWeight = kElements == kFewElements;
-  HeldPack kept[kKeepsWeight ? kPacks : 1];
-  if constexpr (kKeepsWeight) {
+  HeldPack weight[kPacks];
 #pragma unroll
-    for (int i = 0; i < kPacks; ++i) {
-      if (column_of(i) < columns) kept[i].load(args.weight, column_of(i));
-    }
+  for (int i = 0; i < kPacks; ++i) {
+    if (column_of(i) < columns) weight[i].load(args.weight, column_of(i));
   }
-  // One pack of the row at hand: x normed, dy, and the weight.
-  const auto read = [&](int place, int i, float mean, float rstd, float(&normed)[kWidth], float(&dy)[kWidth],
-                        float(&weight)[kWidth]) {
-    HeldPack held[3];
-    held[0].load(ring(place, 0, i), 0);
-    held[1].load(ring(place, 1, i), 0);
-    if constexpr (kKeepsWeight) {
-      held[2] = kept[i];
-    } else {
-      held[2].load(args.weight, column_of(i));
-    }
-    held[0].to_floats(normed);
-    held[1].to_floats(dy);
-    held[2].to_floats(weight);
-#pragma unroll
-    for (int j = 0; j < kWidth; ++j) normed[j] = (normed[j] - mean) * rstd;
-  };
-  float dweight[kElements] = {};
-  float dbias[kCentered ? kElements : 1] = {};
+  float dweight[kBackwardElements] = {};
+  float dbias[kCentered ? kBackwardElements : 1] = {};
 
   int turn = 0, place = 0;
-  for (int64_t first = int64_t{blockIdx.x} * groups; first < args.rows; first += step, row += step) {
-    const bool live = row < args.rows;
-    const int64_t begin = row * columns;
-    const float rstd = next_rstd, mean = next_mean;
+  for (int64_t first = int64_t{blockIdx.x} * groups; first < args.rows; first += step) {
+    const int end = row < args.rows ? columns : 0;
+    // x * rstd + shift is x normed.
+    const float rstd = next_rstd, shift = kCentered ? -next_mean * rstd : 0;
     if (row + step < args.rows) {
       next_rstd = args.rstd[row + step];
       if (kCentered) next_mean = args.mean[row + step];
@@ -107,15 +91,22 @@ __global__ void __launch_bounds__(kBackwardThreads<kElements>, 1024 / kBackwardT
     float sums[kSums] = {};
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      if (!live || column_of(i) >= columns) continue;
-      float normed[kWidth], dy[kWidth], weight[kWidth];
-      read(place, i, mean, rstd, normed, dy, weight);
+      if (column_of(i) >= end) continue;
+      HeldPack held[2];
+      held[0].load(ring(place, 0, i), 0);
+      held[1].load(ring(place, 1, i), 0);
+      float x[kWidth], dy[kWidth], w[kWidth];
+      held[0].to_floats(x);
+      held[1].to_floats(dy);
+      weight[i].to_floats(w);
+      weight[i].forget();
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
-        const float weighted = dy[j] * weight[j];
+        const float normed = kCentered ? fmaf(x[j], rstd, shift) : x[j] * rstd;
+        const float weighted = dy[j] * w[j];
         const int e = i * kWidth + j;
-        sums[0] = fmaf(weighted, normed[j], sums[0]);
-        dweight[e] = fmaf(dy[j], normed[j], dweight[e]);
+        sums[0] = fmaf(weighted, normed, sums[0]);
+        dweight[e] = fmaf(dy[j], normed, dweight[e]);
         if (kCentered) {
           sums[kSums - 1] += weighted;
           dbias[kCentered ? e : 0] += dy[j];
@@ -124,27 +115,36 @@ __global__ void __launch_bounds__(kBackwardThreads<kElements>, 1024 / kBackwardT
     }
     sum_over_row(sums, lanes, shared[turn]);
     turn ^= 1;
-    const float along = sums[0] * share;
-    const float center = kCentered ? sums[kSums - 1] * share : 0;
+    // dx = rstd * (weighted - normed * along - center) + dsum, where along and center are means of the row: all but the
+    // first term and the last are by_x * x + constant.
+    const float along = sums[0] * share * rstd;
+    const float by_x = -along * rstd;
+    const float constant = kCentered ? -fmaf(along, shift, sums[kSums - 1] * share * rstd) : 0;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      if (!live || column_of(i) >= columns) continue;
-      float normed[kWidth], dx[kWidth], weight[kWidth], added[kWidth];
-      read(place, i, mean, rstd, normed, dx, weight);
-      HeldPack held;
-      if (args.dsum != nullptr) held.load(ring(place, 2, i), 0);
-      held.to_floats(added);
+      if (column_of(i) >= end) continue;
+      HeldPack held[3];
+      held[0].load(ring(place, 0, i), 0);
+      held[1].load(ring(place, 1, i), 0);
+      if (with_dsum) held[2].load(ring(place, 2, i), 0);
+      float x[kWidth], dx[kWidth], w[kWidth], added[kWidth];
+      held[0].to_floats(x);
+      held[1].to_floats(dx);
+      held[2].to_floats(added);  // zeros, where there is none
+      weight[i].to_floats(w);
+      weight[i].forget();
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
-        float d = fmaf(-normed[j], along, dx[j] * weight[j]);
-        if (kCentered) d -= center;
-        dx[j] = args.dsum != nullptr ? fmaf(d, rstd, added[j]) : d * rstd;
+        const float rest = kCentered ? fmaf(x[j], by_x, added[j] + constant) : fmaf(x[j], by_x, added[j]);
+        dx[j] = fmaf(dx[j] * w[j], rstd, rest);
       }
-      held.round_from(dx);
-      held.store(args.dx, begin + column_of(i));
+      held[0].round_from(dx);
+      held[0].store(args.dx, begin + column_of(i));
     }
-    fetch(row + kDepth * step, place);
+    fetch(row + kDepth * step < args.rows, begin + kDepth * stride, place);
     place = place + 1 == kDepth ? 0 : place + 1;
+    row += step;
+    begin += stride;
   }
 
   // The ring becomes room for [element][thread] sums; columns of all groups are added in the groups' order.
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kBackwardThreads<kElements>, 1024 / kBackwardT
   for (int part = 0; part < parts; ++part, line += columns) {
     __syncthreads();
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
+    for (int e = 0; e < kBackwardElements; ++e) {
       sums[e * kThreads + thread] = kCentered && part == 1 ? dbias[kCentered ? e : 0] : dweight[e];
     }
     __syncthreads();
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kSumColumns* kSumRows)
   const int64_t index = int64_t{blockIdx.x} * kSumColumns + threadIdx.x;
   float sum = 0;
   if (index < line_numel) {
-#pragma unroll 8
+#pragma unroll 12
     for (int line = static_cast<int>(threadIdx.y); line < line_count; line += kSumRows) {
       sum += lines[line * line_numel + index];
     }

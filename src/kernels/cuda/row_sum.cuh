@@ -9,13 +9,17 @@ namespace {
 // calls later.
 template <int kSums>
 __device__ __forceinline__ void sum_over_row(float (&values)[kSums], int lanes, float* shared) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    if (offset >= lanes) continue;
+  const auto add_from = [&](int offset) {
 #pragma unroll
     for (int s = 0; s < kSums; ++s) values[s] += __shfl_xor_sync(0xffffffffu, values[s], offset);
+  };
+  if (lanes < 32) {
+    for (int offset = lanes / 2; offset > 0; offset /= 2) add_from(offset);
+    return;
   }
-  if (lanes <= 32) return;
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) add_from(offset);
+  if (lanes == 32) return;
   const int warps = static_cast<int>(blockDim.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int row_warps = lanes / 32;
@@ -27,10 +31,7 @@ __device__ __forceinline__ void sum_over_row(float (&values)[kSums], int lanes, 
   const int first = static_cast<int>(threadIdx.x) / lanes * row_warps;
 #pragma unroll
   for (int s = 0; s < kSums; ++s) values[s] = shared[s * warps + first + (lane & (row_warps - 1))];
-  for (int offset = row_warps / 2; offset > 0; offset /= 2) {
-#pragma unroll
-    for (int s = 0; s < kSums; ++s) values[s] += __shfl_xor_sync(0xffffffffu, values[s], offset);
-  }
+  for (int offset = row_warps / 2; offset > 0; offset /= 2) add_from(offset);
 }
 
 }  // namespace
