@@ -37,6 +37,8 @@ class LoggedWires final : public Wires {
     log_->lines.push_back("hold " + std::to_string(chunk));
     ++holds_;
   }
+  void hold_queue_out(int chunk) override { log_->lines.push_back("hold out " + std::to_string(chunk)); }
+  void make_room(int) override {}
   void mark_used(int chunk) override { log_->lines.push_back("used " + std::to_string(chunk)); }
   void copy_out(int chunk, std::byte* to, const std::byte* from, size_t nbytes) override {
     std::memcpy(to, from, nbytes);
