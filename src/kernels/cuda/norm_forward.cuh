@@ -20,10 +20,7 @@ constexpr int kForwardThreads = kLanes == 32 ? 128 : 256;
 
 // Blocks that a processor is to hold, so that the compiler keeps the registers below its share.
 template <int kNbytesAThread, int kThreads>
-constexpr int kForwardBlocks = (kNbytesAThread <= 128   ? 896
-                                : kNbytesAThread <= 256 ? 512
-                                                        : 384) /
-                               kThreads;
+constexpr int kForwardBlocks = (kNbytesAThread <= 128 ? 896 : 131072 / kNbytesAThread) / kThreads;
 
 template <typename T, int kWidth, int kElements, int kLanes, bool kCentered>
 __global__ void __launch_bounds__(kForwardThreads<kLanes>,
