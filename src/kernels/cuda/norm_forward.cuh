@@ -44,9 +44,22 @@ __global__ void __launch_bounds__(kForwardThreads<kLanes>,
   for (int i = 0; i < kPacks; ++i) {
     if (column_of(i) < end) x[i].load_once(args.x, begin + column_of(i));
   }
-  if (args.residual != nullptr) {
+  if (kWidth == 1 && args.residual != nullptr) {
+#pragma unroll(1)
+    for (int i = 0; i < kPacks; ++i) {
+      if (column_of(i) >= end) continue;
+      Held<T, kWidth> residual;
+      residual.load_once(args.residual, begin + column_of(i));
+      float sum[kWidth], added[kWidth];
+      x[i].to_floats(sum);
+      residual.to_floats(added);
+      sum[0] += added[0];
+      x[i].round_from(sum);
+      x[i].store(args.sum, begin + column_of(i));
+    }
+  } else if (args.residual != nullptr) {
     constexpr int kAhead = kPacks % 4 == 0 ? 4 : kPacks;  // packs of the residual on their way
-#pragma unroll(kWidth == 1 ? 1 : kPacks / kAhead)
+#pragma unroll
     for (int first = 0; first < kPacks; first += kAhead) {
       Held<T, kWidth> residual[kAhead];
 #pragma unroll

@@ -94,10 +94,14 @@ struct Held {
     }
   }
   __device__ __forceinline__ void round_from(const float (&values)[kWidth]) {
-    Pack<T, kWidth> pack;
+    if constexpr (!kIsWide) {
+      words = from_float<T>(values[0]);
+    } else {
+      Pack<T, kWidth> pack;
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) pack.values[j] = from_float<T>(values[j]);
-    __builtin_memcpy(&words, &pack, sizeof pack);
+      for (int j = 0; j < kWidth; ++j) pack.values[j] = from_float<T>(values[j]);
+      __builtin_memcpy(&words, &pack, sizeof pack);
+    }
   }
   __device__ __forceinline__ void forget() {
     if constexpr (kIsWide) asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
