@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/recompute_flag.h"
 #include "cli/verbs.h"
 #include "engine/blueprint.h"
 #include "models/open_model.h"
@@ -42,48 +43,53 @@ Config read_config(const PlanOptions& options, int64_t hidden_size) {
   return train::make_run_config(run, options.world, hidden_size).config;
 }
 
-struct Work {
-  int64_t batch = 0, sequence = 0;
-  DType dtype = DType::f32;
-  at::DeviceType device = at::kCPU;
-};
-
-// What is left to ask for: activations recomputed, then the smallest micro-batch too.
-std::vector<LighterWork> lighter_work(const models::LanguageModel& model, const PlanOptions& options,
-                                      const Work& work) {
-  if (options.recompute == "full") {
-    if (work.batch == 1) return {};
-    return {{"--batch 1", model.activation_nbytes(1, work.sequence, work.dtype, work.device)}};
+// What is left to ask for, the heaviest first: more recomputed, inputs on the host, then the smallest micro-batch too.
+std::vector<LighterWork> lighter_work(const PlanOptions& options, const models::MicroStep& step) {
+  using models::Recompute;
+  std::vector<LighterWork> lighter;
+  const auto add = [&](const std::string& flags, Recompute recompute, const models::MicroStep& of) {
+    const auto model = models::open_model(options.model, {.recompute = recompute});
+    const models::ActivationNbytes nbytes = model->activation_nbytes(of);
+    lighter.push_back({flags, nbytes.device, nbytes.host});
+  };
+  const Recompute asked = recompute_named(options.recompute);
+  if (asked == Recompute::none) add("--recompute selective", Recompute::selective, step);
+  models::MicroStep least = step;
+  std::string flags = asked == Recompute::full ? "" : "--recompute full";
+  if (asked != Recompute::full) add(flags, Recompute::full, step);
+  if (step.device == at::kCUDA && !step.inputs_on_host) {
+    least.inputs_on_host = true;
+    flags += std::string(flags.empty() ? "" : " ") + "--set activation_checkpointing.cpu_checkpointing=true";
+    add(flags, Recompute::full, least);
   }
-  const auto recomputed = models::open_model(options.model, {.recompute = models::Recompute::full});
-  std::vector<LighterWork> lighter = {
-      {"--recompute full", recomputed->activation_nbytes(work.batch, work.sequence, work.dtype, work.device)}};
-  if (work.batch > 1) {
-    lighter.push_back(
-        {"--recompute full --batch 1", recomputed->activation_nbytes(1, work.sequence, work.dtype, work.device)});
+  if (step.batch > 1) {
+    least.batch = 1;
+    add(flags + (flags.empty() ? "" : " ") + "--batch 1", Recompute::full, least);
   }
   return lighter;
 }
 
 PlanReport plan_model(const PlanOptions& options) {
-  models::OpenOptions open;
-  const bool recompute = options.recompute == "full";
-  open.recompute = recompute ? models::Recompute::full : models::Recompute::none;
-  const auto model = models::open_model(options.model, open);
+  const models::Recompute recompute = recompute_named(options.recompute);
+  const auto model = models::open_model(options.model, {.recompute = recompute});
   const models::ModelInfo& info = model->info();
   PlanReport report;
   report.config = read_config(options, info.hidden);
-  const int64_t batch = options.batch > 0 ? options.batch : report.config.batch.micro_batch_size;
-  const int64_t sequence = train::sequence_for(options.sequence, info);
-  const DType dtype = dtype_of(report.config.precision);
+  models::MicroStep step;
+  step.batch = options.batch > 0 ? options.batch : report.config.batch.micro_batch_size;
+  step.time = train::sequence_for(options.sequence, info);
+  step.dtype = dtype_of(report.config.precision);
+  // With GPU memory to fit into, the ranks live on GPUs.
+  step.device = options.gpu_memory.empty() ? at::kCPU : at::kCUDA;
+  step.inputs_on_host = report.config.inputs_on_host;
   report.subject.name = info.name;
   report.subject.units = make_blueprint(model->units(), report.config, 1).specs;
-  // With GPU memory to fit into, the ranks live on GPUs.
-  const at::DeviceType device = options.gpu_memory.empty() ? at::kCPU : at::kCUDA;
-  report.subject.activations = model->activation_nbytes(batch, sequence, dtype, device);
-  report.subject.lighter = lighter_work(*model, options, {batch, sequence, dtype, device});
-  report.workload =
-      fmt::format("micro-batch of {} x {} tokens{}", batch, sequence, recompute ? ", activations recomputed" : "");
+  const models::ActivationNbytes activations = model->activation_nbytes(step);
+  report.subject.activations = activations.device;
+  report.subject.host_activations = activations.host;
+  report.subject.lighter = lighter_work(options, step);
+  report.workload = fmt::format("micro-batch of {} x {} tokens", step.batch, step.time);
+  if (recompute != models::Recompute::none) report.workload += fmt::format(", recompute {}", options.recompute);
   return report;
 }
 
@@ -130,9 +136,7 @@ void add_plan(CLI::App& app, int&) {
                    fmt::format("Tokens a sample; by default what the model can take, at most {}",
                                train::kLongestDefaultSequence))
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  verb->add_option("--recompute", options->recompute, "full: only each block's input is kept for backward")
-      ->check(CLI::IsMember({"none", "full"}))
-      ->capture_default_str();
+  add_recompute(*verb, options->recompute);
   verb->add_flag("--json", options->json, "Print JSON");
   verb->footer(
       "Example:\n  shoal plan --model llama-7b --world 8 --gpu-memory 80GiB --set bf16.enabled=true\n"

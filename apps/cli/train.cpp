@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/recompute_flag.h"
 #include "cli/verbs.h"
 #include "launch/launch_ranks.h"
 #include "shoal/group.h"
@@ -60,7 +61,7 @@ int start_ranks(const TrainFlags& flags) {
 }
 
 int run_train(TrainFlags flags) {
-  flags.options.recompute = flags.recompute == "full";
+  flags.options.recompute = recompute_named(flags.recompute);
   flags.options.on_save_error = flags.on_save_error == "stop" ? train::OnSaveError::stop : train::OnSaveError::go_on;
   flags.options.save_at_end = !flags.no_final_save;
   const bool launched = under_launcher(flags.ranks);
@@ -104,9 +105,7 @@ void add_train(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   verb->add_option("--threads", options.threads, "of each rank; left out: an equal part of the cores")
       ->check(CLI::Range(1, 1 << 12));
-  verb->add_option("--recompute", flags->recompute, "full: keep only each block's input for backward")
-      ->check(CLI::IsMember({"none", "full"}))
-      ->capture_default_str();
+  add_recompute(*verb, flags->recompute);
   verb->add_option("--device", options.device, "auto (a GPU where there is one), cpu, cuda or cuda:<number>")
       ->capture_default_str();
   verb->add_flag("--deterministic", options.deterministic, "the same bits in every run on a GPU; costs some speed");

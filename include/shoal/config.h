@@ -160,6 +160,7 @@ struct Config {
   Precision precision = Precision::fp32;
   Fp16Config fp16;
   Fp8Config fp8;
+  bool inputs_on_host = false;                    // activation_checkpointing.cpu_checkpointing
   std::optional<DType> grad_accum_dtype = {};     // data_types.grad_accum_dtype
   std::optional<DType> communication_dtype = {};  // communication_data_type
   bool prescale_gradients = false;

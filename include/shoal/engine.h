@@ -70,8 +70,9 @@ class PendingStep {
 
 struct MemoryReport {
   MemoryPlan planned;
-  MemoryPlan held;           // now, by the ledger
-  size_t user_gathered = 0;  // held by with_gathered, now
+  MemoryPlan held;              // now, by the ledger
+  size_t user_gathered = 0;     // held by with_gathered, now
+  size_t host_activations = 0;  // host memory for the inputs of recomputed regions, of a rank with a GPU
 };
 
 // What a step takes for a parameter group.
@@ -127,7 +128,8 @@ class Engine {
   void abandon(int unit);
 
   // Runs a part of the model (run() calls inside) without keeping its activations; backward runs it again, with the
-  // same random numbers.
+  // same random numbers. Its inputs are kept; with activation_checkpointing.cpu_checkpointing those that need a
+  // gradient are kept in host memory, and come back to a GPU ahead of their use.
   Tensors recompute(const Tensors& inputs, const Forward& forward);
   at::Tensor recompute(const at::Tensor& input, const std::function<at::Tensor(const at::Tensor&)>& forward);
 

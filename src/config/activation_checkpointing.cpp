@@ -1,6 +1,7 @@
 // The section "activation_checkpointing". Which units are recomputed is the model's choice, by the engine's recompute
 // call; the refinements of DeepSpeed's own checkpointing function are refused.
 #include "config/sections.h"
+#include "config/settings.h"
 
 namespace shoal::config {
 
@@ -14,7 +15,10 @@ std::vector<Section> activation_checkpointing_sections() {
               .is_refused(),
           integer("number_checkpoints", Value()).at_least(1).means("How many activations are kept.").is_refused(),
           boolean("contiguous_memory_optimization", false).means("Keep activations in one buffer.").is_refused(),
-          boolean("cpu_checkpointing", false).means("Keep activations in host memory.").is_refused(),
+          boolean("cpu_checkpointing", false)
+              .means("Keep the inputs of recomputed regions in host memory between forward and backward. Where the "
+                     "model is in host memory, they are there already.")
+              .fills(bound_to([](auto& c) -> auto& { return c.inputs_on_host; })),
           boolean("synchronize_checkpoint_boundary", false)
               .means("Synchronize the device at each recomputed region.")
               .has_no_effect("recomputation runs in order on the caller's thread, so there is nothing to wait for"),

@@ -32,6 +32,11 @@ class CudaWires final : public Wires {
   CudaWires(const CudaWires&) = delete;
   CudaWires& operator=(const CudaWires&) = delete;
 
+  void make_room(int chunks) override {
+    cuda::use_device(device_);
+    while (marks_.size() < static_cast<size_t>(chunks)) marks_.emplace_back();
+  }
+
   std::string pin(std::byte* host, size_t nbytes) override {
     try {
       cuda::use_device(device_);  // this may be a thread of its own
@@ -62,6 +67,7 @@ class CudaWires final : public Wires {
     hold->went_on.record(queue_);
     holds_.push_back(std::move(hold));
   }
+  void hold_queue_out(int chunk) override { marks_of(chunk).stored.hold_back(queue_); }
   void mark_used(int chunk) override { marks_of(chunk).used.record(queue_); }
   void copy_out(int chunk, std::byte* to_host, const std::byte* from, size_t nbytes) override {
     marks_of(chunk).used.hold_back(out_.handle());

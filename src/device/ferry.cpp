@@ -65,14 +65,15 @@ void Ferry::begin_use(int chunk) {
   wires_->hold_queue(chunk);
 }
 
-void Ferry::pace(bool urgent) {
+void Ferry::pace(size_t may_wait) {
   ++paces_;
   const auto pending = static_cast<int64_t>(in_.orders.size() + out_.orders.size());
   if (pending == 0 || expected_paces_ == 0) return;
   const int64_t left = std::max<int64_t>(1, expected_paces_ - paces_);  // one call to spare
   int64_t share = (pending + left - 1) / left;
   wires_->follow_queue();
-  for (; urgent && !in_.orders.empty(); --share) give_next_in();
+  for (; in_.orders.size() > may_wait; --share) give_next_in();
+  for (; may_wait == 0 && !out_.orders.empty(); --share) give_next_out();
   // What lies in the way goes first; then both wires have something.
   for (; share > 0 && (!in_.orders.empty() || !out_.orders.empty()); --share) {
     const bool out = !out_.orders.empty() && (in_.orders.empty() || out_.given <= in_.orders.front().after_count);

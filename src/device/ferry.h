@@ -40,9 +40,10 @@ class Ferry {
   void begin_use(int chunk);
   // The queue has no more work on the chunk; orders that its bytes go back after what it has.
   void take_back(int chunk, const Copy& copy);
-  // Between parts of the queue's work: gives the wires their share. `urgent`: the queue will soon need what is ordered
-  // in, so all of that goes, with what lies in its way.
-  void pace(bool urgent = false);
+  // Between parts of the queue's work: gives the wires their share. The queue will soon need what is ordered in, but
+  // for the last `may_wait` orders: all of that goes, with what lies in its way; and if none may wait, all that goes
+  // back too, for more is to come into its place.
+  void pace(size_t may_wait = SIZE_MAX);
   // The calls of pace() since the last end_step() are as many as to expect until the next.
   void end_step();
   // Waits until everything that was ordered is through.

@@ -21,6 +21,7 @@ std::string_view name_of(MemoryKind kind) {
     case MemoryKind::state_ring: return "state_ring";
     case MemoryKind::disk_states: return "disk_states";
     case MemoryKind::disk_buffers: return "disk_buffers";
+    case MemoryKind::host_inputs: return "host_inputs";
   }
   return "?";
 }

@@ -24,8 +24,9 @@ enum class MemoryKind : uint8_t {
   state_ring,    // of the device, for states and weights of the host on their way to the update and back
   disk_states,   // bytes of a file
   disk_buffers,  // in host memory, for what is on its way from or to the disk
+  host_inputs,   // of recomputed regions, in host memory until backward
 };
-inline constexpr size_t kMemoryKinds = 12;
+inline constexpr size_t kMemoryKinds = 13;
 
 std::string_view name_of(MemoryKind kind);
 

@@ -11,6 +11,9 @@ class Wires {
  public:
   virtual ~Wires() = default;
 
+  // From now on there are that many chunks, at least; those before keep their numbers.
+  virtual void make_room(int chunks) = 0;
+
   // Makes host memory such that the wires need no help with it. Takes a while; may run in a thread of its own. "", or
   // why it cannot be done: then copies work and are slower.
   virtual std::string pin(std::byte* host, size_t nbytes) = 0;
@@ -21,6 +24,8 @@ class Wires {
   virtual void copy_in(int chunk, std::byte* to, const std::byte* from_host, size_t nbytes, int after) = 0;
   // What the queue is given later finds the chunk's bytes.
   virtual void hold_queue(int chunk) = 0;
+  // What the queue is given later comes after the chunk's last copy_out.
+  virtual void hold_queue_out(int chunk) = 0;
   // The queue has no more work on the chunk than it was given so far.
   virtual void mark_used(int chunk) = 0;
   // After that work.

@@ -26,6 +26,7 @@
 #include "engine/gathered.h"
 #include "engine/generator.h"
 #include "engine/graph_hooks.h"
+#include "engine/host_inputs.h"
 #include "engine/initial_values.h"
 #include "engine/module_calls.h"
 #include "engine/options.h"
@@ -107,6 +108,9 @@ class Engine::Impl {
       ranks_on_gpu_ = ranks_that_share(gpus_of_ranks(weights_channel_->notes(), device_.index()), world.rank());
     }
     passes_.when_weights_are_needed([this](int unit) { stepper_.settle(unit); });
+    if (device_.is_cuda() && config_.inputs_on_host) {
+      host_inputs_ = std::make_unique<HostInputs>(*queue_, device_, ledger_);
+    }
     passes_.when_work_goes_on([this] { updater_.pace(); });
     hooked_ = options.backward_from_outside;
     if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
@@ -470,6 +474,7 @@ class Engine::Impl {
     report.held.disk_states = ledger_->line(MemoryKind::disk_states).nbytes;
     report.held.disk_buffers = ledger_->line(MemoryKind::disk_buffers).nbytes;
     report.user_gathered = ledger_->line(MemoryKind::user_gather).nbytes;
+    report.host_activations = ledger_->line(MemoryKind::host_inputs).nbytes;
     return report;
   }
 
@@ -500,6 +505,7 @@ class Engine::Impl {
   StateAccess state_;
   Passes passes_;
   ModuleCalls calls_{passes_};
+  std::unique_ptr<HostInputs> host_inputs_;  // nothing: inputs of recomputed regions stay where they are
   Stepper stepper_;
   std::deque<std::shared_ptr<PendingStep::State>> pending_;  // taken and not read; shared with who will ask
   at::Generator generator_;
@@ -553,7 +559,7 @@ void Engine::set_betas(double beta1, double beta2) { impl_->stepper_.set_betas(b
 void Engine::set_groups(const std::vector<GroupValues>& groups) { impl_->stepper_.set_groups(groups); }
 
 Engine::Tensors Engine::recompute(const Tensors& inputs, const Forward& forward) {
-  return shoal::recompute(impl_->passes_, impl_->generator_, inputs, forward);
+  return shoal::recompute({impl_->passes_, impl_->generator_, impl_->host_inputs_.get()}, inputs, forward);
 }
 
 at::Tensor Engine::recompute(const at::Tensor& input, const std::function<at::Tensor(const at::Tensor&)>& forward) {

@@ -31,22 +31,42 @@ class RandomState {
   at::Tensor later_;
 };
 
+// Whether a tensor was changed, without keeping its memory.
+class Unchanged {
+ public:
+  explicit Unchanged(const at::Tensor& tensor)
+      : counter_(tensor.defined() ? ag::impl::version_counter(tensor) : c10::VariableVersion()),
+        version_(tensor.defined() ? counter_.current_version() : 0),
+        defined_(tensor.defined()) {}
+  bool holds() const { return !defined_ || counter_.current_version() == version_; }
+
+ private:
+  c10::VariableVersion counter_;  // shared with the tensor
+  uint32_t version_;
+  bool defined_;
+};
+
 struct RecomputeNode final : ag::Node {
-  RecomputeNode(ag::edge_list&& edges, Passes& passes, at::Generator& generator)
-      : ag::Node(std::move(edges)), alive_(passes.alive()), passes_(passes), generator_(generator) {}
+  RecomputeNode(ag::edge_list&& edges, const RecomputeParts& parts)
+      : ag::Node(std::move(edges)),
+        alive_(parts.passes.alive()),
+        passes_(parts.passes),
+        generator_(parts.generator),
+        host_inputs_(parts.host_inputs) {}
 
   ag::variable_list apply(ag::variable_list&& grads) override {
     if (alive_.expired()) throw Error("recompute", "the engine of this graph is gone. Call backward while it lives.");
     if (!forward_) throw Error("recompute", "backward runs a second time through a recomputed region. Run it once.");
-    std::vector<at::Tensor> leaves;
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (inputs_[i].defined() && inputs_[i]._version() != versions_[i]) {
-        throw Error("recompute",
-                    "an input of a recomputed region was changed in place after its forward. "
-                    "Clone it before changing it.");
-      }
-      leaves.push_back(inputs_[i].defined() ? inputs_[i].detach() : at::Tensor());
-      if (task_should_compute_output(i)) leaves.back().set_requires_grad(true);
+    for (const Unchanged& input : unchanged_) {
+      if (input.holds()) continue;
+      throw Error("recompute",
+                  "an input of a recomputed region was changed in place after its forward. "
+                  "Clone it before changing it.");
+    }
+    std::vector<at::Tensor> leaves = host_inputs_ != nullptr ? host_inputs_->bring(*trip_) : inputs_;
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      if (leaves[i].defined()) leaves[i] = leaves[i].detach();
+      if (task_should_compute_output(i)) leaves[i].set_requires_grad(true);
     }
     passes_.begin_nested();
     {
@@ -75,34 +95,39 @@ struct RecomputeNode final : ag::Node {
 
   void release_variables() override {
     inputs_.clear();
+    trip_ = nullptr;
     forward_ = nullptr;
   }
   std::string name() const override { return "ShoalRecompute"; }
 
-  std::weak_ptr<const bool> alive_;  // says whether the next two still are
+  std::weak_ptr<const bool> alive_;  // says whether the next three still are
   Passes& passes_;
   at::Generator& generator_;
+  HostInputs* host_inputs_;
   RecomputedForward forward_;
-  std::vector<at::Tensor> inputs_;  // without their graph
-  std::vector<uint32_t> versions_;
+  std::vector<at::Tensor> inputs_;          // without their graph; none where they are on a trip
+  std::shared_ptr<HostInputs::Trip> trip_;  // of the inputs, where there are host_inputs_
+  std::vector<Unchanged> unchanged_;
   at::Tensor random_state_;
   Region region_;
 };
 
 }  // namespace
 
-std::vector<at::Tensor> recompute(Passes& passes, at::Generator& generator, const std::vector<at::Tensor>& inputs,
+std::vector<at::Tensor> recompute(const RecomputeParts& parts, const std::vector<at::Tensor>& inputs,
                                   const RecomputedForward& forward) {
   // Without a graph there is nothing to repeat; inside another region the outer one repeats it.
   if (!at::GradMode::is_enabled()) return forward(inputs);
 
-  std::shared_ptr<RecomputeNode> node(new RecomputeNode(ag::collect_next_edges(inputs), passes, generator),
-                                      ag::deleteNode);
+  Passes& passes = parts.passes;
+  std::shared_ptr<RecomputeNode> node(new RecomputeNode(ag::collect_next_edges(inputs), parts), ag::deleteNode);
   node->forward_ = forward;
-  node->random_state_ = generator.get_state();
-  for (const at::Tensor& input : inputs) {
-    node->inputs_.push_back(input.defined() ? input.detach() : at::Tensor());
-    node->versions_.push_back(input.defined() ? input._version() : 0);
+  node->random_state_ = parts.generator.get_state();
+  for (const at::Tensor& input : inputs) node->unchanged_.emplace_back(input);
+  if (parts.host_inputs != nullptr) {
+    node->trip_ = parts.host_inputs->send(inputs);
+  } else {
+    for (const at::Tensor& input : inputs) node->inputs_.push_back(input.defined() ? input.detach() : at::Tensor());
   }
   std::vector<at::Tensor> outputs;
   {

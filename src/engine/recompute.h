@@ -8,14 +8,22 @@
 #include <functional>
 #include <vector>
 
+#include "engine/host_inputs.h"
 #include "engine/passes.h"
 
 namespace shoal {
 
 using RecomputedForward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
-// The backward of the result throws if `passes` is gone by then; `generator` lives as long as `passes`.
-std::vector<at::Tensor> recompute(Passes& passes, at::Generator& generator, const std::vector<at::Tensor>& inputs,
+// They live equally long.
+struct RecomputeParts {
+  Passes& passes;
+  at::Generator& generator;
+  HostInputs* host_inputs = nullptr;  // null: inputs are kept where they are
+};
+
+// The backward of the result throws if the parts are gone by then.
+std::vector<at::Tensor> recompute(const RecomputeParts& parts, const std::vector<at::Tensor>& inputs,
                                   const RecomputedForward& forward);
 
 }  // namespace shoal

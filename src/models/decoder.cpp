@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "engine/host_inputs.h"
 #include "models/ops/linear_cross_entropy.h"
 #include "shoal/error.h"
 
@@ -34,6 +35,7 @@ at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens) const {
   Pass pass;
   pass.randomness = {!engine.evaluating(), engine.generator()};
   pass.matmul = matmul_of(engine.config().fp8);
+  pass.remakes = recompute_ == Recompute::selective;
   if (pass.matmul != ops::Matmul::plain) ops::check_fp8(tokens);
   at::Tensor x = engine.run(0, tokens, [&](const at::Tensor& t) { return embed(pass, t); });
   add_positions(pass, x);
@@ -65,22 +67,29 @@ at::Tensor Decoder::logits(Engine& engine, const at::Tensor& tokens) const {
                     [&](const at::Tensor& t) { return at::linear(last_norm(t), head_weight()).to(at::kFloat); });
 }
 
-size_t Decoder::activation_nbytes(int64_t batch, int64_t time, DType dtype, at::DeviceType device) const {
-  const auto rows = static_cast<size_t>(batch * time);
+ActivationNbytes Decoder::activation_nbytes(const MicroStep& of) const {
+  const int64_t tokens = of.batch * of.time;
+  const auto rows = static_cast<size_t>(tokens);
   const auto layers = static_cast<size_t>(info_.layers);
-  const bool fused = device == at::DeviceType::CUDA;
-  const size_t x = rows * static_cast<size_t>(info_.hidden) * nbytes_of(dtype);
+  const bool fused = of.device == at::DeviceType::CUDA;
+  const size_t x = rows * static_cast<size_t>(info_.hidden) * nbytes_of(of.dtype);
   // The head: its input and the normed input; on the CPU logits, in fp32 and in the dtype, their log-softmax and its
   // gradient.
   const size_t vocab = rows * static_cast<size_t>(info_.vocab);
-  const size_t logits = vocab * (dtype == DType::f32 ? 3 * 4 : 3 * 4 + nbytes_of(dtype));
+  const size_t logits = vocab * (of.dtype == DType::f32 ? 3 * 4 : 3 * 4 + nbytes_of(of.dtype));
   const size_t head =
-      2 * x + (fused ? ops::linear_cross_entropy_nbytes(batch * time, info_.vocab, info_.hidden, dtype) : logits);
-  const BlockNbytes block = block_nbytes(batch, time, dtype, fused);
-  // While the head runs, every block's activations wait. With recompute only the inputs do, and then one block at a
-  // time is whole again.
-  if (recompute_ == Recompute::full) return layers * x + std::max(block.kept + block.in_flight, head);
-  return layers * block.kept + std::max(block.in_flight, head);
+      2 * x + (fused ? ops::linear_cross_entropy_nbytes(tokens, info_.vocab, info_.hidden, of.dtype) : logits);
+  const BlockNbytes block = block_nbytes(of.batch, of.time, of.dtype, fused);
+  // While the head runs, every block's activations wait. With full recompute only the inputs do, most of them on the
+  // host where they may go there, and then one block at a time is whole again.
+  if (recompute_ == Recompute::full) {
+    const bool on_host = of.inputs_on_host && fused;
+    const size_t inputs = on_host ? std::min(layers, HostInputs::kOnDevice) : layers;
+    return {inputs * x + std::max(block.kept + block.in_flight, head), on_host ? layers * x : 0};
+  }
+  // What selective recompute makes again is there once, beside the gradients.
+  const size_t remade = recompute_ == Recompute::selective ? block.remade : 0;
+  return {layers * (block.kept - remade) + std::max(block.in_flight + remade, head), 0};
 }
 
 }  // namespace shoal::models

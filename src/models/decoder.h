@@ -18,6 +18,12 @@ struct Pass {
   Randomness randomness;
   ops::Matmul matmul = ops::Matmul::plain;  // of the blocks
   ops::RotaryTable rotary;                  // undefined where a family has no rotary positions
+  bool remakes = false;                     // selective recompute
+
+  // A matmul's input, with what is kept of it for backward.
+  ops::Operand operand(at::Tensor made, ops::Origin origin) const {
+    return remakes ? ops::Operand(std::move(made), std::move(origin)) : ops::Operand(std::move(made));
+  }
 };
 
 class Decoder : public LanguageModel {
@@ -28,7 +34,7 @@ class Decoder : public LanguageModel {
   std::vector<Unit> units() const final { return units_; }
   at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const final;
   at::Tensor logits(Engine& engine, const at::Tensor& tokens) const final;
-  size_t activation_nbytes(int64_t batch, int64_t time, DType dtype, at::DeviceType device) const final;
+  ActivationNbytes activation_nbytes(const MicroStep& of) const final;
 
  protected:
   // tokens [batch, time] -> x [batch, time, hidden].
@@ -42,6 +48,7 @@ class Decoder : public LanguageModel {
   // Bytes that one block keeps for backward, and gradients that its backward holds at once; on a GPU where `fused`.
   struct BlockNbytes {
     size_t kept = 0;
+    size_t remade = 0;  // of `kept`: what selective recompute makes again
     size_t in_flight = 0;
   };
   virtual BlockNbytes block_nbytes(int64_t batch, int64_t time, DType dtype, bool fused) const = 0;

@@ -23,6 +23,18 @@ struct ModelInfo {
   bool byte_tokens = false;   // a built-in model over bytes: text can be fed to it without a tokenizer
 };
 
+// One micro-step, as a plan sees it.
+struct MicroStep {
+  int64_t batch = 1, time = 1;
+  DType dtype = DType::f32;
+  at::DeviceType device = at::DeviceType::CPU;
+  bool inputs_on_host = false;  // activation_checkpointing.cpu_checkpointing
+};
+struct ActivationNbytes {
+  size_t device = 0;
+  size_t host = 0;  // off the device
+};
+
 class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
@@ -41,8 +53,7 @@ class LanguageModel {
 
   // Bytes of activations that one micro-step keeps for backward at its peak, estimated from the shapes (for the plan).
   // On a GPU the fused operations of models/ops keep less.
-  virtual size_t activation_nbytes(int64_t batch, int64_t time, DType dtype,
-                                   at::DeviceType device = at::DeviceType::CPU) const = 0;
+  virtual ActivationNbytes activation_nbytes(const MicroStep& of) const = 0;
 };
 
 }  // namespace shoal::models

@@ -2,6 +2,7 @@
 // (or without) safetensors.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,7 +12,15 @@
 
 namespace shoal::models {
 
-enum class Recompute : uint8_t { none, full };  // keep all activations; or only each block's input
+// What a block keeps for backward; the rest backward computes again.
+enum class Recompute : uint8_t {
+  none,       // everything that its operations need
+  selective,  // what matmuls and attention gave; not what norms and activation functions made of it
+  full,       // its input
+};
+// As the command line has them.
+inline constexpr std::array<const char*, 3> kRecomputeNames = {"none", "selective", "full"};
+inline const char* name_of(Recompute recompute) { return kRecomputeNames[static_cast<size_t>(recompute)]; }
 
 struct OpenOptions {
   uint64_t seed = 0;  // of initial weights, where no file gives them

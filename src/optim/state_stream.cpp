@@ -48,8 +48,14 @@ bool StateStream::grow(size_t staging) {
 }
 
 void StateStream::read_ahead() {
-  limit_ = (next_ / count() + 1) * count();
+  limit_ = round_end() + count();
   bring_ahead();
+}
+
+void StateStream::pace() {
+  if (next_ == round_end()) return ferry_.pace();
+  // What is brought for the next round may wait.
+  ferry_.pace(static_cast<size_t>(std::max<int64_t>(0, brought_ - round_end())));
 }
 
 void StateStream::bring_ahead() {

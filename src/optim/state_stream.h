@@ -32,9 +32,9 @@ class StateStream {
 
   // Begins to bring what is taken next, as far as the ring is free. Blocks for nothing.
   void read_ahead();
-  // Between parts of a pass: lets copies keep step with it. Inside a round its work waits for them: they go as fast as
-  // the ring is free.
-  void pace() { ferry_.pace(next_ % count() != 0); }
+  // Between parts of a pass: lets copies keep step with it. Inside a round its work waits for what is left of the
+  // round.
+  void pace();
   // What the queue is given later finds the chunk. Each is taken in its turn and given back before the next.
   void take(int chunk);
   // The queue's work on it changes its bytes: takes them back after that, and brings the next.
@@ -50,6 +50,8 @@ class StateStream {
  private:
   int64_t count() const { return static_cast<int64_t>(chunk_nbytes_.size()); }
   std::byte* host(int chunk) const { return host_->data() + host_offsets_[static_cast<size_t>(chunk)]; }
+  // The first use after this round; between rounds, after the last one.
+  int64_t round_end() const { return (next_ + count() - 1) / count() * count(); }
   void make_ring(size_t nbytes);
   void bring_ahead();
   void settle();

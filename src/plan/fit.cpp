@@ -45,10 +45,13 @@ std::string room(const Budget& budget) {
 struct Attempt {
   std::string flags;
   size_t activations = 0;
+  size_t host_activations = 0;
 };
 std::vector<Attempt> attempts_of(const PlanSubject& subject) {
-  std::vector<Attempt> attempts = {{"", subject.activations}};
-  for (const LighterWork& work : subject.lighter) attempts.push_back({work.flags, work.activations});
+  std::vector<Attempt> attempts = {{"", subject.activations, subject.host_activations}};
+  for (const LighterWork& work : subject.lighter) {
+    attempts.push_back({work.flags, work.activations, work.host_activations});
+  }
   return attempts;
 }
 
@@ -67,6 +70,7 @@ std::string offload_advice(const PlanSubject& subject, const Config& config, int
   for (const Attempt& attempt : attempts_of(subject)) {
     PlanSubject lighter = subject;
     lighter.activations = attempt.activations;
+    lighter.host_activations = attempt.host_activations;
     for (const OffloadPlan& plan : offload_plans(lighter, config, world, budget)) {
       const std::string line = offload_line(plan, attempt.flags, budget);
       if (plan.carried_out && fits(plan, budget)) return line;
@@ -95,7 +99,7 @@ std::string disk_advice(const PlanSubject& subject, const Config& config, int wo
 bool fits(const StagePlan& plan, const Budget& budget) {
   const auto ranks = static_cast<size_t>(budget.ranks_per_host);
   if (!budget.device) return !budget.host || plan.total_on_host() * ranks <= *budget.host;
-  return plan.total() <= *budget.device && (!budget.host || plan.memory.host_total() * ranks <= *budget.host);
+  return plan.total() <= *budget.device && (!budget.host || plan.host_total() * ranks <= *budget.host);
 }
 
 std::vector<OffloadPlan> offload_plans(const PlanSubject& subject, const Config& config, int world,
@@ -109,13 +113,13 @@ std::vector<OffloadPlan> offload_plans(const PlanSubject& subject, const Config&
   for (const Placement& placement : placements_within(room, stage3, plan_of)) {
     const std::string settings = settings_of(placement);
     if (settings.empty() || placement.optimizer == Tier::disk) continue;
-    plans.push_back(
-        {settings, true, placement.plan.total() + subject.activations, placement.plan.host_total() * ranks});
+    plans.push_back({settings, true, placement.plan.total() + subject.activations,
+                     (placement.plan.host_total() + subject.host_activations) * ranks});
   }
   const MemoryPlan moved = plan_of(with(stage3, {.optimizer = Tier::host, .param = Tier::host}));
   const OffloadPlan all{"offload_optimizer, offload_param and gradients on the host", false,
                         moved.total() - moved.gradients + subject.activations,
-                        (moved.host_total() + moved.gradients) * ranks};
+                        (moved.host_total() + moved.gradients + subject.host_activations) * ranks};
   if (all.device <= *budget.device) plans.push_back(all);
   return plans;
 }
@@ -147,6 +151,7 @@ std::vector<std::string> advice(const PlanSubject& subject, const Config& config
   for (const Attempt& attempt : attempts_of(subject)) {
     StagePlan plan = plans[3];
     plan.activations = attempt.activations;
+    plan.host_activations = attempt.host_activations;
     if (!fits(plan, budget)) continue;
     lines.push_back(fmt::format("Stage 3 with {} would fit: {}.", attempt.flags, need(plan, budget)));
     break;

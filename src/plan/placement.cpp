@@ -102,7 +102,9 @@ Placement place(const Room& room, size_t activations, const Config& config, cons
   std::vector<std::string> remedies;
   if (config.zero.offload_optimizer.nvme_path.empty()) remedies.push_back("offload_optimizer.nvme_path for the disk");
   if (config.zero.stage < 3) remedies.push_back("stage 3");
-  remedies.insert(remedies.end(), {"fewer activations (--recompute full, a smaller micro-batch)", "more ranks"});
+  remedies.insert(remedies.end(), {"fewer activations (--recompute full, activation_checkpointing.cpu_checkpointing, a "
+                                   "smaller micro-batch)",
+                                   "more ranks"});
   throw Error("config shoal.placement",
               fmt::format("no placement fits: the GPU has {}, the host {}, and all on the GPU takes {} with {} of "
                           "activations. What may help: {}.",

@@ -35,14 +35,16 @@ std::string offloaded_table(const PlanReport& report) {
   std::string text;
   for (const StagePlan& plan :
        plan_stages(report.subject, report.config, report.world, report.budget.device.has_value())) {
-    if (plan.memory.host_total() + plan.memory.disk_states == 0) continue;
+    if (plan.host_total() + plan.memory.disk_states == 0) continue;
+    const bool with_activations = plan.host_activations > 0;
     if (text.empty()) {
-      text = fmt::format("\noff the device, bytes a rank\n\n{:<6}{:>16}{:>16}{:>16}{:>16}\n", "stage", "host weights",
-                         "host states", "disk buffers", "disk states");
+      text = fmt::format("\noff the device, bytes a rank\n\n{:<6}{:>16}{:>16}{:>16}{:>16}{}\n", "stage", "host weights",
+                         "host states", "disk buffers", "disk states", with_activations ? "    activations" : "");
     }
-    text += fmt::format("{:<6}{:>16}{:>16}{:>16}{:>16}\n", stage_cell(report, plan.stage),
+    text += fmt::format("{:<6}{:>16}{:>16}{:>16}{:>16}{}\n", stage_cell(report, plan.stage),
                         format_nbytes(plan.memory.host_weights), format_nbytes(plan.memory.host_states),
-                        format_nbytes(plan.memory.disk_buffers), format_nbytes(plan.memory.disk_states));
+                        format_nbytes(plan.memory.disk_buffers), format_nbytes(plan.memory.disk_states),
+                        with_activations ? fmt::format("{:>15}", format_nbytes(plan.host_activations)) : "");
   }
   return text;
 }
@@ -112,6 +114,7 @@ std::string plan_json(const PlanReport& report) {
         {"buffers", number(plan.memory.reduce_slots), {}},
         {"state_ring", number(plan.memory.state_ring), {}},
         {"activations", number(plan.activations), {}},
+        {"host_activations", number(plan.host_activations), {}},
         {"total", number(plan.total()), {}},
         {"host_weights", number(plan.memory.host_weights), {}},
         {"host_states", number(plan.memory.host_states), {}},

@@ -41,6 +41,7 @@ StagePlan plan_stage(const PlanSubject& subject, const Config& config, int world
     if (fetches) plan.memory.state_ring -= fetched_weight_nbytes(layout.units[0], config.zero.stage);
   }
   plan.activations = subject.activations;
+  plan.host_activations = subject.host_activations;
   return plan;
 }
 

@@ -19,16 +19,20 @@ struct StagePlan {
   int stage = 0;
   MemoryPlan memory;
   size_t activations = 0;  // of one micro-step at its peak, estimated
+  size_t host_activations = 0;
 
   size_t total() const { return memory.total() + activations; }
+  // Off the device.
+  size_t host_total() const { return memory.host_total() + host_activations; }
   // Where the host computes: with what is off the device in the same memory.
-  size_t total_on_host() const { return total() + memory.host_total(); }
+  size_t total_on_host() const { return total() + host_total(); }
 };
 
 // The same training with fewer activations at a time.
 struct LighterWork {
   std::string flags;  // that ask for it: "--recompute full"
   size_t activations = 0;
+  size_t host_activations = 0;
 };
 
 // What is planned: a model, or only a number of parameters.
@@ -37,6 +41,7 @@ struct PlanSubject {
   std::vector<UnitSpec> units;  // in the dtypes that the config asks for
   bool count_only = false;      // one unit stands for a model that is not known: only model states mean something
   size_t activations = 0;
+  size_t host_activations = 0;
   std::vector<LighterWork> lighter;  // what advice may fall back on, the heaviest first
 
   int64_t numel() const;  // parameters, tied ones once

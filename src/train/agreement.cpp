@@ -27,7 +27,7 @@ std::vector<Fact> facts_of(const TrainOptions& options, const PreparedRun& run) 
       {"--validation", fmt::format("{}", options.validation)},
       {"--data", fmt::format("{} ({} samples)", run.start.data, run.start.train_samples)},
       {"--model", run.model->config_json()},
-      {"--recompute", yes_or_no(options.recompute)},
+      {"--recompute", models::name_of(options.recompute)},
       {"--eval-every", fmt::format("{} ({} batches)", options.eval_every, options.eval_batches)},
       {"--out", yes_or_no(!options.out.empty())},
       {"--save-every", std::to_string(options.save_every)},

@@ -110,13 +110,13 @@ const Config& carry_out_placement(PreparedRun& run, Group& world, at::Device dev
   const Room room = least_room(room_of(config, ranks_on_gpu, local_ranks(world.size()), device), world);
   const ModelLayout layout =
       lay_out(make_blueprint(run.model->units(), config, 1).specs, layout_options(config, world.size()));
-  const size_t activations = run.model->activation_nbytes(config.batch.micro_batch_size, run.cut.sequence,
-                                                          dtype_of(config.precision), device.type());
-  const Placement placement = place(room, activations, config, [&](const Config& placed) {
+  const models::ActivationNbytes activations = activations_of(run, device);
+  const Room beside = {room.device, room.host - std::min(room.host, activations.host)};
+  const Placement placement = place(beside, activations.device, config, [&](const Config& placed) {
     return plan_memory(layout, memory_options(placed, /*on_gpu=*/true));
   });
   config = with(config, placement);
-  run.choices.push_back(words_of(placement, room, activations));
+  run.choices.push_back(words_of(placement, beside, activations.device));
   return config;
 }
 

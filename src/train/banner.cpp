@@ -59,6 +59,7 @@ std::string memory_table(const BannerFacts& facts) {
   below("weights, host tier", here.plan.host_weights);
   below("states, host tier", here.plan.host_states);
   below("buffers of the disk", here.plan.disk_buffers);
+  below("activations on host", facts.host_activations);
   const size_t beside = facts.on_gpu ? 0 : here.plan.host_total();  // in the same memory, without a GPU
   line("total", here.plan.total() + beside, there.plan.total());
   below("states, disk tier", here.plan.disk_states);
@@ -82,10 +83,11 @@ std::string banner(const BannerFacts& facts) {
   const Config& config = facts.config;
   const int world = facts.layout.world;
   std::string text = fmt::format("model      {}\ndata       {}\n", facts.model, facts.data);
-  text += fmt::format("run        stage {}, {}, {}{}, {} {} each\n", config.zero.stage, name_of(config.precision),
+  text += fmt::format("run        stage {}, {}, {}{}, {} {} each{}\n", config.zero.stage, name_of(config.precision),
                       world == 1 ? "one rank" : fmt::format("{} ranks", world),
                       world == 1 ? "" : fmt::format(" over {}", facts.transport), facts.threads,
-                      facts.threads == 1 ? "thread" : "threads");
+                      facts.threads == 1 ? "thread" : "threads",
+                      facts.recompute == "none" ? "" : fmt::format(", recompute {}", facts.recompute));
   text +=
       fmt::format("batch      {} samples a step = {} (micro-batch) x {} (micro-steps) x {} (ranks)\n",
                   config.batch.train_batch_size, config.batch.micro_batch_size, config.batch.accumulation_steps, world);

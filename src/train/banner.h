@@ -16,6 +16,8 @@ struct BannerFacts {
   std::string transport;  // Group::transport_name()
   int threads = 1;
   bool on_gpu = false;
+  std::string recompute = "none";  // of activations
+  size_t host_activations = 0;     // that wait there for backward
 };
 
 // The memory table has a second column, what stage 0 would take; every rank holds as much as every other.

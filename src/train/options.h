@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "models/open_model.h"
+
 namespace shoal::train {
 
 enum class OnSaveError : uint8_t {
@@ -24,10 +26,10 @@ struct TrainOptions {
   int64_t stop_at = 0;   // end early after this step, with a checkpoint; 0: after the last. Schedules still see `steps`
   int64_t sequence = 0;  // tokens a sample trains on; 0: see sequence_for
   uint64_t seed = 1;
-  double validation = 0.05;     // share of the samples kept for validation
-  int64_t eval_every = 0;       // steps; 0: never
-  int64_t eval_batches = 16;    // micro-batches a rank evaluates on, at most
-  bool recompute = false;       // keep only each block's input for backward
+  double validation = 0.05;   // share of the samples kept for validation
+  int64_t eval_every = 0;     // steps; 0: never
+  int64_t eval_batches = 16;  // micro-batches a rank evaluates on, at most
+  models::Recompute recompute = models::Recompute::none;
   std::string device = "auto";  // see open_device in shoal/device.h
   bool deterministic = false;   // the same bits in every run on a GPU, where it costs speed
 

@@ -12,6 +12,7 @@
 #include "checkpoint/resolve.h"
 #include "checkpoint/run_folder.h"
 #include "models/open_model.h"
+#include "plan/from_config.h"
 #include "shoal/checkpoint.h"
 #include "shoal/error.h"
 #include "train/run_config.h"
@@ -33,6 +34,14 @@ void check_flags(const TrainOptions& options) {
   if (options.out.empty() && (options.save_every > 0 || options.resume == "auto" || options.save_on_exit)) {
     throw Error("--out", "saving and --resume auto need a folder for the run. Give --out DIR.");
   }
+}
+
+void check_recompute(const TrainOptions& options, const Config& config) {
+  if (!config.inputs_on_host || options.recompute == models::Recompute::full) return;
+  throw Error("config activation_checkpointing.cpu_checkpointing",
+              fmt::format("true, and --recompute is {}: only the inputs of recomputed blocks go to the host. Give "
+                          "--recompute full, or set it to false.",
+                          models::name_of(options.recompute)));
 }
 
 // Found out before ranks start and memory is taken.
@@ -65,12 +74,11 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   check_flags(options);
   PreparedRun run;
   run.world = world;
-  run.model = models::open_model(
-      options.model,
-      {.seed = options.seed, .recompute = options.recompute ? models::Recompute::full : models::Recompute::none});
+  run.model = models::open_model(options.model, {.seed = options.seed, .recompute = options.recompute});
   const models::ModelInfo& info = run.model->info();
   RunConfig made = make_run_config(options, world, info.hidden);
   run.config = std::move(made.config);
+  check_recompute(options, run.config);
   run.choices = std::move(made.choices);
   run.cut = {.sequence = sequence_for(options.sequence, info), .validation = options.validation, .seed = options.seed};
   run.vocabulary = {info.name, info.vocab, info.byte_tokens || info.vocab == kByteVocab};
@@ -90,6 +98,16 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   run.checkpoint = find_start(options);
   make_run_folder(options.out);
   return run;
+}
+
+models::ActivationNbytes activations_of(const PreparedRun& run, at::Device device) {
+  models::MicroStep step;
+  step.batch = run.config.batch.micro_batch_size;
+  step.time = run.cut.sequence;
+  step.dtype = dtype_of(run.config.precision);
+  step.device = device.type();
+  step.inputs_on_host = run.config.inputs_on_host;
+  return run.model->activation_nbytes(step);
 }
 
 std::string find_start(const TrainOptions& options) {

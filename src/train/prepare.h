@@ -41,6 +41,9 @@ std::string find_start(const TrainOptions& options);
 inline constexpr int64_t kLongestDefaultSequence = 1024;
 int64_t sequence_for(int64_t asked, const models::ModelInfo& info);
 
+// What a micro-step of the run keeps for backward on this device, by the plan.
+models::ActivationNbytes activations_of(const PreparedRun& run, at::Device device);
+
 std::string checkpoints_of(const std::string& run_folder);
 
 }  // namespace shoal::train

@@ -151,6 +151,8 @@ class Trainer {
     facts.transport = world_.transport_name();
     facts.threads = threads_;
     facts.on_gpu = engine_.device().is_cuda();
+    facts.recompute = models::name_of(options_.recompute);
+    facts.host_activations = activations_of(run_, engine_.device()).host;
     std::string text = banner(facts);
     text.pop_back();  // say() ends the line
     progress_.say(text);
@@ -326,8 +328,7 @@ class Trainer {
         stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak);
     const MemoryReport memory = engine_.memory();
     const MemoryPlan& states = memory.held;
-    const size_t planned = run_.model->activation_nbytes(run_.config.batch.micro_batch_size, run_.cut.sequence,
-                                                         dtype_of(run_.config.precision), engine_.device().type());
+    const size_t planned = activations_of(run_, engine_.device()).device;
     progress_.say(
         fmt::format("GPU memory {} at most: {} of model states{}; activations {}, planned {}",
                     format_nbytes(states.total() + peak), format_nbytes(states.total()),
@@ -335,6 +336,9 @@ class Trainer {
                         ? fmt::format(", of which a ring of {} that has grown", format_nbytes(states.state_ring))
                         : ", as planned",
                     format_nbytes(peak), format_nbytes(planned)));
+    if (memory.host_activations > 0) {
+      progress_.say(fmt::format("activations on the host: {}", format_nbytes(memory.host_activations)));
+    }
   }
 
   // Bytes that states of the host moved in a step, and how much of the GPU they pass through.

@@ -1,5 +1,7 @@
 #include "models/ops/activation.h"
 
+#include <cmath>
+
 #include "cuda/tensors.h"
 #include "models/ops/swiglu_linear.h"
 
@@ -63,6 +65,30 @@ TEST_F(FusedActivation, GeluIsNearFp64InBothForms) {
       }
     }
   }
+}
+
+TEST_F(FusedActivation, MemoryMayLieAtAnyElement) {
+  for (const at::ScalarType dtype : kDtypes) {
+    expect_near_reference(
+        {unaligned(on_gpu({4096}, dtype, 3)), unaligned(on_gpu({4096}, dtype))},
+        [](const Tensors& t) -> Tensors {
+          return {swiglu(t[0], t[1]), gelu(t[0], true), gelu(t[0], false)};
+        },
+        [](const Tensors& t) -> Tensors {
+          return {t[0].mul(t[0].sigmoid()).mul(t[1]), at::gelu(t[0], "none"), at::gelu(t[0], "tanh")};
+        },
+        2 * tolerance_of(dtype), words_of("unaligned", dtype, {4096}));
+  }
+}
+
+// Also where it is small: far to the left of zero the error is small beside the value itself.
+TEST_F(FusedActivation, EveryValueOfTheExactGeluIsNearFp64) {
+  const at::Tensor x = at::linspace(-9, 9, 18001, at::TensorOptions(at::kCUDA).dtype(at::kFloat));
+  const at::Tensor in_fp64 = x.to(at::kDouble);
+  const at::Tensor wanted = in_fp64.mul(0.5).mul(at::erfc(in_fp64.mul(-std::sqrt(0.5))));
+  const at::Tensor error = gelu(x, true).to(at::kDouble).sub(wanted).abs();
+  EXPECT_LT(error.max().item<double>(), 6e-7);
+  EXPECT_LT(error.div(wanted.abs().clamp_min(1e-37)).max().item<double>(), 1e-5);
 }
 
 TEST_F(FusedActivation, StaysFiniteFarOut) {

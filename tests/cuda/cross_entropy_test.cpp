@@ -72,6 +72,38 @@ TEST_F(FusedCrossEntropy, LossesAndGradientOfRowsAreNearFp64) {
   }
 }
 
+// More rows than are under way at once, some of them ignored; rows that fit where a block keeps them, and longer ones.
+TEST_F(FusedCrossEntropy, ManyRowsAreEachWhatTheyAreAlone) {
+  const std::vector<int64_t> vocabs =
+      tests_are_small() ? std::vector<int64_t>{29} : std::vector<int64_t>{29, 1000, 32000, 50257, 128256, 200000};
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const int64_t vocab : vocabs) {
+      const int64_t rows = vocab < 10000 ? 3000 : 500;
+      const at::Tensor logits = on_gpu({rows, vocab}, dtype, 4);
+      const at::Tensor targets = random_targets(rows, vocab);
+      for (int64_t row = 1; row < rows; row += 7) targets[row].fill_(kernels::cuda::kIgnoredTarget);
+      const Rows all = rows_of(logits, targets);
+      const std::string words = words_of("rows", dtype, {rows, vocab});
+      EXPECT_TRUE(rows_of(logits, targets, false).losses.equal(all.losses)) << words;
+      for (const int64_t row : {int64_t{0}, int64_t{1}, rows / 2, rows - 3, rows - 2, rows - 1}) {
+        const Rows alone = rows_of(logits.narrow(0, row, 1), targets.narrow(0, row, 1));
+        EXPECT_TRUE(all.losses.narrow(0, row, 1).equal(alone.losses)) << words << ", row " << row;
+        EXPECT_TRUE(all.gradient.narrow(0, row, 1).equal(alone.gradient)) << words << ", row " << row;
+      }
+      const at::Tensor ignored = targets.eq(kernels::cuda::kIgnoredTarget);
+      EXPECT_TRUE(all.losses.masked_select(ignored).eq(0).all().item<bool>()) << words;
+      const at::Tensor kept = ignored.logical_not().nonzero().squeeze(1);
+      const at::Tensor log_softmax = logits.index_select(0, kept).to(at::kDouble).log_softmax(-1);
+      const at::Tensor places = targets.index_select(0, kept).unsqueeze(1);
+      const at::Tensor losses = -log_softmax.gather(1, places).squeeze(1);
+      EXPECT_LT(all.losses.index_select(0, kept).to(at::kDouble).sub(losses).abs().max().item<double>(), 2e-5) << words;
+      const at::Tensor gradient = log_softmax.exp();
+      gradient.scatter_add_(1, places, at::full(places.sizes(), -1.0, gradient.options()));
+      EXPECT_LT(relative_error(all.gradient.index_select(0, kept), gradient), 2 * tolerance_of(dtype)) << words;
+    }
+  }
+}
+
 TEST_F(FusedCrossEntropy, LargeLogitsNeitherOverflowNorVanish) {
   const at::Tensor logits = at::tensor({-1e4f, 3e4f, 2.9e4f, 0.0f}).reshape({1, 4}).to(at::kCUDA);
   const Rows first = rows_of(logits, at::full({1}, 1, at::TensorOptions(at::kCUDA).dtype(at::kLong)));

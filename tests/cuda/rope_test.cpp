@@ -36,7 +36,8 @@ struct Shape {
 TEST_F(FusedRope, IsNearFp64ForEveryShape) {
   for (const at::ScalarType dtype : kDtypes) {
     for (const Shape& s : {Shape{1, 1, 1, 1, 2}, Shape{2, 7, 4, 2, 64}, Shape{3, 33, 5, 5, 6}, Shape{1, 5, 3, 1, 24},
-                           Shape{2, 16, 32, 8, 128}, Shape{2, 130, 32, 32, 64}, Shape{1, 3, 7, 7, 80}}) {
+                           Shape{2, 16, 32, 8, 128}, Shape{2, 130, 32, 32, 64}, Shape{1, 3, 7, 7, 80},
+                           Shape{2, 3, 32, 32, 100}, Shape{4, 300, 32, 8, 64}}) {
       const RotaryTable table = table_on_gpu(s.time, s.dim);
       const auto fused = [&](const Tensors& t) -> Tensors {
         const Rotated turned = rotate(t[0], t[1], table);

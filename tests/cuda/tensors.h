@@ -42,6 +42,14 @@ inline at::Tensor on_gpu(at::IntArrayRef sizes, at::ScalarType dtype, double sca
   return at::randn(sizes, at::TensorOptions(at::kCUDA).dtype(at::kFloat)).mul(scale).to(dtype);
 }
 
+// The same values at an address that allows no access of 16 bytes.
+inline at::Tensor unaligned(const at::Tensor& x) {
+  const at::Tensor memory = at::empty({x.numel() + 1}, x.options());
+  const at::Tensor moved = memory.narrow(0, 1, x.numel()).view(x.sizes());
+  moved.copy_(x);
+  return moved;
+}
+
 // Results, then gradients of the floating inputs; each result's gradient is a pattern rounded to `grads_like`.
 inline Tensors run_with_grads(const Tensors& inputs, const Function& function, at::ScalarType grads_like) {
   Tensors leaves;

@@ -63,5 +63,37 @@ TEST(CliPlan, OpensAModelLargerThanThisMachine) {
   EXPECT_THAT(result.out, HasSubstr("\nStage 3 fits: "));
 }
 
+TEST(CliPlan, CountsWhatRecomputeLeavesAndWhatGoesToTheHost) {
+  const auto stage3 = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--model", "llama-1b", "--world", "1", "--set", "bf16.enabled=true", "--gpu-memory",
+                               "80GiB", "--batch", "8", "--sequence", "2048", "--json"});
+    const Result result = plan(more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const json::Value root = json::parse(result.out, "plan");
+    const json::Value& stage = root.find("stages")->as_array()[3];
+    return std::make_pair(stage.find("activations")->as_integer(), stage.find("host_activations")->as_integer());
+  };
+  const auto none = stage3({}), selective = stage3({"--recompute", "selective"}),
+             full = stage3({"--recompute", "full"});
+  const auto moved = stage3({"--recompute", "full", "--set", "activation_checkpointing.cpu_checkpointing=true"});
+  EXPECT_GT(none.first, selective.first);
+  EXPECT_GT(selective.first, full.first);
+  EXPECT_GT(full.first, moved.first);
+  EXPECT_EQ(full.second, 0);
+  EXPECT_EQ(moved.second, int64_t{16} * 8 * 2048 * 2048 * 2);
+}
+
+TEST(CliPlan, NamesTheRecomputeThatWouldFit) {
+  const auto lines = [](const std::string& gpu) {
+    return plan({"--model", "llama-1b", "--world", "1", "--set", "bf16.enabled=true", "--batch", "8", "--sequence",
+                 "2048", "--gpu-memory", gpu})
+        .out;
+  };
+  EXPECT_THAT(lines("28GiB"), HasSubstr("Stage 3 with --recompute selective would fit"));
+  EXPECT_THAT(lines("19GiB"), HasSubstr("Stage 3 with --recompute full would fit"));
+  EXPECT_THAT(lines("17GiB"), HasSubstr("Stage 3 with --recompute full --set "
+                                        "activation_checkpointing.cpu_checkpointing=true would fit"));
+}
+
 }  // namespace
 }  // namespace shoal

@@ -46,6 +46,7 @@ TEST_P(EveryStage, WritesTheSameLossAndNorm) {
 INSTANTIATE_TEST_SUITE_P(
     Train, EveryStage,
     ::testing::Values(Case{"fp32", {}}, Case{"bf16", {"--set", "bf16.enabled=true", "--recompute", "full"}},
+                      Case{"selective", {"--set", "bf16.enabled=true", "--recompute", "selective"}},
                       Case{"accumulated",
                            {"--set", "gradient_accumulation_steps=2", "--set", "shoal.reproducible=true"}}),
     [](const auto& info) { return info.param.name; });

@@ -100,10 +100,10 @@ def test_what_has_no_effect_is_warned_of_by_name():
     handler.emit = lambda record: heard.append(record.getMessage())
     logging.getLogger("DeepSpeed").addHandler(handler)
     deepspeed.zero.Init(remote_device="cpu", pin_memory=True)
-    deepspeed.checkpointing.configure(num_checkpoints=3, deepspeed_config={"activation_checkpointing": {"cpu_checkpointing": True}})
+    deepspeed.checkpointing.configure(num_checkpoints=3, deepspeed_config={"activation_checkpointing": {"synchronize_checkpoint_boundary": True}})
     deepspeed.checkpointing.configure(None, partition_activations=False, profile=False)
     logging.getLogger("DeepSpeed").removeHandler(handler)
-    for name in ("remote_device", "pin_memory", "num_checkpoints", "checkpoint_in_cpu"):
+    for name in ("remote_device", "pin_memory", "num_checkpoints", "synchronize"):
         assert len([line for line in heard if name in line]) == 1, (name, heard)
     assert not [line for line in heard if "partition_activations" in line or "profile" in line]
 

@@ -374,6 +374,45 @@ def test_dropout_is_repeated_by_recompute():
     assert_equal(runs[1], runs[0], "recompute")
 
 
+def test_inputs_of_checkpoints_on_the_host():
+    import deepspeed
+
+    width, rows, depth = 256, 2048, 8
+
+    class Blocks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.blocks = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = deepspeed.checkpointing.checkpoint(lambda t, block=block: block(t).relu() + t, x)
+            return x.square().mean()
+
+    runs, kept = [], []
+    for on_host in (False, True):
+        section = {"activation_checkpointing": {"cpu_checkpointing": on_host}}
+        deepspeed.checkpointing.configure(deepspeed_config=config(3, **section))
+        engine = start(config(3, **section), Blocks())
+        torch.manual_seed(5)
+        x = torch.randn(rows, width, device=DEVICE)
+        losses = []
+        for _ in range(STEPS):
+            before = torch.cuda.memory_allocated() if DEVICE == "cuda" else 0
+            loss = engine(x)
+            kept.append((torch.cuda.memory_allocated() if DEVICE == "cuda" else 0) - before)
+            engine.backward(loss)
+            engine.step()
+            losses.append(loss.item())
+        runs.append(losses)
+        engine.destroy()
+    deepspeed.checkpointing.configure(checkpoint_in_cpu=False)
+    assert_equal(runs[1], runs[0], "inputs on the host")
+    if DEVICE == "cuda":  # all inputs but the first, which the user holds; the last output stays for its square
+        assert kept[STEPS - 1] - kept[-1] >= (depth - 1) * rows * width * 4, kept
+
+
 def test_streams():
     if DEVICE == "cpu":
         return

@@ -99,7 +99,8 @@ TEST(ModelTraining, GivesTheSameBitsAtEveryStageAlsoWithDropoutAndRecompute) {
   for (const std::string& config : {tiny_llama_json(kTied), tiny_gpt2_json()}) {
     TinyRun run = {.config_json = config, .stage = 0};
     const std::vector<std::vector<double>> expected = losses_of(run, 2);
-    for (const models::Recompute recompute : {models::Recompute::none, models::Recompute::full}) {
+    for (const models::Recompute recompute :
+         {models::Recompute::none, models::Recompute::selective, models::Recompute::full}) {
       for (int stage = 0; stage <= 3; ++stage) {
         run.stage = stage;
         run.open.recompute = recompute;

@@ -23,6 +23,7 @@ struct RunOptions {
   bool clip = true;  // at a norm that every step exceeds
   bool overlap = true;
   bool recompute = false;
+  bool inputs_on_host = false;  // of what is recomputed
   bool reproducible = true;
   double dropout = 0.25;
   int steps = 20;
@@ -78,6 +79,7 @@ inline Config config_of(const RunOptions& options, int world) {
   config.zero.offload_param.tier = options.weights_tier;
   config.zero.offload_optimizer = options.offload;
   config.aio.block_size = 4096;
+  config.inputs_on_host = options.inputs_on_host;
   config.shoal.offload_chunk_size = options.offload_chunk;
   config.shoal.verify_offload = options.verify_offload;
   config.shoal.offload_update = options.offload_update;

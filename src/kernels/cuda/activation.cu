@@ -1,6 +1,7 @@
 // See activation.h.
 #include "kernels/cuda/activation.h"
 
+#include "kernels/cuda/fast_math.cuh"
 #include "kernels/cuda/pack.cuh"
 
 namespace shoal::kernels::cuda {
@@ -10,7 +11,7 @@ namespace {
 constexpr int kThreads = 256;
 
 // 1 / (1 + exp(-x)), right to a few units in the last place; 0 and 1 far out.
-__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
+__device__ __forceinline__ float sigmoid(float x) { return reciprocal_fast(1.0f + exp2_fast(-kLog2E * x)); }
 
 // Each of these computes one element.
 struct SwigluStep {
@@ -21,21 +22,41 @@ struct SwigluStep {
 constexpr float kTwoRootTwoOverPi = 1.5957691216057308f;
 constexpr float kCubic = 0.044715f;
 struct TanhGelu {
-  static __device__ __forceinline__ float value(float x) {
-    return x * sigmoid(kTwoRootTwoOverPi * fmaf(kCubic * x, x * x, x));
+  static __device__ __forceinline__ float sigmoid_of(float x, float square) {
+    const float power = x * fmaf(square, -kLog2E * kTwoRootTwoOverPi * kCubic, -kLog2E * kTwoRootTwoOverPi);
+    return reciprocal_fast(1.0f + exp2_fast(power));
   }
+  static __device__ __forceinline__ float value(float x) { return x * sigmoid_of(x, x * x); }
   static __device__ __forceinline__ float slope(float x) {
-    const float s = sigmoid(kTwoRootTwoOverPi * fmaf(kCubic * x, x * x, x));
-    const float inner = kTwoRootTwoOverPi * fmaf(3.0f * kCubic * x, x, 1.0f);
-    return fmaf(x * s * (1.0f - s), inner, s);
+    const float square = x * x;
+    const float s = sigmoid_of(x, square);
+    const float inner = fmaf(square, 3.0f * kTwoRootTwoOverPi * kCubic, kTwoRootTwoOverPi);
+    return fmaf(x * inner, fmaf(-s, s, s), s);
   }
 };
-constexpr float kRootHalf = 0.70710678118654752f;
+
+// The exact form. With bell = exp(-x^2 / 2), the normal distribution's tail beyond |x| is bell * t * p(t), where
+// t = 1 / (1 + 0.3 |x|) and p is the polynomial of degree 7 of least relative error from 0 to 14: 1.5e-7.
 constexpr float kDensityAtZero = 0.39894228040143268f;
 struct ExactGelu {
-  static __device__ __forceinline__ float value(float x) { return 0.5f * x * erfcf(-x * kRootHalf); }
+  static __device__ __forceinline__ float bell(float x) { return exp2_fast(x * (-0.5f * kLog2E) * x); }
+  static __device__ __forceinline__ float tail(float x, float bell) {
+    const float t = reciprocal_fast(fmaf(fabsf(x), 0.3f, 1.0f));
+    float p = 0.035674546f;
+    p = fmaf(p, t, -0.15720205f);
+    p = fmaf(p, t, 0.20635161f);
+    p = fmaf(p, t, -0.053681821f);
+    p = fmaf(p, t, 0.12856063f);
+    p = fmaf(p, t, 0.099913806f);
+    p = fmaf(p, t, 0.12075391f);
+    p = fmaf(p, t, 0.11962931f);
+    return p * (t * bell);
+  }
+  static __device__ __forceinline__ float value(float x) { return fmaf(-fabsf(x), tail(x, bell(x)), fmaxf(x, 0.0f)); }
   static __device__ __forceinline__ float slope(float x) {
-    return fmaf(x * kDensityAtZero, expf(-0.5f * x * x), 0.5f * erfcf(-x * kRootHalf));
+    const float bell_of_x = bell(x);
+    const float beyond = tail(x, bell_of_x);
+    return fmaf(x * kDensityAtZero, bell_of_x, x < 0 ? beyond : 1.0f - beyond);
   }
 };
 
@@ -84,41 +105,64 @@ __global__ void __launch_bounds__(kThreads) swiglu_backward_kernel(SwigluBackwar
   if (args.y != nullptr) store_pack(args.y, at, y);
 }
 
+// Packs of one tensor that a thread loads before it computes: one would not keep the memory busy.
+constexpr int kAhead = 2;
+
 template <typename T, int kWidth, typename Kind>
 __global__ void __launch_bounds__(kThreads) gelu_forward(GeluForward args) {
-  const int64_t at = first_element<kWidth>(args.numel);
-  if (at < 0) return;
-  const auto x = load_pack<T, kWidth>(args.x, at);
-  Pack<T, kWidth> y;
+  constexpr int kStep = kThreads * kWidth;
+  const int64_t first = int64_t{blockIdx.x} * kAhead * kStep + threadIdx.x * kWidth;
+  Held<T, kWidth> held[kAhead];
 #pragma unroll
-  for (int j = 0; j < kWidth; ++j) y.values[j] = from_float<T>(Kind::value(to_float(x.values[j])));
-  store_pack(args.y, at, y);
+  for (int a = 0; a < kAhead; ++a) {
+    if (first + a * kStep < args.numel) held[a].load_once(args.x, first + a * kStep);
+  }
+#pragma unroll
+  for (int a = 0; a < kAhead; ++a) {
+    if (first + a * kStep >= args.numel) return;
+    float values[kWidth];
+    held[a].to_floats(values);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) values[j] = Kind::value(values[j]);
+    held[a].round_from(values);
+    held[a].store(args.y, first + a * kStep);
+  }
 }
 
 template <typename T, int kWidth, typename Kind>
 __global__ void __launch_bounds__(kThreads) gelu_backward_kernel(GeluBackward args) {
-  const int64_t at = first_element<kWidth>(args.numel);
-  if (at < 0) return;
-  const auto x = load_pack<T, kWidth>(args.x, at);
-  const auto dy = load_pack<T, kWidth>(args.dy, at);
-  Pack<T, kWidth> dx;
+  constexpr int kStep = kThreads * kWidth;
+  const int64_t first = int64_t{blockIdx.x} * kAhead * kStep + threadIdx.x * kWidth;
+  Held<T, kWidth> held_x[kAhead], held_dy[kAhead];
 #pragma unroll
-  for (int j = 0; j < kWidth; ++j) {
-    dx.values[j] = from_float<T>(to_float(dy.values[j]) * Kind::slope(to_float(x.values[j])));
+  for (int a = 0; a < kAhead; ++a) {
+    if (first + a * kStep >= args.numel) continue;
+    held_x[a].load_once(args.x, first + a * kStep);
+    held_dy[a].load_once(args.dy, first + a * kStep);
   }
-  store_pack(args.dx, at, dx);
+#pragma unroll
+  for (int a = 0; a < kAhead; ++a) {
+    if (first + a * kStep >= args.numel) return;
+    float x[kWidth], dx[kWidth];
+    held_x[a].to_floats(x);
+    held_dy[a].to_floats(dx);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) dx[j] *= Kind::slope(x[j]);
+    held_dy[a].round_from(dx);
+    held_dy[a].store(args.dx, first + a * kStep);
+  }
 }
 
-// launch(Tag<T>, Number<width>, blocks).
+// launch(Tag<T>, Number<width>, blocks), where a thread has `packs`.
 template <typename Launch>
-void with_width(DType dtype, int64_t numel, bool aligned, const char* kernel, const Launch& launch) {
+void with_width(DType dtype, int64_t numel, bool aligned, int packs, const char* kernel, const Launch& launch) {
   if (numel == 0) return;
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if (aligned && numel % kWidest<T> == 0) {
-      launch(tag, Number<kWidest<T>>(), blocks_for(numel / kWidest<T>, kThreads));
+      launch(tag, Number<kWidest<T>>(), blocks_for(numel / kWidest<T>, kThreads * packs));
     } else {
-      launch(tag, Number<1>(), blocks_for(numel, kThreads));
+      launch(tag, Number<1>(), blocks_for(numel, kThreads * packs));
     }
   });
   check_launch(kernel);
@@ -127,7 +171,7 @@ void with_width(DType dtype, int64_t numel, bool aligned, const char* kernel, co
 }  // namespace
 
 void swiglu(const SwigluForward& args, Stream stream) {
-  with_width(args.dtype, args.numel, all_aligned(args.gate, args.up, args.y), "swiglu",
+  with_width(args.dtype, args.numel, all_aligned(args.gate, args.up, args.y), 1, "swiglu",
              [&](auto tag, auto width, unsigned blocks) {
                using T = typename decltype(tag)::Type;
                swiglu_forward<T, decltype(width)::value><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
@@ -136,26 +180,27 @@ void swiglu(const SwigluForward& args, Stream stream) {
 
 void swiglu_backward(const SwigluBackward& args, Stream stream) {
   const bool aligned = all_aligned(args.gate, args.up, args.dy, args.dgate, args.dup, args.y);
-  with_width(args.dtype, args.numel, aligned, "swiglu_backward", [&](auto tag, auto width, unsigned blocks) {
+  with_width(args.dtype, args.numel, aligned, 1, "swiglu_backward", [&](auto tag, auto width, unsigned blocks) {
     using T = typename decltype(tag)::Type;
     swiglu_backward_kernel<T, decltype(width)::value><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
   });
 }
 
 void gelu(const GeluForward& args, Stream stream) {
-  with_width(args.dtype, args.numel, all_aligned(args.x, args.y), "gelu", [&](auto tag, auto width, unsigned blocks) {
-    using T = typename decltype(tag)::Type;
-    if (args.kind == Gelu::tanh) {
-      gelu_forward<T, decltype(width)::value, TanhGelu><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
-    } else {
-      gelu_forward<T, decltype(width)::value, ExactGelu><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
-    }
-  });
+  with_width(args.dtype, args.numel, all_aligned(args.x, args.y), kAhead, "gelu",
+             [&](auto tag, auto width, unsigned blocks) {
+               using T = typename decltype(tag)::Type;
+               if (args.kind == Gelu::tanh) {
+                 gelu_forward<T, decltype(width)::value, TanhGelu><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
+               } else {
+                 gelu_forward<T, decltype(width)::value, ExactGelu><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
+               }
+             });
 }
 
 void gelu_backward(const GeluBackward& args, Stream stream) {
   with_width(
-      args.dtype, args.numel, all_aligned(args.x, args.dy, args.dx), "gelu_backward",
+      args.dtype, args.numel, all_aligned(args.x, args.dy, args.dx), kAhead, "gelu_backward",
       [&](auto tag, auto width, unsigned blocks) {
         using T = typename decltype(tag)::Type;
         if (args.kind == Gelu::tanh) {

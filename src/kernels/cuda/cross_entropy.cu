@@ -1,13 +1,17 @@
 // See cross_entropy.h.
 //
 // [Note: a row of logits is read once]
-// A block takes a row. The first pass finds its maximum and the sum of exponentials and leaves the row in shared
-// memory, as far as it fits; the second writes the gradient from there. What does not fit is read again, mostly from
-// the cache.
+// A block takes row after row. Each of its threads copies its packs of a row into shared memory, as many as fit there,
+// holds two more in registers, and reads the rest, of a very long row, twice. A first pass over them finds the row's
+// maximum and the sum of exponentials; the second writes the gradient and starts the copy of the next row into the
+// places it has read, so that reading and writing overlap. Groups of copies end in order: the first pass begins with
+// what is there. A thread reads only what it copied itself.
 #include "kernels/cuda/cross_entropy.h"
 
 #include <algorithm>
 
+#include "kernels/cuda/async_copy.cuh"
+#include "kernels/cuda/fast_math.cuh"
 #include "kernels/cuda/pack.cuh"
 
 namespace shoal::kernels::cuda {
@@ -15,123 +19,252 @@ namespace shoal::kernels::cuda {
 namespace {
 
 constexpr int kMostThreads = 1024;
-constexpr int kAhead = 4;  // packs that a thread loads before it uses the first
+constexpr int kGroups = 4;      // of copies under way
+constexpr int kGroupPacks = 4;  // a thread and group
+constexpr int kMostPlaces = kGroups * kGroupPacks;
+constexpr int kHeldPacks = 2;
 
 // Exponentials are powers of two of logits times log2(e); the maximum, rounded, is subtracted in the same operation.
-constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.69314718055994531f;
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 // A sum of powers of two, kept as sum * 2^top.
 struct PowerSum {
   float top, sum;
 };
-__device__ __forceinline__ PowerSum join(PowerSum a, PowerSum b) {
-  const float top = fmaxf(a.top, b.top);
-  if (top == -INFINITY) return {top, 0};
-  return {top, a.sum * exp2_fast(a.top - top) + b.sum * exp2_fast(b.top - top)};
-}
-__device__ __forceinline__ PowerSum join_block(PowerSum mine, PowerSum* shared) {
-  // In a fixed order in which each join is symmetric, so that all lanes hold the same bits.
+// All lanes hold the same bits: each addition is symmetric.
+__device__ __forceinline__ PowerSum join_warp(PowerSum mine) {
+  PowerSum all = mine;
   for (int offset = 16; offset > 0; offset /= 2) {
-    mine = join(mine, {__shfl_xor_sync(0xffffffffu, mine.top, offset), __shfl_xor_sync(0xffffffffu, mine.sum, offset)});
+    all.top = fmaxf(all.top, __shfl_xor_sync(0xffffffffu, all.top, offset));
   }
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = mine;
-  __syncthreads();
-  PowerSum all = shared[0];
-  for (unsigned w = 1; w < blockDim.x / 32; ++w) all = join(all, shared[w]);
+  all.sum = all.top == -INFINITY ? 0 : mine.sum * exp2_fast(mine.top - all.top);
+  for (int offset = 16; offset > 0; offset /= 2) all.sum += __shfl_xor_sync(0xffffffffu, all.sum, offset);
   return all;
+}
+// `shared` may be used again two calls later.
+__device__ __forceinline__ PowerSum join_block(PowerSum mine, PowerSum* shared) {
+  mine = join_warp(mine);
+  const unsigned lane = threadIdx.x % 32;
+  if (lane == 0) shared[threadIdx.x / 32] = mine;
+  __syncthreads();
+  return join_warp(lane < blockDim.x / 32 ? shared[lane] : PowerSum{-INFINITY, 0});
+}
+
+// Adds the powers of the first `count` of these packs.
+template <typename T, int kWidth, int kPacks>
+__device__ __forceinline__ void add_powers(PowerSum& sum, Held<T, kWidth> (&held)[kPacks], int count) {
+  float most = -INFINITY;
+#pragma unroll
+  for (int a = 0; a < kPacks; ++a) {
+    if (a >= count) continue;
+    float values[kWidth];
+    held[a].to_floats(values);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) most = fmaxf(most, values[j]);
+    held[a].forget();
+  }
+  const float top = fmaxf(sum.top, most * kLog2E);
+  if (top == -INFINITY) return;
+  sum.sum *= exp2_fast(sum.top - top);
+  sum.top = top;
+#pragma unroll
+  for (int a = 0; a < kPacks; ++a) {
+    if (a >= count) continue;
+    float values[kWidth];
+    held[a].to_floats(values);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) sum.sum += exp2_fast(fmaf(values[j], kLog2E, -top));
+    held[a].forget();
+  }
+}
+
+// What a thread has of every row: packs thread, thread + threads, ..., `count` of them, the first `kept` of a row in
+// shared memory, [place][thread].
+template <typename T>
+struct RowShare {
+  static constexpr int kWidth = kWidest<T>;
+  using Elements = Pack<T, kWidth>;
+
+  Elements* places;
+  int threads, thread, count, kept;
+  int vocab, partial;  // the pack that holds the row's last logits and padding, or -1
+
+  __device__ RowShare(const CrossEntropy& args, uint4* memory, int most_places)
+      : places(reinterpret_cast<Elements*>(memory) + threadIdx.x),
+        threads(static_cast<int>(blockDim.x)),
+        thread(static_cast<int>(threadIdx.x)),
+        vocab(static_cast<int>(args.vocab)) {
+    const int packs = (vocab + kWidth - 1) / kWidth;
+    count = thread < packs ? (packs - thread - 1) / threads + 1 : 0;
+    kept = count < most_places ? count : most_places;
+    partial = vocab % kWidth == 0 ? -1 : packs - 1;
+  }
+  __device__ __forceinline__ int pack_of(int k) const { return k * threads + thread; }
+
+  // Starts the copy of a group of the row's packs; of none, past the last row.
+  __device__ __forceinline__ void fetch(const T* row, bool exists, int group) const {
+    if (exists) {
+#pragma unroll
+      for (int a = 0; a < kGroupPacks; ++a) {
+        const int k = group * kGroupPacks + a;
+        if (k < kept) copy_ahead(places + k * threads, row, int64_t{pack_of(k)} * kWidth);
+      }
+    }
+    end_group();
+  }
+  // Padding becomes -infinity, which adds nothing.
+  __device__ __forceinline__ void mask(Held<T, kWidth>& held, int k) const {
+    if (pack_of(k) != partial) return;
+    float values[kWidth];
+    held.to_floats(values);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) {
+      if (partial * kWidth + j >= vocab) values[j] = -INFINITY;
+    }
+    held.round_from(values);
+    held.forget();
+  }
+  __device__ __forceinline__ void read_group(Held<T, kWidth> (&held)[kGroupPacks], int group) const {
+#pragma unroll
+    for (int a = 0; a < kGroupPacks; ++a) {
+      const int k = group * kGroupPacks + a;
+      if (k >= kept) continue;
+      held[a].load(places + k * threads, 0);
+      mask(held[a], k);
+    }
+  }
+  // Packs first, first + 1, ... of the row itself.
+  template <int kPacks>
+  __device__ __forceinline__ void read_row(Held<T, kWidth> (&held)[kPacks], const T* row, int first) const {
+#pragma unroll
+    for (int a = 0; a < kPacks; ++a) {
+      if (first + a >= count) continue;
+      held[a].load_once(row, int64_t{pack_of(first + a)} * kWidth);
+      mask(held[a], first + a);
+    }
+  }
+};
+
+// What the second pass knows of a row.
+struct Softmax {
+  float top, log2_sum;
+  int target, target_pack;  // the pack is -1 where the target is unknown
+};
+template <typename T, int kWidth>
+__device__ __forceinline__ void to_gradient(Held<T, kWidth>& held, int pack, const Softmax& softmax) {
+  float values[kWidth];
+  held.to_floats(values);
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j) {
+    values[j] = exp2_fast(fmaf(values[j], kLog2E, -softmax.top) - softmax.log2_sum);
+  }
+  if (pack == softmax.target_pack) {
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) {
+      if (pack * kWidth + j == softmax.target) values[j] -= 1.0f;
+    }
+  }
+  held.round_from(values);
+  held.forget();
 }
 
 template <typename T, bool kGradient>
-__global__ void __launch_bounds__(kMostThreads) cross_entropy_row(CrossEntropy args, int kept_packs) {
+__global__ void __launch_bounds__(kMostThreads) cross_entropy_rows(CrossEntropy args, int places) {
   constexpr int kWidth = kWidest<T>;
+  using HeldPack = Held<T, kWidth>;
   extern __shared__ uint4 memory[];
-  auto* kept = reinterpret_cast<Pack<T, kWidth>*>(memory);
-  __shared__ PowerSum shared[kMostThreads / 32];
+  __shared__ PowerSum shared[2][kMostThreads / 32];
+  const RowShare<T> share(args, memory, places);
+  const auto store = [&](T* row, int k, const HeldPack& held) { held.store(row, int64_t{share.pack_of(k)} * kWidth); };
 
-  T* row = static_cast<T*>(args.logits) + int64_t{blockIdx.x} * args.stride;
-  auto* packs = reinterpret_cast<Pack<T, kWidth>*>(row);
-  const int vocab = static_cast<int>(args.vocab);
-  const int pack_count = (vocab + kWidth - 1) / kWidth;
-  const int threads = static_cast<int>(blockDim.x);
-  const int64_t target = args.targets[blockIdx.x];
+  int64_t index = blockIdx.x;
+  T* next_row = static_cast<T*>(args.logits) + index * args.stride;
+  int64_t next_target = args.targets[index];
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) share.fetch(next_row, true, g);
 
-  if (target == kIgnoredTarget) {
-    if (threadIdx.x == 0) args.losses[blockIdx.x] = 0;
+  int turn = 0;
+  for (; index < args.rows; index += gridDim.x) {
+    T* row = next_row;
+    const int64_t target = next_target;
+    const bool has_next = index + gridDim.x < args.rows;
+    next_row += gridDim.x * args.stride;
+    if (has_next) next_target = args.targets[index + gridDim.x];
+
+    if (target == kIgnoredTarget) {
+      if (threadIdx.x == 0) args.losses[index] = 0;
+      wait_for_groups(0);
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) share.fetch(next_row, has_next, g);
+      if constexpr (kGradient) {
+        for (int k = 0; k < share.count; ++k) store(row, k, HeldPack());
+      }
+      continue;
+    }
+    const bool known = target >= 0 && target < args.vocab;
+    float target_logit = 0;  // read before the gradient is written over it
+    if (threadIdx.x == 0 && known) target_logit = to_float(row[target]);
+
+    HeldPack held[kHeldPacks];
+    share.read_row(held, row, places);
+    PowerSum mine = {-INFINITY, 0};
+#pragma unroll 1
+    for (int g = 0; g < kGroups; ++g) {
+      // Copies under way behind this group: the row's later ones and, where they were started, the next row's.
+      wait_for_groups(kGradient ? kGroups - 1 - g : kGroups - 1);
+      HeldPack group[kGroupPacks];
+      share.read_group(group, g);
+      if (!kGradient) share.fetch(next_row, has_next, g);
+      if (g * kGroupPacks < share.kept) add_powers(mine, group, share.kept - g * kGroupPacks);
+    }
+    if (places < share.count) add_powers(mine, held, share.count - places);
+    for (int k = places + kHeldPacks; k < share.count; k += kGroupPacks) {
+      HeldPack rest[kGroupPacks];
+      share.read_row(rest, row, k);
+      add_powers(mine, rest, share.count - k);
+    }
+    const PowerSum all = join_block(mine, shared[turn]);
+    turn ^= 1;
+    // The maximum is taken off before anything small is added to it: beside a logit of 30,000 it would be lost.
+    const float log2_sum = log2f(all.sum);
+    if (threadIdx.x == 0) {
+      args.losses[index] = known ? kLn2 * (log2_sum - fmaf(target_logit, kLog2E, -all.top)) : NAN;
+    }
     if constexpr (kGradient) {
-      Pack<T, kWidth> zero;
+      const int target_pack = known ? static_cast<int>(target) / kWidth : -1;
+      const Softmax softmax = {all.top, log2_sum, static_cast<int>(target), target_pack};
+#pragma unroll 1
+      for (int g = 0; g < kGroups; ++g) {
+        HeldPack group[kGroupPacks];
+        share.read_group(group, g);
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) zero.values[j] = from_float<T>(0);
-      for (int p = threadIdx.x; p < pack_count; p += threads) packs[p] = zero;
-    }
-    return;
-  }
-  const bool known = target >= 0 && target < vocab;
-  float target_logit = 0;  // read before the gradient is written over it
-  if (threadIdx.x == 0 && known) target_logit = to_float(row[target]);
-
-  PowerSum mine = {-INFINITY, 0};
-  for (int first = threadIdx.x; first < pack_count; first += threads * kAhead) {
-    Pack<T, kWidth> ahead[kAhead];
+        for (int a = 0; a < kGroupPacks; ++a) {
+          const int k = g * kGroupPacks + a;
+          if (k < share.kept) to_gradient(group[a], share.pack_of(k), softmax);
+        }
+        share.fetch(next_row, has_next, g);
 #pragma unroll
-    for (int a = 0; a < kAhead; ++a) {
-      if (first + a * threads < pack_count) ahead[a] = packs[first + a * threads];
-    }
-#pragma unroll
-    for (int a = 0; a < kAhead; ++a) {
-      const int p = first + a * threads;
-      if (p >= pack_count) continue;
-      if (kGradient && p < kept_packs) kept[p] = ahead[a];
-      float values[kWidth];
-      float most = -INFINITY;
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j) values[j] = to_float(ahead[a].values[j]);
-      if (p == pack_count - 1) {
-#pragma unroll
-        for (int j = 0; j < kWidth; ++j) {
-          if (p * kWidth + j >= vocab) values[j] = -INFINITY;
+        for (int a = 0; a < kGroupPacks; ++a) {
+          const int k = g * kGroupPacks + a;
+          if (k < share.kept) store(row, k, group[a]);
         }
       }
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) most = fmaxf(most, values[j]);
-      const float top = fmaxf(mine.top, most * kLog2E);
-      if (top == -INFINITY) continue;
-      mine.sum *= exp2_fast(mine.top - top);
-      mine.top = top;
+      for (int a = 0; a < kHeldPacks; ++a) {
+        if (places + a >= share.count) continue;
+        to_gradient(held[a], share.pack_of(places + a), softmax);
+        store(row, places + a, held[a]);
+      }
+      for (int k = places + kHeldPacks; k < share.count; k += kGroupPacks) {
+        HeldPack rest[kGroupPacks];
+        share.read_row(rest, row, k);
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) mine.sum += exp2_fast(fmaf(values[j], kLog2E, -top));
-    }
-  }
-  const PowerSum all = join_block(mine, shared);
-  // The maximum is taken off before anything small is added to it: beside a logit of 30,000 it would be lost.
-  const float log2_sum = log2f(all.sum);
-  if (threadIdx.x == 0) {
-    args.losses[blockIdx.x] = known ? kLn2 * (log2_sum - fmaf(target_logit, kLog2E, -all.top)) : NAN;
-  }
-  if constexpr (kGradient) {
-    const int target_pack = known ? static_cast<int>(target) / kWidth : -1;
-    for (int p = threadIdx.x; p < pack_count; p += threads) {
-      const Pack<T, kWidth> logits = p < kept_packs ? kept[p] : packs[p];
-      float values[kWidth];
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j)
-        values[j] = exp2_fast(fmaf(to_float(logits.values[j]), kLog2E, -all.top) - log2_sum);
-      if (p == target_pack) {
-#pragma unroll
-        for (int j = 0; j < kWidth; ++j) {
-          if (p * kWidth + j == target) values[j] -= 1.0f;
+        for (int a = 0; a < kGroupPacks; ++a) {
+          if (k + a >= share.count) continue;
+          to_gradient(rest[a], share.pack_of(k + a), softmax);
+          store(row, k + a, rest[a]);
         }
       }
-      Pack<T, kWidth> gradient;
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j) gradient.values[j] = from_float<T>(values[j]);
-      packs[p] = gradient;
     }
   }
 }
@@ -188,22 +321,25 @@ void launch_scale(const ScaleGradient& args, Stream stream) {
 
 template <typename T, bool kGradient>
 void launch_rows(const CrossEntropy& args, Stream stream) {
-  int device = 0;
-  int most_shared = 0;
+  int device = 0, processors = 0, most_shared = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
   check_cuda(cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "cudaDeviceGetAttribute");
-  constexpr int64_t kReductionNbytes = 2048;  // static shared memory of the kernel, and some air
-  const int64_t row_nbytes = (args.vocab * static_cast<int64_t>(sizeof(T)) + 15) / 16 * 16;
-  const int64_t kept_nbytes = kGradient ? std::min<int64_t>(row_nbytes, (most_shared - kReductionNbytes) / 16 * 16) : 0;
+  constexpr int64_t kReductionNbytes = 1024;  // static shared memory of the kernel, and some air
+  const int64_t packs = (args.vocab + kWidest<T> - 1) / kWidest<T>;
   // A block that fills a processor's shared memory brings all its threads; smaller ones share the processor.
-  const int threads = row_nbytes > most_shared / 2 ? kMostThreads : kMostThreads / 2;
-  check_cuda(cudaFuncSetAttribute(cross_entropy_row<T, kGradient>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(kept_nbytes)),
-             "cudaFuncSetAttribute");
-  cross_entropy_row<T, kGradient>
-      <<<blocks_for(args.rows, 1), threads, static_cast<size_t>(kept_nbytes), stream_of(stream)>>>(
-          args, static_cast<int>(kept_nbytes / 16));
+  const int threads = packs * 16 > most_shared / 2 ? kMostThreads : kMostThreads / 2;
+  const int64_t room = (most_shared - kReductionNbytes) / (16 * threads);
+  const int places = static_cast<int>(std::min({(packs + threads - 1) / threads, room, int64_t{kMostPlaces}}));
+  const int nbytes = places * threads * 16;
+  const auto kernel = cross_entropy_rows<T, kGradient>;
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes), "cudaFuncSetAttribute");
+  int resident = 0;
+  check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, static_cast<size_t>(nbytes)),
+             "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+  const int64_t blocks = std::min<int64_t>(args.rows, int64_t{processors} * std::max(resident, 1));
+  kernel<<<static_cast<unsigned>(blocks), threads, static_cast<size_t>(nbytes), stream_of(stream)>>>(args, places);
 }
 
 }  // namespace

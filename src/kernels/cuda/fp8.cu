@@ -16,97 +16,166 @@ constexpr float kLeast = 1e-30f;  // what a tensor of zeros is taken for
 
 float largest_of(Fp8 format) { return format == Fp8::e4m3 ? 448.0f : 57344.0f; }
 
-// Magnitudes are not negative, so their bits compare as they do; the largest is the same in any order. A NaN is above
-// all numbers and stays: its scale is NaN, and so is the product.
-__device__ __forceinline__ float larger(float a, float b) { return a > b || a != a ? a : b; }
-__device__ __forceinline__ void raise(float* most, float value) {
+// Magnitudes are not negative, so their bits compare as they do, and a NaN is above all numbers: its scale is NaN, and
+// so is the product. Two elements of two bytes are compared at once. The largest is the same in any order.
+template <typename T>
+struct Magnitude {
+  static constexpr int kElements = 4 / sizeof(T);  // a word
+
+  static __device__ __forceinline__ uint32_t of_word(uint32_t word) {
+    return word & (kElements == 1 ? 0x7fffffffu : 0x7fff7fffu);
+  }
+  static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b) {
+    if constexpr (kElements == 1) return a > b ? a : b;
+    return __vmaxu2(a, b);
+  }
+  // Element i of a word, as bits of T.
+  static __device__ __forceinline__ uint32_t element(uint32_t word, int i) {
+    if constexpr (kElements == 1) return word;
+    return i == 0 ? word & 0xffffu : word >> 16;
+  }
+  // Larger of a word's elements.
+  static __device__ __forceinline__ uint32_t largest_of(uint32_t word) {
+    return max(element(word, 0), element(word, kElements - 1));
+  }
+  static __device__ __forceinline__ float to_float(uint32_t bits) {
+    if constexpr (std::is_same_v<T, float>) return __uint_as_float(bits);
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) return __uint_as_float(bits << 16);
+    if constexpr (std::is_same_v<T, __half>) return __half2float(__ushort_as_half(static_cast<uint16_t>(bits)));
+  }
+};
+
+// Raises a scale to that of a magnitude. A larger magnitude has no smaller scale, so the largest scale is the scale of
+// the largest.
+__device__ __forceinline__ void raise(float* scale, float magnitude, float largest_number) {
+  float value = (magnitude < kLeast ? kLeast : magnitude) / largest_number;
   if (value != value) value = __int_as_float(0x7fffffff);
-  atomicMax(reinterpret_cast<int*>(most), __float_as_int(value));
+  atomicMax(reinterpret_cast<int*>(scale), __float_as_int(value));
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) largest(const void* x, int64_t numel, float* most) {
+__global__ void __launch_bounds__(kThreads) largest(const void* x, int64_t numel, float largest_number, float* scale) {
   constexpr int kWidth = kWidest<T>;
   constexpr int kAhead = 4;
-  float mine = 0;
+  using Bits = Magnitude<T>;
+  __shared__ uint32_t shared[kThreads / 32];
+  uint32_t mine = 0;
   const int64_t step = int64_t{gridDim.x} * kThreads * kWidth;
   for (int64_t first = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kWidth; first < numel; first += step * kAhead) {
-    Pack<T, kWidth> packs[kAhead];
+    Held<T, kWidth> held[kAhead];
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
-      if (first + a * step < numel) packs[a] = load_pack<T, kWidth>(x, first + a * step);
+      if (first + a * step < numel) held[a].load(x, first + a * step);
     }
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
-      if (first + a * step >= numel) continue;
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j) mine = larger(fabsf(to_float(packs[a].values[j])), mine);
+      for (const uint32_t word : {held[a].words.x, held[a].words.y, held[a].words.z, held[a].words.w}) {
+        mine = Bits::larger(mine, Bits::of_word(word));
+      }
     }
   }
-  for (int offset = 16; offset > 0; offset /= 2) mine = larger(__shfl_xor_sync(0xffffffffu, mine, offset), mine);
-  if (threadIdx.x % 32 == 0) raise(most, mine);
+  mine = __reduce_max_sync(0xffffffffu, Bits::largest_of(mine));
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = mine;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (const uint32_t of_warp : shared) mine = max(mine, of_warp);
+  raise(scale, Bits::to_float(mine), largest_number);
 }
 
-// Tiles of 64 rows and 64 columns; a thread has 8 neighbouring columns of two rows.
-constexpr int kTile = 64;
+// Eight neighbouring columns of one row; zeros outside of the tensor.
 constexpr int kColumns = 8;
-constexpr int kRowThreads = kThreads / (kTile / kColumns);  // 32
+template <typename T>
+struct EightColumns {
+  static constexpr int kWidth = kWidest<T>;
+  static constexpr int kPacks = kColumns / kWidth;
+  static constexpr int kWords = 4 * kPacks;
+  Held<T, kWidth> held[kPacks];
+
+  __device__ __forceinline__ void load(const Fp8Input& input, int64_t row, int64_t column, bool once) {
+    if (row >= input.rows || column >= input.columns) return;
+#pragma unroll
+    for (int part = 0; part < kPacks; ++part) {
+      const int64_t element = row * input.columns + column + part * kWidth;
+      if (once) {
+        held[part].load_once(input.x, element);
+      } else {
+        held[part].load(input.x, element);
+      }
+    }
+  }
+  __device__ __forceinline__ void to_floats(float (&values)[kColumns]) const {
+#pragma unroll
+    for (int part = 0; part < kPacks; ++part) {
+      float some[kWidth];
+      held[part].to_floats(some);
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) values[part * kWidth + j] = some[j];
+    }
+  }
+  __device__ __forceinline__ uint32_t word(int w) const {
+    const uint4& words = held[w / 4].words;
+    return w % 4 == 0 ? words.x : w % 4 == 1 ? words.y : w % 4 == 2 ? words.z : words.w;
+  }
+};
+
+// Strips of 128 rows and 512 columns: 64 threads side by side, so that a warp is within a row, and four rows at once.
+constexpr int kStripRows = 128;
+constexpr int kStripThreads = 64;
+constexpr int kStripColumns = kStripThreads * kColumns;
+constexpr int kRowsAtOnce = kThreads / kStripThreads;
 
 template <typename T>
-__device__ __forceinline__ void load_columns(const Fp8Input& input, int64_t row, int64_t column, float (&values)[8]) {
-  constexpr int kWidth = kWidest<T>;
-  if (row >= input.rows || column >= input.columns) {
+__global__ void __launch_bounds__(kThreads)
+    largest_of_lines(Fp8Input input, float largest_number, float* of_rows, float* of_columns) {
+  using Bits = Magnitude<T>;
+  using Eight = EightColumns<T>;
+  constexpr int kWords = Eight::kWords;
+  constexpr int kAhead = 32 / kWords;  // rows that a thread loads before it looks at them
+  __shared__ uint32_t shared[kRowsAtOnce][kStripThreads * kWords];
+  const int across = static_cast<int>(threadIdx.x) % kStripThreads;
+  const int down = static_cast<int>(threadIdx.x) / kStripThreads;
+  const int64_t column = int64_t{blockIdx.x} * kStripColumns + across * kColumns;
+  const int64_t first_row = int64_t{blockIdx.y} * kStripRows + down;
+  uint32_t by_column[kWords] = {};
+#pragma unroll 1
+  for (int r = 0; r < kStripRows; r += kRowsAtOnce * kAhead) {
+    Eight ahead[kAhead];
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j) values[j] = 0;
-    return;
-  }
+    for (int a = 0; a < kAhead; ++a) ahead[a].load(input, first_row + r + a * kRowsAtOnce, column, false);
 #pragma unroll
-  for (int part = 0; part < kColumns / kWidth; ++part) {
-    const auto pack = load_pack<T, kWidth>(input.x, row * input.columns + column + part * kWidth);
+    for (int a = 0; a < kAhead; ++a) {
+      uint32_t by_row = 0;
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) values[part * kWidth + j] = to_float(pack.values[j]);
-  }
-}
-
-template <typename T>
-__global__ void __launch_bounds__(kThreads) largest_of_lines(Fp8Input input, float* of_rows, float* of_columns) {
-  __shared__ float shared[kRowThreads][kTile + 1];
-  const int row_thread = threadIdx.x / (kTile / kColumns);
-  const int64_t column = int64_t{blockIdx.x} * kTile + threadIdx.x % (kTile / kColumns) * kColumns;
-  float most[kColumns] = {};
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int64_t row = int64_t{blockIdx.y} * kTile + half * kRowThreads + row_thread;
-    float values[kColumns];
-    load_columns<T>(input, row, column, values);
-    float of_row = 0;
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j) {
-      const float value = fabsf(values[j]);
-      most[j] = larger(value, most[j]);
-      of_row = larger(value, of_row);
+      for (int w = 0; w < kWords; ++w) {
+        const uint32_t magnitude = Bits::of_word(ahead[a].word(w));
+        by_column[w] = Bits::larger(by_column[w], magnitude);
+        by_row = Bits::larger(by_row, magnitude);
+      }
+      if (of_rows == nullptr) continue;
+      const int64_t row = first_row + r + a * kRowsAtOnce;
+      by_row = __reduce_max_sync(0xffffffffu, Bits::largest_of(by_row));
+      if (threadIdx.x % 32 == 0 && row < input.rows) raise(of_rows + row, Bits::to_float(by_row), largest_number);
     }
-    if (of_rows == nullptr) continue;
-#pragma unroll
-    for (int offset = 4; offset > 0; offset /= 2) {
-      of_row = larger(__shfl_xor_sync(0xffffffffu, of_row, offset), of_row);
-    }
-    if (threadIdx.x % (kTile / kColumns) == 0 && row < input.rows) raise(of_rows + row, of_row);
   }
   if (of_columns == nullptr) return;
 #pragma unroll
-  for (int j = 0; j < kColumns; ++j) shared[row_thread][threadIdx.x % (kTile / kColumns) * kColumns + j] = most[j];
+  for (int w = 0; w < kWords; ++w) shared[down][across * kWords + w] = by_column[w];
   __syncthreads();
-  const int64_t mine = int64_t{blockIdx.x} * kTile + threadIdx.x;
-  if (threadIdx.x >= kTile || mine >= input.columns) return;
-  float of_column = 0;
-  for (int r = 0; r < kRowThreads; ++r) of_column = larger(shared[r][threadIdx.x], of_column);
-  raise(of_columns + mine, of_column);
+  for (int w = static_cast<int>(threadIdx.x); w < kStripThreads * kWords; w += kThreads) {
+    uint32_t all = 0;
+#pragma unroll
+    for (int d = 0; d < kRowsAtOnce; ++d) all = Bits::larger(all, shared[d][w]);
+#pragma unroll
+    for (int i = 0; i < Bits::kElements; ++i) {
+      const int64_t of = int64_t{blockIdx.x} * kStripColumns + w * Bits::kElements + i;
+      if (of < input.columns) raise(of_columns + of, Bits::to_float(Bits::element(all, i)), largest_number);
+    }
+  }
 }
 
-__global__ void __launch_bounds__(kThreads) to_scales(float* most, int64_t count, float largest_number) {
+__global__ void __launch_bounds__(kThreads) fill(float* scales, int64_t count, float value) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < count) most[i] = larger(most[i], kLeast) / largest_number;
+  if (i < count) scales[i] = value;
 }
 
 template <__nv_fp8_interpretation_t kFormat>
@@ -116,57 +185,79 @@ __device__ __forceinline__ uint32_t four_of(float a, float b, float c, float d) 
   return low | high << 16;
 }
 
+// Tiles of 64 rows and 128 columns; a thread has eight columns of four rows, all on their way at once.
+constexpr int kTileRows = 64;
+constexpr int kTileColumns = 128;
+constexpr int kRows = 4;                          // a thread
+constexpr int kAcross = kTileColumns / kColumns;  // threads side by side
+constexpr int kWordsDown = kTileRows / kRows;     // of four rows' bytes
+static_assert(kAcross * kWordsDown == kThreads);
+
 template <typename T, __nv_fp8_interpretation_t kFormat>
-__global__ void __launch_bounds__(kThreads) quantize(QuantizeFp8 args) {
-  // [column][row] as bytes; lines of 68 bytes spread the columns over the banks.
-  constexpr int kLine = kTile + 4;
-  __shared__ __align__(16) uint8_t tile[kTile * kLine];
-  const int row_thread = threadIdx.x / (kTile / kColumns);
-  const int in_tile = threadIdx.x % (kTile / kColumns) * kColumns;
-  const int64_t column = int64_t{blockIdx.x} * kTile + in_tile;
-  float by_column[kColumns];
-  if (args.transposed != nullptr && column < args.input.columns) {
+__global__ void __launch_bounds__(kThreads, 4) quantize(QuantizeFp8 args) {
+  // [column][four rows], the words of a line exchanged so that neighbouring threads meet different banks.
+  __shared__ uint32_t tile[kTileColumns * kWordsDown];
+  const int across = static_cast<int>(threadIdx.x) % kAcross;
+  const int down = static_cast<int>(threadIdx.x) / kAcross;
+  // From the end: what was read last for the scales may still be in the cache.
+  const int64_t first_row = int64_t{gridDim.y - 1 - blockIdx.y} * kTileRows;
+  const int64_t first_column = int64_t{blockIdx.x} * kTileColumns;
+  const int64_t row = first_row + down * kRows;
+  const int64_t column = first_column + across * kColumns;
+
+  EightColumns<T> eight[kRows];
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j)
-      by_column[j] = 1.0f / args.transposed_scales[(column + j) * args.transposed_step];
-  }
+  for (int r = 0; r < kRows; ++r) eight[r].load(args.input, row + r, column, true);
+  float values[kRows][kColumns];
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row_in_tile = half * kRowThreads + row_thread;
-    const int64_t row = int64_t{blockIdx.y} * kTile + row_in_tile;
-    float values[kColumns];
-    load_columns<T>(args.input, row, column, values);
-    if (args.out != nullptr && row < args.input.rows && column < args.input.columns) {
-      const float f = 1.0f / args.out_scales[row * args.out_step];
-      uint2 eight;
-      eight.x = four_of<kFormat>(values[0] * f, values[1] * f, values[2] * f, values[3] * f);
-      eight.y = four_of<kFormat>(values[4] * f, values[5] * f, values[6] * f, values[7] * f);
-      *reinterpret_cast<uint2*>(static_cast<uint8_t*>(args.out) + row * args.input.columns + column) = eight;
-    }
-    if (args.transposed != nullptr && column < args.input.columns) {
+  for (int r = 0; r < kRows; ++r) eight[r].to_floats(values[r]);
+
+  if (args.out != nullptr && column < args.input.columns) {
+    float f = 0;
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-        tile[(in_tile + j) * kLine + row_in_tile] =
-            static_cast<uint8_t>(__nv_cvt_float_to_fp8(values[j] * by_column[j], __NV_SATFINITE, kFormat));
-      }
+    for (int r = 0; r < kRows; ++r) {
+      if (row + r >= args.input.rows) continue;
+      if (r == 0 || args.out_step != 0) f = 1.0f / args.out_scales[(row + r) * args.out_step];
+      const float(&v)[kColumns] = values[r];
+      uint2 bytes;
+      bytes.x = four_of<kFormat>(v[0] * f, v[1] * f, v[2] * f, v[3] * f);
+      bytes.y = four_of<kFormat>(v[4] * f, v[5] * f, v[6] * f, v[7] * f);
+      *reinterpret_cast<uint2*>(static_cast<uint8_t*>(args.out) + (row + r) * args.input.columns + column) = bytes;
     }
   }
   if (args.transposed == nullptr) return;
+  if (column < args.input.columns) {
+    float f = 0;
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      if (j == 0 || args.transposed_step != 0) {
+        f = 1.0f / args.transposed_scales[(column + j) * args.transposed_step];
+      }
+      tile[(across * kColumns + j) * kWordsDown + (down ^ across)] =
+          four_of<kFormat>(values[0][j] * f, values[1][j] * f, values[2][j] * f, values[3][j] * f);
+    }
+  }
   __syncthreads();
-  // Four threads a column, 16 rows each.
-  const int64_t out_column = int64_t{blockIdx.x} * kTile + threadIdx.x / 4;
-  const int first_row = threadIdx.x % 4 * 16;
-  const int64_t out_row = int64_t{blockIdx.y} * kTile + first_row;
-  if (out_column >= args.input.columns || out_row >= args.padded_rows) return;
-  const auto* words = reinterpret_cast<const uint32_t*>(tile + threadIdx.x / 4 * kLine + first_row);
-  *reinterpret_cast<uint4*>(static_cast<uint8_t*>(args.transposed) + out_column * args.padded_rows + out_row) =
-      make_uint4(words[0], words[1], words[2], words[3]);
+  // 16 rows of a column at a time, four threads a column.
+  constexpr int kParts = kTileRows / 16;
+#pragma unroll
+  for (int c = static_cast<int>(threadIdx.x); c < kTileColumns * kParts; c += kThreads) {
+    const int in_tile = c / kParts, part = c % kParts;
+    const int64_t out_row = first_row + part * 16;
+    if (first_column + in_tile >= args.input.columns || out_row >= args.padded_rows) continue;
+    uint32_t words[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) words[w] = tile[in_tile * kWordsDown + ((part * 4 + w) ^ (in_tile / kColumns))];
+    *reinterpret_cast<uint4*>(static_cast<uint8_t*>(args.transposed) + (first_column + in_tile) * args.padded_rows +
+                              out_row) = make_uint4(words[0], words[1], words[2], words[3]);
+  }
 }
 
-dim3 tiles_of(int64_t rows, int64_t columns) {
-  const int64_t down = (rows + kTile - 1) / kTile;
+// Blocks of so many rows and columns.
+dim3 tiles_of(int64_t rows, int64_t columns, int tile_rows, int tile_columns) {
+  const int64_t down = (rows + tile_rows - 1) / tile_rows;
   if (down > 65535) throw Error("cuda fp8", "more than 4,194,240 rows in one tensor. Use a smaller batch.");
-  return dim3(blocks_for(columns, kTile), static_cast<unsigned>(down));
+  return dim3(blocks_for(columns, tile_columns), static_cast<unsigned>(down));
 }
 
 void check_input(const Fp8Input& input) {
@@ -175,14 +266,16 @@ void check_input(const Fp8Input& input) {
                               " elements. Their number must be a multiple of 8, and memory aligned to 16 bytes.");
 }
 
-void finish_scales(float* most, int64_t count, Fp8 format, Stream stream) {
-  to_scales<<<blocks_for(count, kThreads), kThreads, 0, stream_of(stream)>>>(most, count, largest_of(format));
+// What scales are before anything raises them, and of a tensor without elements: that of zeros.
+void begin_scales(float* scales, int64_t count, bool is_empty, Fp8 format, Stream stream) {
+  if (scales == nullptr || count == 0) return;
+  if (!is_empty) {
+    check_cuda(cudaMemsetAsync(scales, 0, static_cast<size_t>(count) * sizeof(float), stream_of(stream)),
+               "cudaMemsetAsync");
+    return;
+  }
+  fill<<<blocks_for(count, kThreads), kThreads, 0, stream_of(stream)>>>(scales, count, kLeast / largest_of(format));
   check_launch("fp8 scales");
-}
-
-void clear(float* most, int64_t count, Stream stream) {
-  check_cuda(cudaMemsetAsync(most, 0, static_cast<size_t>(count) * sizeof(float), stream_of(stream)),
-             "cudaMemsetAsync");
 }
 
 }  // namespace
@@ -197,34 +290,32 @@ bool multiplies_fp8() {
 
 void fp8_scale(const Fp8Input& input, Fp8 format, float* scale, Stream stream) {
   check_input(input);
-  clear(scale, 1, stream);
   const int64_t numel = input.rows * input.columns;
-  if (numel > 0) {
-    with_type(input.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::Type;
-      constexpr int64_t kMostBlocks = 132 * 8;
-      const int64_t blocks = std::min<int64_t>(kMostBlocks, blocks_for(numel / kWidest<T>, kThreads));
-      largest<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(stream)>>>(input.x, numel, scale);
-    });
-    check_launch("fp8 largest");
-  }
-  finish_scales(scale, 1, format, stream);
+  begin_scales(scale, 1, numel == 0, format, stream);
+  if (numel == 0) return;
+  with_type(input.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    constexpr int64_t kMostBlocks = 132 * 8;
+    const int64_t blocks = std::min<int64_t>(kMostBlocks, blocks_for(numel / kWidest<T>, kThreads));
+    largest<T>
+        <<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(stream)>>>(input.x, numel, largest_of(format), scale);
+  });
+  check_launch("fp8 largest");
 }
 
 void fp8_scales(const Fp8Input& input, Fp8 format, float* row_scales, float* column_scales, Stream stream) {
   check_input(input);
-  if (row_scales != nullptr) clear(row_scales, input.rows, stream);
-  if (column_scales != nullptr) clear(column_scales, input.columns, stream);
-  if (input.rows > 0 && input.columns > 0) {
-    with_type(input.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::Type;
-      largest_of_lines<T>
-          <<<tiles_of(input.rows, input.columns), kThreads, 0, stream_of(stream)>>>(input, row_scales, column_scales);
-    });
-    check_launch("fp8 largest of lines");
-  }
-  if (row_scales != nullptr && input.rows > 0) finish_scales(row_scales, input.rows, format, stream);
-  if (column_scales != nullptr && input.columns > 0) finish_scales(column_scales, input.columns, format, stream);
+  const bool is_empty = input.rows == 0 || input.columns == 0;
+  begin_scales(row_scales, input.rows, is_empty, format, stream);
+  begin_scales(column_scales, input.columns, is_empty, format, stream);
+  if (is_empty) return;
+  with_type(input.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const dim3 strips = tiles_of(input.rows, input.columns, kStripRows, kStripColumns);
+    largest_of_lines<T>
+        <<<strips, kThreads, 0, stream_of(stream)>>>(input, largest_of(format), row_scales, column_scales);
+  });
+  check_launch("fp8 largest of lines");
 }
 
 void quantize_fp8(const QuantizeFp8& args, Stream stream) {
@@ -239,7 +330,7 @@ void quantize_fp8(const QuantizeFp8& args, Stream stream) {
   if (rows == 0) return;
   with_type(args.input.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const dim3 tiles = tiles_of(rows, args.input.columns);
+    const dim3 tiles = tiles_of(rows, args.input.columns, kTileRows, kTileColumns);
     if (args.format == Fp8::e4m3) {
       quantize<T, __NV_E4M3><<<tiles, kThreads, 0, stream_of(stream)>>>(args);
     } else {

@@ -84,7 +84,7 @@ Weights declare(const Gpt2Config& config, ParameterList& list) {
   return weights;
 }
 
-at::Tensor apply(const Pass& pass, const at::Tensor& x, const Affine& matrix) {
+at::Tensor apply(const Pass& pass, const ops::Operand& x, const Affine& matrix) {
   return ops::linear(pass.matmul, x, matrix.weight.t(), matrix.bias);
 }
 
@@ -108,13 +108,16 @@ class Gpt2 final : public Decoder {
   at::Tensor block(const Pass& pass, size_t layer, const at::Tensor& input) const override {
     const Block& b = weights_.blocks[layer];
     const int64_t dim = config_.hidden / config_.heads;
-    const std::vector<at::Tensor> qkv = apply(pass, norm(input, b.attention_norm), b.qkv).chunk(3, -1);
+    const ops::Operand normed = pass.operand(norm(input, b.attention_norm), norm_of(input, b.attention_norm));
+    const std::vector<at::Tensor> qkv = apply(pass, normed, b.qkv).chunk(3, -1);
     const at::Tensor attended = causal_attention(split_heads(qkv[0], dim), split_heads(qkv[1], dim),
                                                  split_heads(qkv[2], dim), config_.attention_dropout, pass.randomness);
     const auto [x, h] = ops::add_layer_norm(
         input, dropout(apply(pass, attended, b.attention_out), config_.residual_dropout, pass.randomness),
         b.ffn_norm.weight, b.ffn_norm.bias, config_.norm_eps);
-    const at::Tensor hidden = ops::gelu(apply(pass, h, b.ffn_in), config_.exact_gelu);
+    const at::Tensor inner = apply(pass, pass.operand(h, norm_of(x, b.ffn_norm)), b.ffn_in);
+    const auto gelu = config_.exact_gelu ? ops::Origin::Op::gelu_exact : ops::Origin::Op::gelu_tanh;
+    const ops::Operand hidden = pass.operand(ops::gelu(inner, config_.exact_gelu), {gelu, {inner}});
     return x.add(dropout(apply(pass, hidden, b.ffn_out), config_.residual_dropout, pass.randomness));
   }
 
@@ -134,12 +137,16 @@ class Gpt2 final : public Decoder {
       const size_t scores = rows * static_cast<size_t>(config_.heads * time);
       nbytes += scores * (4 + nbytes_of(dtype) + 1);
     }
-    return {nbytes, fused ? rows * nbytes_of(dtype) * 2 * (ffn + hidden) : nbytes / 2};
+    const size_t remade = rows * nbytes_of(dtype) * (2 * hidden + ffn);
+    return {nbytes, remade, fused ? rows * nbytes_of(dtype) * 2 * (ffn + hidden) : nbytes / 2};
   }
 
  private:
   at::Tensor norm(const at::Tensor& x, const Affine& scale) const {
     return ops::layer_norm(x, scale.weight, scale.bias, config_.norm_eps);
+  }
+  ops::Origin norm_of(const at::Tensor& x, const Affine& scale) const {
+    return {ops::Origin::Op::layer_norm, {x, scale.weight, scale.bias}, config_.norm_eps};
   }
 
   Gpt2Config config_;

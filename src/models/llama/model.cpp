@@ -105,7 +105,7 @@ class Llama final : public Decoder {
 
   at::Tensor block(const Pass& pass, size_t layer, const at::Tensor& input) const override {
     const Block& b = weights_.blocks[layer];
-    const at::Tensor h = norm(input, b.attention_norm);
+    const ops::Operand h = pass.operand(norm(input, b.attention_norm), norm_of(input, b.attention_norm));
     const std::vector<at::Tensor> qkv = ops::linears(pass.matmul, h, {b.q, b.k, b.v}, {b.q_bias, b.k_bias, b.v_bias});
     at::Tensor q = qkv[0].unflatten(-1, {-1, config_.head_dim});
     at::Tensor k = qkv[1].unflatten(-1, {-1, config_.head_dim});
@@ -118,8 +118,10 @@ class Llama final : public Decoder {
     const at::Tensor attended = causal_attention(turned_q, turned_k, v, config_.attention_dropout, pass.randomness);
     const auto [x, h2] =
         ops::add_rms_norm(input, ops::linear(pass.matmul, attended, b.o), b.ffn_norm, config_.norm_eps);
-    const std::vector<at::Tensor> gate_up = ops::linears(pass.matmul, h2, {b.gate, b.up});
-    return x.add(ops::swiglu_linear(pass.matmul, gate_up[0], gate_up[1], b.down));
+    const std::vector<at::Tensor> gate_up =
+        ops::linears(pass.matmul, pass.operand(h2, norm_of(x, b.ffn_norm)), {b.gate, b.up});
+    return x.add(ops::swiglu_linear(pass.matmul, gate_up[0], gate_up[1], b.down,
+                                    pass.remakes ? ops::Product::remade : ops::Product::kept));
   }
 
   at::Tensor last_norm(const at::Tensor& x) const override { return norm(x, weights_.norm); }
@@ -140,15 +142,20 @@ class Llama final : public Decoder {
       // No fp32 but two norms' and attention's numbers a row; gate and up alone. Backward of the feed-forward layer
       // holds the gradients of its product, of gate and of up.
       const size_t kept = (in_dtype + 2 * ffn) * nbytes_of(dtype) + (2 + static_cast<size_t>(config_.heads)) * 4;
-      return {rows * kept, rows * (3 * ffn + 2 * hidden) * nbytes_of(dtype)};
+      return {rows * kept, rows * 2 * hidden * nbytes_of(dtype), rows * (3 * ffn + 2 * hidden) * nbytes_of(dtype)};
     }
     const size_t kept = rows * ((in_dtype + 4 * ffn) * nbytes_of(dtype) + 2 * hidden * 4);
-    return {kept, kept / 2};
+    // A norm in 16 bits does not keep its input, so that the input is kept where its output is made again.
+    const size_t remade = rows * (dtype == DType::f32 ? 2 * hidden + ffn : ffn) * nbytes_of(dtype);
+    return {kept, remade, kept / 2};
   }
 
  private:
   at::Tensor norm(const at::Tensor& x, const at::Tensor& weight) const {
     return ops::rms_norm(x, weight, config_.norm_eps);
+  }
+  ops::Origin norm_of(const at::Tensor& x, const at::Tensor& weight) const {
+    return {ops::Origin::Op::rms_norm, {x, weight}, config_.norm_eps};
   }
 
   LlamaConfig config_;

@@ -22,40 +22,122 @@ namespace ag = torch::autograd;
 using at::Tensor;
 using kernels::cuda::Fp8;
 
-// Several matrices on one x on a GPU, without biases. The gradient of x is summed by the matmuls themselves, which
-// saves a pass over it for each matrix after the first.
+Tensor rows_of(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+bool any_defined(at::TensorList tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) { return tensor.defined(); });
+}
+
+// Whether plain matmuls go through PlainLinears; else each is an at::linear.
+bool sums_jointly(const Tensor& x, at::TensorList weights, at::TensorList biases) {
+  return weights.size() > 1 && !any_defined(biases) && x.is_cuda();
+}
+
+std::vector<int64_t> sizes_after(const Tensor& x, const Tensor& weight) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = weight.size(0);
+  return sizes;
+}
+
+// What the backward of several matrices on one x gives back, and what it is asked for.
+struct Gradients {
+  Tensor x;
+  ag::variable_list weights;
+};
+struct Asked {
+  ag::variable_list weights, dys;
+  std::vector<bool> of_weights;  // which of them are asked for
+};
+
+Asked asked_for(ag::AutogradContext* ctx, ag::variable_list weights, const ag::variable_list& dys) {
+  Asked asked = {std::move(weights), dys, {}};
+  const size_t count = asked.weights.size();
+  for (size_t i = 0; i < count; ++i) asked.of_weights.push_back(ctx->needs_input_grad(1 + i));
+  return asked;
+}
+
+// The gradient of x is summed by the matmuls themselves, which saves a pass over it for each matrix after the first.
+Gradients joint_gradients(const Tensor& x, const Asked& asked) {
+  Gradients gradients;
+  for (size_t i = 0; i < asked.weights.size(); ++i) {
+    const Tensor dy = rows_of(asked.dys[i]);
+    if (i == 0) {
+      gradients.x = at::mm(dy, asked.weights[i]);
+    } else {
+      at::addmm_out(gradients.x, gradients.x, dy, asked.weights[i]);
+    }
+    gradients.weights.push_back(asked.of_weights[i] ? at::mm(dy.t(), x) : Tensor());
+  }
+  return gradients;
+}
+
+// As the library's own backward of one at::linear each computes and adds them: the last first, and the gradient of a
+// matrix that lies transposed transposed too.
+Gradients separate_gradients(const Tensor& x, const Asked& asked) {
+  Gradients gradients;
+  gradients.weights.resize(asked.weights.size());
+  for (size_t i = asked.weights.size(); i-- > 0;) {
+    const Tensor& weight = asked.weights[i];
+    const Tensor dy = rows_of(asked.dys[i]);
+    const Tensor part = at::mm(dy, weight);
+    gradients.x = gradients.x.defined() ? gradients.x.add_(part) : part;
+    if (asked.of_weights[i]) {
+      gradients.weights[i] = weight.is_contiguous() ? at::mm(dy.t(), x) : at::mm(x.t(), dy).t();
+    }
+  }
+  return gradients;
+}
+
+Gradients fp8_gradients(const Fp8Matrix& x8, const Asked& asked, Matmul how) {
+  Gradients gradients;
+  for (size_t i = 0; i < asked.weights.size(); ++i) {
+    const Tensor& weight = asked.weights[i];
+    const Tensor dy = rows_of(asked.dys[i]).contiguous();
+    const Fp8Both dy8 = to_fp8(dy, Fp8::e5m2, how, Sides::both);
+    const Fp8Both weight8 = to_fp8(weight.contiguous(), Fp8::e4m3, how, Sides::transposed);
+    const Tensor part = multiply_fp8(dy8.straight, weight8.transposed, dy.scalar_type(), /*fast_sums=*/false);
+    gradients.x = gradients.x.defined() ? gradients.x.add_(part) : part;
+    gradients.weights.push_back(
+        asked.of_weights[i] ? multiply_fp8(dy8.transposed, x8, weight.scalar_type(), /*fast_sums=*/false) : Tensor());
+  }
+  return gradients;
+}
+
+// x as a matrix; the results in the shape that x had.
+ag::variable_list plain_products(const Tensor& x, const Tensor& given, at::TensorList weights) {
+  ag::variable_list outputs;
+  for (const Tensor& weight : weights) {
+    outputs.push_back(at::_unsafe_view(at::mm(x, weight.t()), sizes_after(given, weight)));  // not tracked as a view
+  }
+  return outputs;
+}
+
+ag::variable_list fp8_products(const Fp8Matrix& x8, const Tensor& given, at::TensorList weights, Matmul how) {
+  ag::variable_list outputs;
+  for (const Tensor& weight : weights) {
+    const Fp8Both weight8 = to_fp8(weight.contiguous(), Fp8::e4m3, how, Sides::straight);
+    const Tensor y = multiply_fp8(x8, weight8.straight, given.scalar_type(), /*fast_sums=*/true);
+    outputs.push_back(at::_unsafe_view(y, sizes_after(given, weight)));
+  }
+  return outputs;
+}
+
+// Several matrices on one x on a GPU, without biases.
 struct PlainLinears final : ag::Function<PlainLinears> {
   static ag::variable_list forward(ag::AutogradContext* ctx, const Tensor& given, at::TensorList weights) {
-    const Tensor x = given.reshape({-1, given.size(-1)}).contiguous();
-    std::vector<int64_t> sizes = given.sizes().vec();
-    ctx->saved_data["sizes"] = sizes;
-    ag::variable_list outputs;
+    const Tensor x = rows_of(given).contiguous();
+    ctx->saved_data["sizes"] = given.sizes().vec();
     ag::variable_list kept = {x};
-    for (const Tensor& weight : weights) {
-      sizes.back() = weight.size(0);
-      outputs.push_back(at::_unsafe_view(at::mm(x, weight.t()), sizes));  // not tracked as a view
-      kept.push_back(weight);
-    }
+    kept.insert(kept.end(), weights.begin(), weights.end());
     ctx->save_for_backward(kept);
-    return outputs;
+    return plain_products(x, given, weights);
   }
 
   static ag::variable_list backward(ag::AutogradContext* ctx, const ag::variable_list& grads) {
     const ag::variable_list saved = ctx->get_saved_variables();
-    const Tensor& x = saved[0];
-    Tensor dx;
-    ag::variable_list results(1);  // dx is filled in at the end
-    for (size_t i = 0; i < grads.size(); ++i) {
-      const Tensor& weight = saved[i + 1];
-      const Tensor dy = grads[i].reshape({-1, grads[i].size(-1)});
-      if (dx.defined()) {
-        at::addmm_out(dx, dx, dy, weight);
-      } else {
-        dx = at::mm(dy, weight);
-      }
-      results.push_back(ctx->needs_input_grad(i + 1) ? at::mm(dy.t(), x) : Tensor());
-    }
-    results[0] = dx.view(ctx->saved_data["sizes"].toIntVector());
+    const Gradients made = joint_gradients(saved[0], asked_for(ctx, {saved.begin() + 1, saved.end()}, grads));
+    ag::variable_list results = {made.x.view(ctx->saved_data["sizes"].toIntVector())};
+    results.insert(results.end(), made.weights.begin(), made.weights.end());
     return results;
   }
 };
@@ -64,47 +146,83 @@ struct PlainLinears final : ag::Function<PlainLinears> {
 // The product wants both operands with the summed dimension innermost. Forward sums over `in`: x and weight as they
 // lie. dx sums over `out`: dy as it lies, weight transposed. dweight sums over tokens: dy and x transposed. So x and dy
 // are rounded in both layouts at once; x^T is kept for backward, in 8 bits instead of 16, and the weight is rounded
-// again there, since at stage 3 it is not there in between.
+// again there, since at stage 3 it is not there in between. Selective recompute does not keep x^T either: its origin is
+// kept anyway, and backward rounds what it makes of it.
 struct Fp8Linears final : ag::Function<Fp8Linears> {
   static ag::variable_list forward(ag::AutogradContext* ctx, const Tensor& given, at::TensorList weights, int64_t how) {
-    const Tensor x = given.reshape({-1, given.size(-1)}).contiguous();
-    const Fp8Both x8 = to_fp8(x, Fp8::e4m3, static_cast<Matmul>(how), Sides::both);
-    std::vector<int64_t> sizes = given.sizes().vec();
-    ag::variable_list outputs;
+    const Fp8Both x8 = to_fp8(rows_of(given).contiguous(), Fp8::e4m3, static_cast<Matmul>(how), Sides::both);
     ag::variable_list kept = {x8.transposed.values, x8.transposed.scales};
-    for (const Tensor& weight : weights) {
-      const Fp8Both weight8 = to_fp8(weight.contiguous(), Fp8::e4m3, static_cast<Matmul>(how), Sides::straight);
-      sizes.back() = weight.size(0);
-      const Tensor y = multiply_fp8(x8.straight, weight8.straight, x.scalar_type(), /*fast_sums=*/true);
-      outputs.push_back(at::_unsafe_view(y, sizes));
-      kept.push_back(weight);
-    }
+    kept.insert(kept.end(), weights.begin(), weights.end());
     ctx->save_for_backward(kept);
     ctx->saved_data["how"] = how;
     ctx->saved_data["sizes"] = given.sizes().vec();
+    return fp8_products(x8.straight, given, weights, static_cast<Matmul>(how));
+  }
+
+  static ag::variable_list backward(ag::AutogradContext* ctx, const ag::variable_list& grads) {
+    const ag::variable_list saved = ctx->get_saved_variables();
+    const Gradients made = fp8_gradients({saved[0], saved[1]}, asked_for(ctx, {saved.begin() + 2, saved.end()}, grads),
+                                         static_cast<Matmul>(ctx->saved_data["how"].toInt()));
+    ag::variable_list results = {made.x.view(ctx->saved_data["sizes"].toIntVector())};
+    results.insert(results.end(), made.weights.begin(), made.weights.end());
+    results.emplace_back();  // how
+    return results;
+  }
+};
+
+// Of the ways above, the one that `how`, the device and the biases ask for, for an x that backward makes again.
+struct RemadeLinears final : ag::Function<RemadeLinears> {
+  // biases: those there are; owners: the number of each one's weight.
+  static ag::variable_list forward(ag::AutogradContext* ctx, const Tensor& given, at::TensorList weights,
+                                   at::TensorList biases, const std::vector<int64_t>& owners, int64_t how,
+                                   const Origin& origin) {
+    ag::variable_list kept = origin.from;
+    kept.insert(kept.end(), weights.begin(), weights.end());
+    ctx->save_for_backward(kept);
+    ctx->saved_data["op"] = static_cast<int64_t>(origin.op);
+    ctx->saved_data["from"] = static_cast<int64_t>(origin.from.size());
+    ctx->saved_data["eps"] = origin.eps;
+    ctx->saved_data["how"] = how;
+    ctx->saved_data["owners"] = owners;
+    ctx->saved_data["sizes"] = given.sizes().vec();
+    const bool jointly = sums_jointly(given, weights, biases);
+    ctx->saved_data["jointly"] = jointly;
+    const auto matmul = static_cast<Matmul>(how);
+    if (matmul != Matmul::plain) {
+      const Tensor x = rows_of(given).contiguous();
+      return fp8_products(to_fp8(x, Fp8::e4m3, matmul, Sides::straight).straight, given, weights, matmul);
+    }
+    if (jointly) return plain_products(rows_of(given).contiguous(), given, weights);
+    ag::variable_list outputs, of_each(weights.size());
+    for (size_t i = 0; i < biases.size(); ++i) of_each[static_cast<size_t>(owners[i])] = biases[i];
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const Tensor y = at::linear(given, weights[i], of_each[i]);
+      outputs.push_back(at::_unsafe_view(y, y.sizes()));  // not tracked as a view
+    }
     return outputs;
   }
 
   static ag::variable_list backward(ag::AutogradContext* ctx, const ag::variable_list& grads) {
     const ag::variable_list saved = ctx->get_saved_variables();
-    const Fp8Matrix x8 = {saved[0], saved[1]};
+    const auto weights = saved.begin() + ctx->saved_data["from"].toInt();
+    const Origin origin = {static_cast<Origin::Op>(ctx->saved_data["op"].toInt()),
+                           {saved.begin(), weights},
+                           ctx->saved_data["eps"].toDouble()};
     const auto how = static_cast<Matmul>(ctx->saved_data["how"].toInt());
-    const std::vector<int64_t> sizes = ctx->saved_data["sizes"].toIntVector();
-    Tensor dx;
-    ag::variable_list results(1);  // dx is filled in at the end
-    for (size_t i = 0; i < grads.size(); ++i) {
-      const Tensor& weight = saved[i + 2];
-      const Tensor dy = grads[i].reshape({-1, grads[i].size(-1)}).contiguous();
-      const Fp8Both dy8 = to_fp8(dy, Fp8::e5m2, how, Sides::both);
-      const Fp8Both weight8 = to_fp8(weight.contiguous(), Fp8::e4m3, how, Sides::transposed);
-      const Tensor part = multiply_fp8(dy8.straight, weight8.transposed, dy.scalar_type(), /*fast_sums=*/false);
-      dx = dx.defined() ? dx.add_(part) : part;
-      results.push_back(ctx->needs_input_grad(i + 1)
-                            ? multiply_fp8(dy8.transposed, x8, weight.scalar_type(), /*fast_sums=*/false)
-                            : Tensor());
+    const Tensor x = rows_of(make_again(origin)).contiguous();
+    const Asked asked = asked_for(ctx, {weights, saved.end()}, grads);
+    Gradients made;
+    if (how != Matmul::plain) {
+      made = fp8_gradients(to_fp8(x, Fp8::e4m3, how, Sides::transposed).transposed, asked, how);
+    } else {
+      made = ctx->saved_data["jointly"].toBool() ? joint_gradients(x, asked) : separate_gradients(x, asked);
     }
-    results[0] = dx.view(sizes);
-    results.emplace_back();  // how
+    ag::variable_list results = {made.x.view(ctx->saved_data["sizes"].toIntVector())};
+    results.insert(results.end(), made.weights.begin(), made.weights.end());
+    for (const int64_t owner : ctx->saved_data["owners"].toIntVector()) {  // autograd sums them over the rows
+      results.push_back(ctx->needs_input_grad(results.size()) ? rows_of(grads[static_cast<size_t>(owner)]) : Tensor());
+    }
+    results.resize(results.size() + 3);  // owners, how, origin
     return results;
   }
 };
@@ -121,29 +239,41 @@ void check_sizes(const std::vector<Tensor>& weights) {
 
 }  // namespace
 
-Tensor linear(Matmul how, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor linear(Matmul how, const Operand& x, const Tensor& weight, const Tensor& bias) {
   return linears(how, x, {weight}, {bias})[0];
 }
 
-std::vector<Tensor> linears(Matmul how, const Tensor& x, const std::vector<Tensor>& weights,
+std::vector<Tensor> linears(Matmul how, const Operand& x, const std::vector<Tensor>& weights,
                             const std::vector<Tensor>& biases) {
-  std::vector<Tensor> outputs;
-  const bool with_bias = std::any_of(biases.begin(), biases.end(), [](const Tensor& bias) { return bias.defined(); });
-  if (how == Matmul::plain && (weights.size() == 1 || with_bias || !x.is_cuda())) {
-    for (size_t i = 0; i < weights.size(); ++i) {
-      outputs.push_back(at::linear(x, weights[i], biases.empty() ? Tensor() : biases[i]));
-    }
-    return outputs;
-  }
-  if (how == Matmul::plain) {
-    outputs = PlainLinears::apply(x, at::TensorList(weights));
-  } else {
-    check_fp8(x);
+  const bool plain = how == Matmul::plain;
+  const bool remade = x.origin.op != Origin::Op::none;
+  if (!plain) {
+    check_fp8(x.value);
     check_sizes(weights);
-    outputs = Fp8Linears::apply(x, at::TensorList(weights), static_cast<int64_t>(how));
   }
-  for (size_t i = 0; i < biases.size(); ++i) {
-    if (biases[i].defined()) outputs[i] = outputs[i].add(biases[i]);
+  std::vector<Tensor> of_each = biases;  // fp8 adds them afterwards
+  of_each.resize(weights.size());
+  std::vector<Tensor> outputs;
+  if (remade) {
+    std::vector<Tensor> inside;
+    std::vector<int64_t> owners;
+    for (size_t i = 0; plain && i < weights.size(); ++i) {
+      if (!of_each[i].defined()) continue;
+      inside.push_back(of_each[i]);
+      owners.push_back(static_cast<int64_t>(i));
+    }
+    outputs = RemadeLinears::apply(x.value, at::TensorList(weights), at::TensorList(inside), owners,
+                                   static_cast<int64_t>(how), x.origin);
+  } else if (!plain) {
+    outputs = Fp8Linears::apply(x.value, at::TensorList(weights), static_cast<int64_t>(how));
+  } else if (sums_jointly(x.value, weights, biases)) {
+    outputs = PlainLinears::apply(x.value, at::TensorList(weights));
+  } else {
+    for (size_t i = 0; i < weights.size(); ++i) outputs.push_back(at::linear(x.value, weights[i], of_each[i]));
+  }
+  if (plain) return outputs;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (of_each[i].defined()) outputs[i] = outputs[i].add(of_each[i]);
   }
   return outputs;
 }

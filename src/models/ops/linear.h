@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "models/ops/origin.h"
+
 namespace shoal::models::ops {
 
 enum class Matmul : uint8_t {
@@ -16,11 +18,12 @@ enum class Matmul : uint8_t {
 };
 
 // weight [out, in]; bias may be undefined.
-at::Tensor linear(Matmul how, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+at::Tensor linear(Matmul how, const Operand& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
 // Several matrices on one x; biases are none, or one each, which may be undefined. In fp8 x is rounded once for all,
-// and kept in 8 bits.
-std::vector<at::Tensor> linears(Matmul how, const at::Tensor& x, const std::vector<at::Tensor>& weights,
+// and kept in 8 bits. An x that has an origin is not kept: backward makes it again, once for all matrices, and in fp8
+// rounds it again. Both ways give the same bits.
+std::vector<at::Tensor> linears(Matmul how, const Operand& x, const std::vector<at::Tensor>& weights,
                                 const std::vector<at::Tensor>& biases = {});
 
 // Throws an Error where x is not on a device that multiplies fp8.

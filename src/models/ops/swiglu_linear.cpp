@@ -56,11 +56,13 @@ struct SwigluLinear final : ag::Function<SwigluLinear> {
 
 }  // namespace
 
-Tensor swiglu_linear(Matmul how, const Tensor& gate, const Tensor& up, const Tensor& weight) {
+Tensor swiglu_linear(Matmul how, const Tensor& gate, const Tensor& up, const Tensor& weight, Product product) {
   if (how == Matmul::plain && runs_fused({gate, up, weight}) && gate.sizes() == up.sizes()) {
     return SwigluLinear::apply(gate, up, weight);
   }
-  return linear(how, swiglu(gate, up), weight);
+  Operand x = swiglu(gate, up);
+  if (product == Product::remade) x.origin = {Origin::Op::swiglu, {gate, up}};
+  return linear(how, x, weight);
 }
 
 }  // namespace shoal::models::ops

@@ -8,7 +8,11 @@
 
 namespace shoal::models::ops {
 
-// gate, up [..., ffn], weight [out, ffn]. In fp8 the product is kept, in 8 bits.
-at::Tensor swiglu_linear(Matmul how, const at::Tensor& gate, const at::Tensor& up, const at::Tensor& weight);
+// What of the product is kept for backward where it is not made again anyway: itself, or nothing.
+enum class Product : uint8_t { kept, remade };
+
+// gate, up [..., ffn], weight [out, ffn]. In fp8 a product that is kept is kept in 8 bits.
+at::Tensor swiglu_linear(Matmul how, const at::Tensor& gate, const at::Tensor& up, const at::Tensor& weight,
+                         Product product = Product::kept);
 
 }  // namespace shoal::models::ops

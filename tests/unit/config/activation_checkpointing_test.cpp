@@ -10,12 +10,18 @@ TEST(ActivationCheckpointing, IsAcceptedWhenEverythingIsOff) {
             "");
 }
 
-TEST(ActivationCheckpointing, IsRefusedWhenOn) {
-  EXPECT_EQ(mistakes_of(R"("activation_checkpointing": {"cpu_checkpointing": true, "number_checkpoints": 4})"),
+TEST(ActivationCheckpointing, RefinementsThatAreMissingAreRefusedWhenOn) {
+  EXPECT_EQ(mistakes_of(R"("activation_checkpointing": {"profile": true, "number_checkpoints": 4})"),
             "[config] 2 mistakes:\n"
             "  [line 1, activation_checkpointing.number_checkpoints] 4 is not supported yet. Remove the key.\n"
-            "  [line 1, activation_checkpointing.cpu_checkpointing] true is not supported yet. Remove the key or set "
-            "it to false.");
+            "  [line 1, activation_checkpointing.profile] true is not supported yet. Remove the key or set it to "
+            "false.");
+}
+
+TEST(ActivationCheckpointing, InputsOfRecomputedRegionsMayBeOnTheHost) {
+  EXPECT_FALSE(Config::from_text(R"({"train_batch_size": 1})").inputs_on_host);
+  EXPECT_TRUE(Config::from_text(R"({"train_batch_size": 1, "activation_checkpointing": {"cpu_checkpointing": true}})")
+                  .inputs_on_host);
 }
 
 }  // namespace shoal::config

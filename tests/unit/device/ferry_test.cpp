@@ -37,6 +37,8 @@ class LoggedWires final : public Wires {
     log_->lines.push_back("hold " + std::to_string(chunk));
     ++holds_;
   }
+  void hold_queue_out(int chunk) override { log_->lines.push_back("hold out " + std::to_string(chunk)); }
+  void make_room(int) override {}
   void mark_used(int chunk) override { log_->lines.push_back("used " + std::to_string(chunk)); }
   void copy_out(int chunk, std::byte* to, const std::byte* from, size_t nbytes) override {
     std::memcpy(to, from, nbytes);
@@ -78,7 +80,7 @@ TEST(Ferry, GivesWhatAUseNeedsAndWhatLiesInItsWay) {
   EXPECT_EQ(ferry.counters().taken_nbytes, 100u);
 }
 
-TEST(Ferry, GivesAllThatIsUrgentAndWhatLiesInItsWayAndTheRestByItsShare) {
+TEST(Ferry, GivesWhatMayNotWaitAndWhatLiesInItsWayAndTheRestByItsShare) {
   const auto log = std::make_shared<LoggedWires::Log>();
   std::vector<std::byte> home(8), place(8);
   Ferry ferry(std::make_unique<LoggedWires>(log), 10);
@@ -88,11 +90,15 @@ TEST(Ferry, GivesAllThatIsUrgentAndWhatLiesInItsWayAndTheRestByItsShare) {
   ferry.bring(6, copy_of(place, home), 0);
   ferry.bring(7, copy_of(place, home), 1);
   log->lines.clear();
-  ferry.pace(/*urgent=*/true);
+  ferry.bring(8, copy_of(place, home), -1);
+  ferry.pace(/*may_wait=*/1);
   EXPECT_EQ(log->lines, (Lines{"follow", "out 0", "in 6 after 0", "out 1", "in 7 after 1"}));
   log->lines.clear();
-  ferry.pace(/*urgent=*/true);
-  EXPECT_EQ(log->lines, (Lines{"follow", "out 2"})) << "nothing is urgent about the way back";
+  ferry.pace(/*may_wait=*/1);
+  EXPECT_EQ(log->lines, (Lines{"follow", "in 8 after -1"})) << "its share, and no more";
+  log->lines.clear();
+  ferry.pace(/*may_wait=*/0);
+  EXPECT_EQ(log->lines, (Lines{"follow", "out 2", "out 3", "out 4", "out 5"}));
 }
 
 TEST(Ferry, PinsFirstAndSaysWhyItCouldNot) {

@@ -17,6 +17,10 @@ TEST(HostWires, ACopyIsThroughWhenItsCallReturns) {
   wires->mark_used(0);
   wires->copy_out(0, home.data(), place.data(), 50);
   EXPECT_EQ(home[0], std::byte{9});
+  wires->hold_queue_out(0);
+  wires->make_room(5);
+  wires->copy_in(4, place.data(), home.data() + 50, 1, -1);
+  EXPECT_EQ(place[0], std::byte{3});
 }
 
 }  // namespace shoal

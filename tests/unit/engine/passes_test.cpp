@@ -1,4 +1,4 @@
-// Passes over two units of one weight each, on one rank, driven by hand; what a whole model does is in tests/ranks.
+// What a whole model does is in tests/ranks.
 #include "engine/passes.h"
 
 #include <ATen/TensorOperators.h>
@@ -9,63 +9,13 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "unit/shard/model_parts.h"
+#include "unit/engine/two_units.h"
 
 namespace shoal {
 
 using ::testing::HasSubstr;
 using testing::message_of;
-using testing::ModelParts;
-using testing::unit_spec;
-
-namespace {
-
-struct TwoUnits {
-  explicit TwoUnits(int stage)
-      : group(make_single_group()),
-        parts({unit_spec(0, {3}), unit_spec(1, {3})}, stage, *group),
-        weights(parts.weights()),
-        gradients(parts.gradients()),
-        passes(parts.layout, {.stage = stage, .gather = {}, .overlap = true}, weights, gradients, *group, *group) {
-    for (int unit = 0; unit < 2; ++unit) {
-      at::Tensor tensor = at::ones({3}).set_requires_grad(true);
-      params.push_back(tensor);
-      std::vector<ParamSlot> slots;
-      slots.emplace_back(tensor, unit == 0 ? "first" : "second", DType::f32);
-      weights.take_params(unit, std::move(slots));
-      const std::vector<float> values(3, static_cast<float>(unit + 2));
-      std::memcpy(weights.shard(unit, 0), values.data(), values.size() * sizeof(float));
-      hooks.emplace_back(tensor, [this, unit](const at::Tensor& grad) { passes.take_gradient(unit, 0, grad); });
-    }
-  }
-
-  at::Tensor use(int unit, const at::Tensor& x) {
-    passes.enter(unit, {x});
-    at::Tensor y = x * params[static_cast<size_t>(unit)];
-    passes.exit(unit, {y});
-    return y;
-  }
-  void backward(const at::Tensor& loss) {
-    passes.begin_backward();
-    torch::autograd::backward({loss}, {});
-    passes.finish_backward();
-    gradients.wait();
-  }
-  bool is_readable(int unit) {
-    return message_of([&] { at::sum(params[static_cast<size_t>(unit)]); }).empty();
-  }
-  std::vector<float> gradient(int unit) const { return testing::floats_at(gradients.shard(unit, 0), 3); }
-
-  std::unique_ptr<Group> group;
-  ModelParts parts;
-  Weights weights;
-  Gradients gradients;
-  Passes passes;
-  std::vector<at::Tensor> params;
-  std::vector<GradientHook> hooks;
-};
-
-}  // namespace
+using testing::TwoUnits;
 
 TEST(Passes, AUnitIsReadableBetweenEnterAndExitOnly) {
   TwoUnits model(3);

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "engine/generator.h"
 #include "training/matrix_engine.h"
+#include "unit/engine/late_wires.h"
+#include "unit/engine/two_units.h"
+#include "unit/optim/far_queue.h"
 
 namespace shoal {
 
@@ -166,6 +170,111 @@ TEST_P(Recompute, AnExceptionInTheRegionsForwardLeavesTrainingAsItWas) {
     plain.train_step(step);
   }
   EXPECT_EQ(disturbed.weights(), plain.weights());
+}
+
+namespace {
+
+// Two units whose regions' inputs wait in host memory, with copies that come as late as they may. Freed memory of
+// tensors is spoiled.
+class RecomputeToHost : public ::testing::TestWithParam<int> {
+ protected:
+  RecomputeToHost() : model_(GetParam()), generator_(make_generator(at::kCPU, 1)) {
+    queue_.wires = [] { return std::make_unique<testing::LateWires>(std::make_shared<testing::LateWires::Log>()); };
+    home_ = std::make_unique<HostInputs>(queue_, at::kCPU, ledger_);
+  }
+
+  at::Tensor region(const at::Tensor& x, const Part& part) {
+    return recompute({model_.passes, generator_, home_.get()}, {x}, [part](const std::vector<at::Tensor>& inputs) {
+      return std::vector<at::Tensor>{part(inputs.at(0))};
+    })[0];
+  }
+  at::Tensor use(int unit, const at::Tensor& x) {
+    return region(x, [this, unit](const at::Tensor& t) { return model_.use(unit, t); });
+  }
+  // Units 0 and 1 in turn, `regions` of them; elementwise, so that each weight's gradient is known.
+  at::Tensor chain(int regions) {
+    at::Tensor x = at::full({3}, 5.0f).set_requires_grad(true);
+    for (int i = 0; i < regions; ++i) x = use(i % 2, x);
+    return x.sum();
+  }
+  // Of a product of `uses` of each unit: 5 * 2^uses * 3^uses, of which a weight has its share `uses` times.
+  void expect_gradients(int uses, double times = 1) {
+    const double product = 5 * std::pow(6.0, uses) * times;
+    EXPECT_EQ(model_.gradient(0), std::vector<float>(3, static_cast<float>(product * uses / 2)));
+    EXPECT_EQ(model_.gradient(1), std::vector<float>(3, static_cast<float>(product * uses / 3)));
+  }
+
+  testing::SpoilingAllocator allocator_;
+  testing::TwoUnits model_;
+  at::Generator generator_;
+  std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
+  testing::FarQueue queue_;
+  std::unique_ptr<HostInputs> home_;
+};
+INSTANTIATE_TEST_SUITE_P(Stages, RecomputeToHost, ::testing::Values(0, 2, 3));
+
+}  // namespace
+
+TEST_P(RecomputeToHost, GivesTheGradientsOfTheWholeGraphInTheSameHostMemory) {
+  for (int pass = 0; pass < 3; ++pass) {
+    model_.backward(chain(8));
+    expect_gradients(4);
+    EXPECT_EQ(ledger_->line(MemoryKind::host_inputs).peak, 8 * 3 * sizeof(float));
+  }
+}
+
+TEST_P(RecomputeToHost, GivesThemAlsoOfARegionInsideARegion) {
+  for (int pass = 0; pass < 2; ++pass) {
+    at::Tensor x = at::full({3}, 5.0f).set_requires_grad(true);
+    for (int i = 0; i < 3; ++i) {
+      x = region(x, [this](const at::Tensor& t) { return use(1, use(0, t)); });
+    }
+    model_.backward(x.sum());
+    expect_gradients(3);
+  }
+}
+
+TEST_P(RecomputeToHost, AGraphThatIsDroppedAndAForwardThatThrowsLeaveTrainingAsItWas) {
+  { const at::Tensor dropped = chain(6); }
+  const auto fails = [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("stop"); };
+  EXPECT_EQ(message_of([&] { region(at::ones({3}).set_requires_grad(true), fails); }), "stop");
+  model_.backward(chain(6));
+  expect_gradients(3);
+  EXPECT_EQ(ledger_->line(MemoryKind::host_inputs).peak, 6 * 3 * sizeof(float));
+}
+
+TEST_P(RecomputeToHost, AnInputChangedInPlaceIsAnError) {
+  const at::Tensor x = at::ones({3}).set_requires_grad(true) * 1;
+  const at::Tensor out = use(1, use(0, x));
+  {
+    at::NoGradGuard without_graph;
+    x.add_(1);
+  }
+  EXPECT_THAT(message_of([&] { model_.backward(out.sum()); }),
+              HasSubstr("[recompute] an input of a recomputed region was changed in place"));
+}
+
+TEST_P(RecomputeToHost, EvaluationSendsNothing) {
+  model_.passes.begin_evaluation();
+  {
+    at::NoGradGuard without_graph;
+    use(1, use(0, at::ones({3})));
+  }
+  model_.passes.finish_evaluation();
+  EXPECT_EQ(ledger_->line(MemoryKind::host_inputs).peak, 0u);
+}
+
+TEST_P(Recompute, InAnEngineOfTheHostTakesInputsOnTheHostAndMovesNothing) {
+  Config config = testing::config_of(released_at(GetParam()), 1);
+  MatrixEngine plain(*world_, config);
+  config.inputs_on_host = true;
+  MatrixEngine asked(*world_, config);
+  for (int step = 0; step < 2; ++step) {
+    plain.train_step(step, {.recompute = true});
+    asked.train_step(step, {.recompute = true});
+  }
+  EXPECT_EQ(asked.weights(), plain.weights());
+  EXPECT_EQ(asked.engine->memory().host_activations, 0u);
 }
 
 }  // namespace shoal

@@ -20,12 +20,20 @@ using testing::TinyTraining;
 
 TEST(Decoder, RecomputeDoesNotChangeABitAlsoWithDropout) {
   const auto world = make_single_group();
-  for (const std::string& config : {tiny_llama_json(), tiny_gpt2_json()}) {
+  // Biases of Qwen2, norms of heads of Qwen3.
+  std::string qwen2 = tiny_llama_json(R"(, "num_key_value_heads": 1)");
+  std::string qwen3 = tiny_llama_json(R"(, "num_key_value_heads": 1, "head_dim": 6)");
+  qwen2.replace(qwen2.find("llama"), 5, "qwen2");
+  qwen3.replace(qwen3.find("llama"), 5, "qwen3");
+  for (const std::string& config : {tiny_llama_json(), qwen2, qwen3, tiny_gpt2_json()}) {
     for (const char* precision : {"fp32", "bf16"}) {
       TinyTraining kept({.config_json = config, .precision = precision}, *world);
-      TinyTraining repeated({.config_json = config, .open = {.recompute = Recompute::full}, .precision = precision},
-                            *world);
-      EXPECT_EQ(kept.train(4), repeated.train(4)) << config;
+      const std::vector<double> losses = kept.train(4);
+      for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+        TinyTraining repeated({.config_json = config, .open = {.recompute = recompute}, .precision = precision},
+                              *world);
+        EXPECT_EQ(repeated.train(4), losses) << config << name_of(recompute);
+      }
     }
   }
 }
@@ -68,10 +76,34 @@ TEST(Decoder, TheEstimateKnowsThatAGpuKeepsLess) {
   const auto model = open_json(R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 2048,)"
                                R"( "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,)"
                                R"( "num_key_value_heads": 8, "max_position_embeddings": 2048})");
-  const size_t on_cpu = model->activation_nbytes(8, 2048, DType::bf16);
-  const size_t on_gpu = model->activation_nbytes(8, 2048, DType::bf16, at::DeviceType::CUDA);
+  const size_t on_cpu = model->activation_nbytes({8, 2048, DType::bf16}).device;
+  const size_t on_gpu = model->activation_nbytes({8, 2048, DType::bf16, at::DeviceType::CUDA}).device;
   EXPECT_LT(on_gpu, on_cpu * 2 / 3);
   EXPECT_GT(on_gpu, on_cpu / 3);
+}
+
+TEST(Decoder, TheEstimateKnowsWhatRecomputeLeaves) {
+  const std::string config = R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 2048,)"
+                             R"( "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,)"
+                             R"( "num_key_value_heads": 8, "max_position_embeddings": 2048})";
+  const size_t x = size_t{8} * 2048 * 2048 * 2;
+  MicroStep step = {8, 2048, DType::bf16, at::DeviceType::CUDA};
+  const auto nbytes = [&](Recompute recompute) {
+    return open_json(config, {.recompute = recompute})->activation_nbytes(step);
+  };
+  // Two norms' outputs a block.
+  const size_t none = nbytes(Recompute::none).device, selective = nbytes(Recompute::selective).device;
+  EXPECT_GE(none - selective, (2 * 16 - 2) * x);
+  EXPECT_LE(none - selective, 2 * 16 * x);
+  const ActivationNbytes full = nbytes(Recompute::full);
+  EXPECT_EQ(full.host, 0u);
+  step.inputs_on_host = true;
+  const ActivationNbytes moved = nbytes(Recompute::full);
+  EXPECT_EQ(moved.host, 16 * x);
+  EXPECT_EQ(full.device - moved.device, (16 - 2) * x);
+  EXPECT_EQ(nbytes(Recompute::selective).host, 0u);
+  step.device = at::DeviceType::CPU;  // one memory
+  EXPECT_EQ(nbytes(Recompute::full).host, 0u);
 }
 
 TEST(Decoder, TokensThatDoNotFitAreRefused) {
@@ -115,13 +147,20 @@ TEST(Decoder, TheEstimateOfActivationsIsNearWhatAMicroStepHolds) {
       R"({"model_type": "gpt2", "vocab_size": 29, "n_embd": 48, "n_layer": 8, "n_head": 4, "n_positions": 64)";
   for (const std::string& config : {llama, gpt2 + "}", gpt2 + testing::kNoDropout + "}"}) {
     for (const char* precision : {"fp32", "bf16"}) {
-      for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      double measured_before = 0, estimated_before = 0;
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         const DType dtype = std::string(precision) == "fp32" ? DType::f32 : DType::bf16;
         const double measured = static_cast<double>(measured_nbytes(config, precision, recompute));
         const double estimated =
-            static_cast<double>(open_json(config, {.recompute = recompute})->activation_nbytes(2, 64, dtype));
-        EXPECT_GT(estimated, 0.6 * measured) << config << precision;
-        EXPECT_LT(estimated, 1.5 * measured) << config << precision;
+            static_cast<double>(open_json(config, {.recompute = recompute})->activation_nbytes({2, 64, dtype}).device);
+        EXPECT_GT(estimated, 0.6 * measured) << config << precision << name_of(recompute);
+        EXPECT_LT(estimated, 1.5 * measured) << config << precision << name_of(recompute);
+        if (recompute == Recompute::selective) {  // what it saves is counted more exactly than what is left
+          EXPECT_NEAR(estimated_before - estimated, measured_before - measured, 0.2 * (measured_before - measured))
+              << config << precision;
+        }
+        measured_before = measured;
+        estimated_before = estimated;
       }
     }
   }

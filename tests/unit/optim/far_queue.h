@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@ class FarQueue final : public Queue {
 
   // Larger pieces of its memory are not to be had.
   void refuse_above(size_t nbytes) { most_ = nbytes; }
+  void refuse_host_above(size_t nbytes) { most_host_ = nbytes; }
 
   int device() const override { return 0; }
   void* stream() const override { return nullptr; }
@@ -32,6 +34,7 @@ class FarQueue final : public Queue {
     return host_->allocate(nbytes, std::move(ledger), kind);
   }
   std::shared_ptr<Slab> allocate_host(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
+    if (nbytes > most_host_) throw Error("memory", "none left");
     std::shared_ptr<Slab> slab = host_->allocate(nbytes, std::move(ledger), kind);
     copied_only_.emplace_back(slab->data(), slab->data() + nbytes);
     return slab;
@@ -49,7 +52,7 @@ class FarQueue final : public Queue {
     downloaded += nbytes;
     host_->download(to_host, from, nbytes);
   }
-  std::unique_ptr<Wires> make_wires(int chunks) override { return host_->make_wires(chunks); }
+  std::unique_ptr<Wires> make_wires(int chunks) override { return wires ? wires() : host_->make_wires(chunks); }
   void on_host(int64_t numel, const std::function<void(int64_t, int64_t)>& work) override {
     host_->on_host(numel, work);
   }
@@ -99,6 +102,7 @@ class FarQueue final : public Queue {
 
   size_t uploaded = 0, downloaded = 0;
   int waits = 0;
+  std::function<std::unique_ptr<Wires>()> wires;  // the test's own; none: copies are through when they are given
 
  private:
   class FarRead final : public LateRead {
@@ -128,7 +132,7 @@ class FarQueue final : public Queue {
   }
 
   std::unique_ptr<Queue> host_ = make_host_queue();
-  size_t most_ = SIZE_MAX;
+  size_t most_ = SIZE_MAX, most_host_ = SIZE_MAX;
   std::vector<std::pair<const std::byte*, const std::byte*>> forbidden_, copied_only_;
 };
 

@@ -51,9 +51,11 @@ TEST(StateStream, EveryRoundWorksOnWhatTheLastOneLeftInRingsOfAnySize) {
         if (round % 7 == 0) expect_all(stream, round);
       }
       expect_all(stream, 30);
-      // Nothing stays in the ring from one round to the next.
-      EXPECT_EQ(stream.counters().brought_nbytes, 30 * (1000u + 24 + 3000 + 512 + 700 + 700 + 8));
-      EXPECT_EQ(stream.counters().taken_nbytes, stream.counters().brought_nbytes);
+      // Nothing stays in the ring from one round to the next; the ring is filled for one more.
+      constexpr uint64_t kAll = 1000 + 24 + 3000 + 512 + 700 + 700 + 8;
+      EXPECT_EQ(stream.counters().taken_nbytes, 30 * kAll);
+      EXPECT_GT(stream.counters().brought_nbytes, 30 * kAll);
+      EXPECT_LE(stream.counters().brought_nbytes, 30 * kAll + stream.ring_nbytes());
     }
     EXPECT_EQ(ledger->total_nbytes(), 0u);
   }

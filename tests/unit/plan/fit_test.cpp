@@ -134,6 +134,17 @@ TEST(Advice, PointsAtActivationsWhenTheyAreWhatIsTooMuch) {
   EXPECT_EQ(lines[1], "Stage 3 with --recompute full --batch 1 would fit: 8.382 GiB a rank.");
 }
 
+TEST(Advice, ActivationsOnTheHostCountThere) {
+  PlanSubject subject = subject_of_count(kGB, Precision::bf16);
+  subject.activations = 60 * kGB;
+  subject.lighter = {{"--recompute full", 30 * kGB}, {"and inputs on the host", 2 * kGB, 28 * kGB}};
+  Budget budget{.device = 24 * kGB, .host = 100 * kGB, .ranks_per_host = 2};
+  const auto line = [&] { return advice(subject, config_in(Precision::bf16, 3), 2, budget)[1]; };
+  EXPECT_EQ(line(), "Stage 3 with and inputs on the host would fit: 8.382 GiB a rank.");
+  budget.host = 50 * kGB;
+  EXPECT_THAT(line(), ::testing::Not(HasSubstr("inputs on the host would fit: 8")));
+}
+
 TEST(Advice, TriesOffloadWithFewerActivationsBeforeItSaysThatNothingFits) {
   PlanSubject subject = subject_of_count(70 * kGB, Precision::bf16);
   subject.activations = 60 * kGB;

@@ -51,6 +51,16 @@ TEST(Banner, SaysWhatLivesOffTheDevice) {
   EXPECT_NE(text.find("  states, disk tier            8 MiB\n"), std::string::npos) << text;
 }
 
+TEST(Banner, SaysWhatIsRecomputedAndWhichActivationsAreOnTheHost) {
+  BannerFacts facts = facts_of(0, 1);
+  facts.recompute = "full";
+  facts.host_activations = size_t{7} << 20;
+  facts.on_gpu = true;
+  const std::string text = banner(facts);
+  EXPECT_NE(text.find("one rank, 1 thread each, recompute full\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  activations on host          7 MiB\n"), std::string::npos) << text;
+}
+
 TEST(Banner, OneRankMovesNothing) {
   EXPECT_EQ(banner(facts_of(0, 1)).find("sends"), std::string::npos);
   EXPECT_NE(banner(facts_of(0, 1)).find("stage 0, fp32, one rank, 1 thread each"), std::string::npos);

@@ -10,6 +10,7 @@
 namespace shoal::train {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::message_of;
 using testing::TempFolder;
@@ -37,6 +38,21 @@ TEST(PrepareRun, ASampleIsAsLongAsTheModelAllowsUpTo1024) {
   TrainOptions options = tiny();
   options.sequence = 0;
   EXPECT_EQ(prepare_run(options, 1).cut.sequence, 1024);
+}
+
+TEST(PrepareRun, InputsOnTheHostNeedFullRecompute) {
+  TrainOptions options = tiny();
+  options.overrides = {"activation_checkpointing.cpu_checkpointing=true"};
+  for (const models::Recompute recompute : {models::Recompute::none, models::Recompute::selective}) {
+    options.recompute = recompute;
+    EXPECT_THAT(message_of([&] { prepare_run(options, 1); }),
+                AllOf(HasSubstr("[config activation_checkpointing.cpu_checkpointing] true, and --recompute is"),
+                      HasSubstr(models::name_of(recompute)), HasSubstr("Give --recompute full")));
+  }
+  options.recompute = models::Recompute::full;
+  const PreparedRun run = prepare_run(options, 1);
+  EXPECT_EQ(activations_of(run, at::kCPU).host, 0u);
+  EXPECT_GT(activations_of(run, at::kCUDA).host, 0u);
 }
 
 TEST(PrepareRun, SaysWhatToChange) {

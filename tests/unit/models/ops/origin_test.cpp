@@ -1,0 +1,35 @@
+#include "models/ops/origin.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "models/ops/activation.h"
+#include "models/ops/norm.h"
+#include "unit/models/ops/grads.h"
+
+namespace shoal::models::ops {
+
+using testing::normal_tensor;
+
+TEST(Origin, GivesTheBitsOfEachOperationWithoutAGraph) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor x = normal_tensor({3, 5, 48}, 1, dtype).set_requires_grad(true);
+    const at::Tensor y = normal_tensor({3, 5, 48}, 2, dtype);
+    const at::Tensor weight = normal_tensor({48}, 3, dtype), bias = normal_tensor({48}, 4, dtype);
+    const std::vector<std::pair<Origin, at::Tensor>> cases = {
+        {{Origin::Op::rms_norm, {x, weight}, 1e-5}, rms_norm(x, weight, 1e-5)},
+        {{Origin::Op::rms_norm, {x, weight}, 1e-5}, add_rms_norm(x, at::zeros_like(x), weight, 1e-5).norm},
+        {{Origin::Op::layer_norm, {x, weight, bias}, 1e-6}, layer_norm(x, weight, bias, 1e-6)},
+        {{Origin::Op::swiglu, {x, y}}, swiglu(x, y)},
+        {{Origin::Op::gelu_exact, {x}}, gelu(x, true)},
+        {{Origin::Op::gelu_tanh, {x}}, gelu(x, false)},
+    };
+    for (const auto& [origin, expected] : cases) {
+      const at::Tensor again = make_again(origin);
+      EXPECT_TRUE(again.equal(expected)) << static_cast<int>(origin.op);
+      EXPECT_FALSE(again.requires_grad());
+    }
+  }
+}
+
+}  // namespace shoal::models::ops
