@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import copy
+import io
 import json
 import os
 import sys
@@ -225,6 +227,50 @@ def test_own_parts_of_states_make_the_whole():
         for facts in ranks:
             assert abs(facts["weight"] - (weight + numel)) < 1e-3 and abs(facts["grad"] - grad) < 1e-5, ranks
             assert abs(facts["moment"] - 2 * moment) < 1e-6 and f"owns {facts['numels'][0]}" in facts["refused"], ranks
+
+
+def gather_oddly() -> dict:
+    """Lists with None, doubles and plain tensors; a gather inside another on rank 0 alone; copies; a parameter replaced."""
+    import deepspeed
+    from deepspeed import zero
+
+    whole = fresh()
+    torch.manual_seed(0)
+    with zero.Init():
+        model = Net()
+    facts = {}
+
+    def look(name: str) -> None:
+        weight = model.blocks[0].up.weight
+        with zero.GatheredParameters([weight, weight, None, torch.ones(2), *model.blocks[0].parameters()]):
+            if os.environ["RANK"] == "0":  # talks to nobody: the others are not here
+                with zero.GatheredParameters(weight, modifier_rank=0):
+                    facts[f"{name} values"] = weight.shape == whole.blocks[0].up.weight.shape
+            twin = copy.deepcopy(model.blocks[0])
+            file = io.BytesIO()
+            torch.save(weight, file)
+            facts[f"{name} bytes"] = weight.numel() * 4 < file.tell() < weight.numel() * 4 + 4096
+            facts[f"{name} copy"] = torch.equal(twin.up.weight, weight) and not hasattr(twin.up.weight, "ds_id")
+        facts[f"{name} copy stays whole"] = twin.up.weight.double().sum().isfinite().item() and twin(torch.ones(2, 16)).shape == (2, 16)
+
+    look("lone")
+    with zero.GatheredParameters(model.embedding.weight, modifier_rank=None):
+        larger = nn.Embedding(60, 16)  # as resize_token_embeddings does
+        with torch.no_grad():
+            larger.weight[:50] = model.embedding.weight
+        model.embedding.weight = model.head.weight = larger.weight
+    engine = deepspeed.initialize(model=model, config=config(3, optimizer=ADAMW))[0]
+    look("engine")
+    losses_of(engine, 1)
+    look("trained")
+    with zero.GatheredParameters(model.embedding.weight):
+        facts["replaced"] = model.embedding.weight.shape == (60, 16) and model.head.weight is model.embedding.weight
+    return facts
+
+
+def test_gathers_as_hugging_face_has_them():
+    for rank, facts in enumerate(run(__file__, "gather_oddly", 2)):
+        assert len(facts) == (13 if rank == 0 else 10) and all(facts.values()), facts
 
 
 def several(shared: bool) -> list[float]:
