@@ -65,7 +65,8 @@ bench: build/release/build.ninja
 
 wheel:
 	@tools/setup.sh wheel
-	@.venv/bin/python3 -m pip wheel --no-build-isolation --no-deps -w build/wheels . ./python
+	@CMAKE_BUILD_PARALLEL_LEVEL=$${CMAKE_BUILD_PARALLEL_LEVEL:-$(JOBS)} \
+	  .venv/bin/python3 -m pip wheel --no-build-isolation --no-deps -w build/wheels . ./python
 
 format: setup
 	@.venv/bin/clang-format -i $(FILES)

@@ -1,7 +1,7 @@
-"""Measures a training step of Hugging Face's Llama through `import deepspeed`: Shoal's package against DDP, and against
-the real DeepSpeed where a Python that has it is given. Rounds are interleaved; runs in under five minutes.
+"""Measures a training step of Hugging Face's Llama through `import deepspeed`: Shoal's package against DDP and FSDP2, and
+against the real DeepSpeed where a Python that has it is given. Rounds are interleaved; runs in about five minutes.
 
-    python_step.py                                                 DDP and ZeRO-3 of Shoal; prints a table
+    python_step.py                                                 DDP, FSDP2 and ZeRO-3 of Shoal; prints a table
     python_step.py --deepspeed-python /tmp/real/bin/python --write   the real one too; writes bench/results/
 
 The Python must have transformers, and torch of the extension's version.
@@ -39,7 +39,7 @@ def parse_args():
 def main():
     args = parse_args()
     stages = args.stages.split(",")
-    engines = ["ddp"] + [f"shoal-{stage}" for stage in stages]
+    engines = ["ddp", *(f"shoal-{stage}" for stage in stages), "fsdp2"]
     if args.deepspeed_python:
         engines += [f"deepspeed-{stage}" for stage in stages if stage != "0"]
     results, unable = run_heat(engines, args)
@@ -48,10 +48,10 @@ def main():
     if args.write:
         path = ROOT / f"bench/results/python-step-{os.uname().machine}-{today()}.md"
         head = (f"# A step of Hugging Face's Llama through `import deepspeed`, {args.ranks} ranks on one host\n\n"
-                "LlamaForCausalLM: hidden 512, 8 layers, 8 heads, ffn 1376, vocabulary 8192 (33.7 M); 2 x 256 tokens a rank; "
+                f"LlamaForCausalLM: hidden 512, {args.layers or 8} layers, 8 heads, ffn 1376, vocabulary 8192{'' if args.layers else ' (33.7 M)'}; 2 x 256 tokens a rank; "
                 "fp32; AdamW; clip 1.0; 1 thread a rank. `shoal-N`: Shoal's package `deepspeed` at stage N; `deepspeed-N`: "
                 f"the real one. {args.steps} steps of each in turn, {args.rounds} rounds; the slowest rank's time counts.\n\n"
-                f"Command: `python {shlex.join([os.path.relpath(sys.argv[0], ROOT)])} --write`\n\n{describe_machine()}\n")
+                f"Command: `python {shlex.join([os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]])}`\n\n{describe_machine()}\n")
         path.write_text(f"{head}\n{text}\n")
     return 1 if unable else 0
 

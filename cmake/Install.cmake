@@ -11,7 +11,14 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/ShoalConfigVersion.cmake CO
 install(FILES ${CMAKE_BINARY_DIR}/ShoalConfig.cmake ${CMAKE_BINARY_DIR}/ShoalConfigVersion.cmake cmake/TorchWheel.cmake
   DESTINATION ${package_dir})
 
-# The command finds libtorch where it was built, and tools/tokenize.py beside itself.
-set_target_properties(shoal_cli PROPERTIES INSTALL_RPATH ${TORCH_DIR}/lib)
-install(TARGETS shoal_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES tools/tokenize.py DESTINATION ${CMAKE_INSTALL_DATADIR}/shoal)
+# The command finds libtorch where it was built, and tools/tokenize.py beside itself. In a wheel it lies in the package
+# shoal, and finds the torch beside that.
+if(SKBUILD)
+  set_target_properties(shoal_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../../torch/lib")
+  install(TARGETS shoal_cli RUNTIME DESTINATION shoal/bin COMPONENT python)
+  install(FILES tools/tokenize.py DESTINATION shoal/share/shoal COMPONENT python)
+else()
+  set_target_properties(shoal_cli PROPERTIES INSTALL_RPATH ${TORCH_DIR}/lib)
+  install(TARGETS shoal_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES tools/tokenize.py DESTINATION ${CMAKE_INSTALL_DATADIR}/shoal)
+endif()

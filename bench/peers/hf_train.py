@@ -1,6 +1,6 @@
 """One rank of an engine under Hugging Face's Llama. Started and driven by bench/python_step.py, by train.py's protocol.
 
-    hf_train.py --engine ddp | shoal-0 .. shoal-3 | deepspeed-1 .. deepspeed-3
+    hf_train.py --engine ddp | fsdp2 | shoal-0 .. shoal-3 | deepspeed-1 .. deepspeed-3
 
 shoal-N and deepspeed-N run the same lines: `import deepspeed` finds Shoal's package for the one and the real package of
 this Python for the other.
@@ -44,7 +44,22 @@ def build(engine, shape):
         from torch.nn.parallel import DistributedDataParallel
 
         return torch_step(DistributedDataParallel(make_llama(shape), gradient_as_bucket_view=True), shape)
+    if engine == "fsdp2":
+        return build_fsdp2(shape)
     return build_deepspeed(shape, int(engine.split("-")[1]), make=make_llama)
+
+
+def build_fsdp2(shape):
+    """One group a block and one for the rest, weights released after forward: what ZeRO-3 does."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model = make_llama(shape)
+    mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+    for block in model.model.model.layers:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return torch_step(model, shape)
 
 
 def main():

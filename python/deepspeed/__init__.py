@@ -5,11 +5,13 @@ import shoal as _shoal  # noqa: F401
 
 from deepspeed.version import __version__
 from deepspeed import accelerator, checkpoint, checkpointing, comm, launcher, ops, runtime, utils, zero
+from deepspeed import comm as dist
+from deepspeed.accelerator import get_accelerator
 from deepspeed.api import add_config_arguments, init_inference, initialize, tp_model_init
 from deepspeed.comm import init_distributed
 from deepspeed.other_package import explain
 from deepspeed.runtime.engine import DeepSpeedEngine
-from deepspeed.utils.logging import logger
+from deepspeed.utils.logging import log_dist, logger
 
 _beside = explain(__path__[0])
 if comm.first_rank():
@@ -24,10 +26,13 @@ __all__ = [
     "checkpoint",
     "checkpointing",
     "comm",
+    "dist",
+    "get_accelerator",
     "init_distributed",
     "init_inference",
     "initialize",
     "launcher",
+    "log_dist",
     "logger",
     "ops",
     "runtime",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
 from typing import Any, Callable, Mapping
 
@@ -18,16 +19,30 @@ from torch.utils.weak import WeakIdKeyDictionary
 from shoal import _core
 from shoal.world import world
 
-# Shards of parameters that stand empty. Model.to(...) and its kind replace what an empty parameter holds.
+# Shards of parameters that stand empty, with their dtype. Model.to(...) and its kind replace what an empty parameter holds.
 _kept = WeakIdKeyDictionary()
+_told_of_casts = False
 
 
 def find_shard(param: torch.Tensor) -> bool:
     """Whether the parameter is a lone shard; one that was cast or moved while it stood empty gets its shard back."""
-    kept = _kept.get(param)
-    if kept is not None:
+    if param in _kept:
+        kept, dtype = _kept[param]
+        if param.dtype != dtype:
+            _tell_of_cast(param.dtype, dtype)
         kept.give_back(param)
     return _core.is_lone_shard(param)
+
+
+def _tell_of_cast(wanted: torch.dtype, dtype: torch.dtype) -> None:
+    global _told_of_casts
+    if not _told_of_casts and world().rank == 0:
+        warnings.warn(
+            f"[init] the model was cast to {wanted} after its parameters were sharded as {dtype}: they stay {dtype}. Name the "
+            "dtype in the config of init (bf16 or fp16 enabled).",
+            stacklevel=3,
+        )
+    _told_of_casts = True
 
 
 def forget_shards(model: nn.Module) -> None:
@@ -109,7 +124,7 @@ class init:
         with torch.no_grad():
             _core.shard_param(param, name, self.precision, world(), self.empty)
         if self.empty:
-            _kept[param] = _core.KeptShard(param)
+            _kept[param] = (_core.KeptShard(param), param.dtype)
 
 
 def _precision_of(config: str | os.PathLike | Mapping[str, Any] | None) -> _core.Precision | None:

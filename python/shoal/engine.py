@@ -161,10 +161,14 @@ class Engine:
 
     def read_state(self, name: str, kind: str) -> torch.Tensor | None:
         """One state of a parameter, whole, in fp32, in host memory; None if the optimizer keeps none. Every rank calls it."""
+        return self._whole(self._index(name), self.owned_runs(name, kind))
+
+    def owned_runs(self, name: str, kind: str) -> list[tuple[int, torch.Tensor]]:
+        """What this rank owns of one state of a parameter, as (begin, fp32 values in host memory)."""
         index = self._index(name)
         if self.client is not None and kind != "weight":
-            return self._whole(index, self.client.owned_runs(kind, index))
-        return self._whole(index, self._live("state").owned_runs(_core.StateKind.__members__[kind], index))
+            return self.client.owned_runs(kind, index)
+        return self._live("state").owned_runs(_core.StateKind.__members__[kind], index)
 
     def write_state(self, name: str, kind: str, value: torch.Tensor) -> None:
         """Writes one state of a parameter; every rank passes the same values."""
@@ -172,6 +176,16 @@ class Engine:
         core = self._live("state")
         if kind == "weight":
             core.finish_restore(core.progress())
+
+    def write_owned(self, name: str, kind: str, values: torch.Tensor) -> None:
+        """Writes one state of a parameter; each rank passes the elements that it owns, in a row. Every rank calls it."""
+        runs = self.owned_runs(name, kind)
+        numels = [run.numel() for _, run in runs]
+        if values.numel() != sum(numels):
+            raise _core.Error(f"[state of {name}] {values.numel()} values were passed, and this rank owns {sum(numels)}.")
+        parts = values.detach().to("cpu", torch.float32).flatten().split(numels) if runs else []
+        whole = self._whole(self._index(name), [(begin, part) for (begin, _), part in zip(runs, parts)])
+        self.write_state(name, kind, whole)
 
     def write_part(self, name: str, kind: str, value: torch.Tensor) -> None:
         """write_state for one of many: the last is followed by core.finish_restore."""
@@ -182,10 +196,12 @@ class Engine:
 
     def read_grad(self, name: str) -> torch.Tensor | None:
         """The mean gradient of a parameter, whole, in fp32, in host memory. After backward, before step; every rank calls it."""
+        return self._whole(self._index(name), self.owned_grads(name))
+
+    def owned_grads(self, name: str) -> list[tuple[int, torch.Tensor]]:
+        """What this rank owns of the mean gradient of a parameter, as (begin, fp32 values), without the loss scale."""
         core = self._live("gradient")
-        index = self._index(name)
-        whole = self._whole(index, core.gradient_runs(index))
-        return None if whole is None else whole / core.loss_scale
+        return [(begin, values / core.loss_scale) for begin, values in core.gradient_runs(self._index(name))]
 
     def _index(self, name: str) -> int:
         if self._indices is None:

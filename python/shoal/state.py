@@ -24,6 +24,23 @@ def read_param(param: torch.Tensor, kind: str) -> torch.Tensor | None:
     return _on_device_of(param, engine.read_state(name, kind))
 
 
+def read_own(param: torch.Tensor, kind: str) -> torch.Tensor | None:
+    """What this rank owns of one state ("gradient" too), in a row, in fp32, on the parameter's device. None if no engine has
+    the parameter. Talks to nobody."""
+    owner = owner_of(param)
+    if owner is None:
+        return None
+    engine, name = owner
+    runs = engine.owned_grads(name) if kind == "gradient" else engine.owned_runs(name, kind)
+    return torch.cat([torch.empty(0), *(values for _, values in runs)]).to(param.device)
+
+
+def write_own(param: torch.Tensor, kind: str, values: torch.Tensor) -> None:
+    """Writes one state of a parameter; each rank passes what read_own gives it. Every rank calls it, between steps."""
+    engine, name = _owner_to_write(param)
+    engine.write_owned(name, kind, values)
+
+
 def client_state_names(param: torch.Tensor) -> list[str] | None:
     """The states of a torch optimizer that runs on the shards of the parameter's engine; None if none does."""
     owner = owner_of(param)
@@ -32,11 +49,15 @@ def client_state_names(param: torch.Tensor) -> list[str] | None:
 
 def write_param(param: torch.Tensor, kind: str, value: torch.Tensor) -> None:
     """Writes one state of a parameter on every rank; each passes the same values. Between steps."""
+    engine, name = _owner_to_write(param)
+    engine.write_state(name, kind, value)
+
+
+def _owner_to_write(param: torch.Tensor) -> tuple[Engine, str]:
     owner = owner_of(param)
     if owner is None:
         raise _core.Error("[state] the parameter belongs to no engine. Call initialize first.")
-    engine, name = owner
-    engine.write_state(name, kind, value)
+    return owner
 
 
 def read_grad(param: torch.Tensor) -> torch.Tensor | None:

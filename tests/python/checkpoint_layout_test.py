@@ -147,6 +147,33 @@ def test_deepspeeds_own_optimizers_count_in_integers():
         assert [state["step"] for state in inner["state"].values()] == [2, 2] == [g["step"] for g in inner["param_groups"]]
 
 
+def save_scaler(folder: str, fp16: dict) -> None:
+    import deepspeed
+
+    torch.manual_seed(0)
+    fp16 = {"enabled": True, **fp16}
+    config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW"}, "fp16": fp16, "zero_optimization": {"stage": 2}}
+    engine = deepspeed.initialize(model=Net(), config=config)[0]
+    train(engine, 2)
+    engine.save_checkpoint(folder)
+
+
+def test_the_loss_scaler_is_saved_with_its_settings():
+    import deepspeed  # noqa: F401  the classes in the file
+
+    dynamic = {"initial_scale_power": 4, "loss_scale_window": 7, "hysteresis": 3, "min_loss_scale": 0.5, "consecutive_hysteresis": True}
+    for fp16, wanted in (
+        (dynamic, {"cur_scale": 16, "scale_window": 7, "delayed_shift": 3, "min_scale": 0.5, "consecutive_hysteresis": True}),
+        ({"loss_scale": 8}, {"cur_scale": 8, "dynamic": False}),
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+            run(__file__, "save_scaler", 1, folder=folder, fp16=fp16)
+            saved = read(folder, "zero_pp_rank_0_mp_rank_00_optim_states.pt")["optimizer_state_dict"]
+            scaler = vars(saved["loss_scaler"])
+            assert {key: scaler[key] for key in wanted} == wanted, scaler
+            assert saved["dynamic_loss_scale"] == scaler["dynamic"] == ("loss_scale" not in fp16)
+
+
 def test_universal_checkpoints_are_written_and_read_at_any_stage():
     for stage, other in ((2, 3), (3, 1)):
         with tempfile.TemporaryDirectory() as folder:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import torch
@@ -109,8 +110,14 @@ def test_a_model_may_be_cast_between_zero_init_and_initialize():
     with deepspeed.zero.Init():
         model = Odd()
     model.to(torch.bfloat16)
-    with deepspeed.zero.GatheredParameters(list(model.parameters())):
-        assert model.turned.shape == (4, 5) and model.turned.dtype == torch.float32
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            with deepspeed.zero.GatheredParameters(list(model.parameters())):
+                assert model.turned.shape == (4, 5) and model.turned.dtype == torch.float32
+            model.to(torch.bfloat16)
+    told = [str(each.message) for each in heard if "[init]" in str(each.message)]
+    assert len(told) == 1 and "stay torch.float32" in told[0], told
     model.half()
     assert train(model, BASE | {"zero_optimization": {"stage": 3}}) == wanted
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from models import Net, largest_difference, tokens, train_steps
+from models import Block, Net, largest_difference, tokens, train_steps
 from ranks import main, run
 
 STEPS = 4
@@ -101,6 +101,45 @@ def test_checkpointing_with_and_without_reentry():
         for outside in (False, True):
             check(2, recompute=recompute, outside=outside)
         check(2, recompute=recompute, twice=True)
+
+
+def test_units_are_found_or_named():
+    import shoal
+
+    def names(rule=None, **options) -> list[str]:
+        with torch.device("meta"):
+            model = Net(**options)
+        return [name for name, _ in shoal.find_units(model, rule)]
+
+    blocks = ["blocks.0", "blocks.1", "blocks.2", ""]
+    assert names() == names([Block]) == names(["Block"]) == names(lambda name, module: isinstance(module, Block)) == blocks
+    assert names(["norm", "blocks.1"]) == ["blocks.1", "norm", ""]
+    assert names(width=20_000, depth=2)[0] == "embedding", "a large embedding is a unit of its own"
+
+
+def compiled(way: str) -> list[list[float]]:
+    """Losses with blocks compiled, and without; at stage 3."""
+    import shoal
+
+    runs = []
+    for how in (way, ""):
+        torch.manual_seed(0)
+        model = Net(depth=2)
+        for block in model.blocks:
+            if how == "forward":
+                block.forward = torch.compile(block.forward, backend="aot_eager")
+            elif how == "module":
+                block.compile(backend="aot_eager")
+        engine = shoal.initialize(model, config(3))
+        runs.append(train_steps(engine, 0, 3))
+        engine.destroy()
+    return runs
+
+
+def test_compiled_blocks_give_the_same_bits():
+    for way in ("forward", "module"):
+        for with_it, without in run(__file__, "compiled", 2, way=way):
+            assert with_it == without, (way, with_it, without)
 
 
 def construct_and_gather() -> dict:

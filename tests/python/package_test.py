@@ -61,6 +61,50 @@ def test_stubs_have_the_names_of_the_extension():
     assert (ROOT / "python/shoal/py.typed").exists()
 
 
+UNTOUCHED = """
+import subprocess, sys
+import torch
+import torch.distributed, torch.nn.functional, torch.optim, torch.utils.checkpoint
+spaces = {"torch": torch, "Tensor": torch.Tensor, "Module": torch.nn.Module, "Parameter": torch.nn.Parameter,
+          "functional": torch.nn.functional, "Linear": torch.nn.Linear, "Optimizer": torch.optim.Optimizer,
+          "distributed": torch.distributed, "checkpoint": torch.utils.checkpoint}
+before = {name: dict(vars(space)) for name, space in spaces.items()}
+def forbidden(*words, **named):
+    raise AssertionError(f"a program was started: {words}")
+subprocess.Popen = forbidden
+import shoal, deepspeed
+assert not torch.cuda.is_initialized(), "the GPU was touched"
+assert not torch.distributed.is_initialized(), "ranks were joined"
+for name, space in spaces.items():
+    for key, value in before[name].items():
+        assert vars(space).get(key) is value, f"{name}.{key} was replaced"
+print("untouched")
+"""
+
+
+def run_code(code: str, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, cwd="/")
+
+
+def test_importing_touches_no_gpu_starts_nothing_and_patches_nothing():
+    done = run_code(UNTOUCHED)
+    assert done.returncode == 0 and "untouched" in done.stdout, done.stderr[-3000:]
+    assert (done.stdout + done.stderr).count("Shoal is answering") == 1, done.stderr
+
+
+def test_another_torch_is_refused_by_its_version():
+    done = run_code("import torch; torch.__version__ = '2.12.0+cpu'; import shoal")
+    assert done.returncode != 0 and "ImportError: [shoal] torch 2.12.0+cpu is installed" in done.stderr, done.stderr[-2000:]
+    assert "Install torch 2.11" in done.stderr
+
+
+def test_the_environment_is_told():
+    done = subprocess.run([sys.executable, "-m", "shoal.env"], capture_output=True, text=True, timeout=300, cwd="/")
+    found = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert done.returncode == 0 and {"shoal", "python", "torch", "GPUs", "transformers"} <= found.keys(), done
+    assert "_core" in found["shoal"] and found["torch"].startswith("2.11")
+
+
 def run_example(name: str, *arguments: str) -> str:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", f"examples/{name}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})

@@ -60,11 +60,13 @@ def config(job: dict) -> dict:
         "gradient_accumulation_steps": 1,
         "gradient_clipping": 1.0,
         "zero_optimization": {"stage": job["stage"], "stage3_param_persistence_threshold": 0, **job.get("zero", {})},
-        "bf16": {"enabled": job["bf16"]},
+        "bf16": {"enabled": job["precision"] == "bf16"},
+        # The second step overflows, and the scale grows again before the last one.
+        "fp16": {"enabled": job["precision"] == "fp16", "initial_scale_power": 14, "hysteresis": 1, "loss_scale_window": 2},
         "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-2, "warmup_num_steps": 4, "warmup_type": "linear"}},
         "checkpoint": {"load_universal": bool(job.get("universal"))},
     }
-    if job.get("bf16"):
+    if job["precision"] == "bf16":
         result["data_types"] = {"grad_accum_dtype": "fp32"} if job["stage"] != 1 else {}
     return result
 
@@ -85,24 +87,32 @@ def main() -> None:
     optimizer = torch.optim.AdamW(groups(model), lr=1e-2, betas=(0.9, 0.95))
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config(job))
     rank = int(os.environ["RANK"])
-    result: dict = {"losses": [], "rates": []}
+    result: dict = {"losses": [], "rates": [], "norms": [], "scales": []}
     if job.get("load"):
         path, client = engine.load_checkpoint(job["load"], tag=job.get("tag"))
         result["client"] = client["note"] if path else None
         result["loaded"] = states(engine, model)
         result["counters"] = [engine.global_steps, engine.global_samples, engine.skipped_steps]
         result["seen"] = model.seen.tolist()
+        result["loaded scale"] = scale_of(engine)
     for step in range(job["first"], job["last"]):
         loss = engine(tokens(step, rank))
         engine.backward(loss)
         engine.step()
         result["losses"].append(loss.item())
         result["rates"].append(engine.get_lr())
+        result["norms"].append(float(engine.get_global_grad_norm()) if engine.was_step_applied() else 0.0)
+        result["scales"].append(scale_of(engine))
     result["states"] = states(engine, model)
+    result["scale"] = scale_of(engine)
     if job.get("save"):
         engine.save_checkpoint(job["save"], client_state={"note": "from the script"})
     if rank == 0:
         torch.save(result, job["out"])
+
+
+def scale_of(engine: deepspeed.DeepSpeedEngine) -> float:
+    return float(getattr(engine.optimizer, "cur_scale", 1.0))  # the real stage 1 in bf16 has none
 
 
 def states(engine: deepspeed.DeepSpeedEngine, model: nn.Module) -> dict[str, torch.Tensor]:

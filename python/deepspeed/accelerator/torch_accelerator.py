@@ -1,5 +1,5 @@
 """One accelerator object over torch.cuda or the CPU. What stands here differs from torch's module of that name, or is
-missing there; the rest is torch's: Stream, Event, current_stream, memory_reserved, get_rng_state and their like."""
+missing there; the rest is torch's: Stream, Event, current_stream and their like."""
 
 from __future__ import annotations
 
@@ -64,6 +64,26 @@ class TorchAccelerator:
 
     def max_memory_allocated(self, index: int | None = None) -> int:
         return torch.cuda.max_memory_allocated(index) if self._name == "cuda" else 0
+
+    def memory_reserved(self, index: int | None = None) -> int:
+        return torch.cuda.memory_reserved(index) if self._name == "cuda" else 0
+
+    def max_memory_reserved(self, index: int | None = None) -> int:
+        return torch.cuda.max_memory_reserved(index) if self._name == "cuda" else 0
+
+    memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
+
+    def get_rng_state(self, index: int | None = None) -> torch.Tensor:
+        return torch.cuda.get_rng_state("cuda" if index is None else index) if self._name == "cuda" else torch.get_rng_state()
+
+    def set_rng_state(self, state: torch.Tensor, index: int | None = None) -> None:
+        if self._name == "cuda":
+            torch.cuda.set_rng_state(state, "cuda" if index is None else index)
+        else:
+            torch.set_rng_state(state)
+
+    def initial_seed(self) -> int:
+        return torch.initial_seed()
 
     def reset_peak_memory_stats(self, index: int | None = None) -> None:
         if self._name == "cuda":

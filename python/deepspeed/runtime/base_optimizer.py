@@ -38,7 +38,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     @property
     def loss_scale(self) -> float:
-        return self.engine.loss_scale if self.engine is not None else 1.0
+        return self.engine.cur_scale if self.engine is not None else 1.0
 
     cur_scale = loss_scale
 

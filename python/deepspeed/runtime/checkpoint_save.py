@@ -213,7 +213,7 @@ class Writer:
         common = {
             "zero_stage": self.stage,
             "loss_scaler": self._loss_scaler(),
-            "dynamic_loss_scale": self.engine.fp16_enabled(),
+            "dynamic_loss_scale": self.engine.dynamic_loss_scale(),
             "overflow": self.engine.optimizer.overflow,
             "ds_version": __version__,
         }
@@ -249,12 +249,18 @@ class Writer:
         return step if isinstance(self.engine.basic_optimizer, GroupHolder) else torch.tensor(float(step))
 
     def _loss_scaler(self) -> Any:
+        """DeepSpeed takes the whole object over, its settings too."""
         progress = self.shoal.core.progress()
-        if not self.engine.fp16_enabled():
-            return LossScaler(1.0)
+        if not self.engine.dynamic_loss_scale():
+            return LossScaler(self.engine.cur_scale, self.engine.dtype)
+        fp16 = self.engine._section("fp16")
         return DynamicLossScaler(
-            cur_scale=self.engine.loss_scale,
+            cur_scale=self.engine.cur_scale,
             cur_iter=progress.loss_scale_step,
             last_overflow_iter=progress.loss_scale_last_overflow,
             cur_hysteresis=progress.loss_scale_hysteresis_left,
+            scale_window=int(fp16.get("loss_scale_window", 1000)),
+            min_scale=float(fp16.get("min_loss_scale", 1)),
+            delayed_shift=int(fp16.get("hysteresis", 2)),
+            consecutive_hysteresis=bool(fp16.get("consecutive_hysteresis", False)),
         )

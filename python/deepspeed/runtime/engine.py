@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import Any, Callable, Iterable, Iterator
 
 import torch
@@ -18,6 +17,7 @@ from deepspeed.accelerator import rank_device
 from deepspeed.runtime import checkpoint_load, checkpoint_save, client_states
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.config import translate
+from deepspeed.runtime.config_getters import ConfigGetters
 from deepspeed.runtime.lr_schedules import make_scheduler
 from deepspeed.runtime.optimizers import from_config, section_of
 from deepspeed.runtime.zero.parameter_offload import ParameterOffload
@@ -25,7 +25,7 @@ from deepspeed.runtime.zero.partition_parameters import mark_sharded, unmark
 from deepspeed.utils.arguments import refuse
 
 
-class DeepSpeedEngine(nn.Module):
+class DeepSpeedEngine(ConfigGetters, nn.Module):
     """Made by deepspeed.initialize. What it has no attribute for is the model's."""
 
     def __init__(
@@ -65,6 +65,7 @@ class DeepSpeedEngine(nn.Module):
         elif self.zero_optimization_stage() == 3:
             self.optimizer = ParameterOffload(module)
         self.basic_optimizer = basic
+        self.client_optimizer = basic if optimizer is not None else None
         self.lr_scheduler = make_scheduler(self.optimizer if basic is not None else None, basic, config, lr_scheduler)
         self.client_lr_scheduler = lr_scheduler
         self.global_steps = 0
@@ -125,7 +126,7 @@ class DeepSpeedEngine(nn.Module):
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss times the loss scale, for loss.backward() without the engine."""
-        return loss * self.loss_scale
+        return loss * self.cur_scale
 
     def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
         self._take_groups()
@@ -194,54 +195,12 @@ class DeepSpeedEngine(nn.Module):
     def allreduce_gradients(self, *args: Any, **kwargs: Any) -> None:
         """Gradients are reduced in backward."""
 
-    # What the config says.
-
-    def zero_optimization_stage(self) -> int:
-        return self.core_config.stage
-
-    def zero_optimization(self) -> bool:
-        return self.core_config.stage > 0
-
-    def zero_optimization_partition_weights(self) -> bool:
-        return self.core_config.stage == 3
-
-    def zero_optimization_partition_gradients(self) -> bool:
-        return self.core_config.stage >= 2
-
-    def train_batch_size(self) -> int:
-        return self.core_config.train_batch_size
-
-    def train_micro_batch_size_per_gpu(self) -> int:
-        return self.core_config.micro_batch_size
-
-    def gradient_accumulation_steps(self) -> int:
-        return self.core_config.accumulation_steps
-
-    def gradient_clipping(self) -> float:
-        return self.core_config.gradient_clipping
-
-    def fp16_enabled(self) -> bool:
-        return self.core_config.precision.name == "fp16"
-
-    def bfloat16_enabled(self) -> bool:
-        return self.core_config.precision.name == "bf16"
-
-    def steps_per_print(self) -> Any:
-        return self.config.get("steps_per_print")
-
-    def zero_gather_16bit_weights_on_model_save(self) -> bool:
-        zero = self.config.get("zero_optimization") or {}
-        names = ("gather_16bit_weights_on_model_save", "gather_fp16_weights_on_model_save")
-        return any(bool(zero.get(prefix + name)) for prefix in ("stage3_", "") for name in names)
-
-    def dump_state(self) -> None:
-        print(json.dumps(self.config, indent=2, default=str))
+    # Where it runs.
 
     @property
-    def loss_scale(self) -> float:
+    def cur_scale(self) -> float:
+        """The loss scale of now; loss_scale() is the config's."""
         return self._shoal._live("loss scale").loss_scale
-
-    cur_scale = loss_scale
 
     @property
     def device(self) -> torch.device:
@@ -274,17 +233,22 @@ class DeepSpeedEngine(nn.Module):
 
     # Saving and loading.
 
-    def module_state_dict(self, exclude_frozen_parameters: bool = False) -> dict[str, torch.Tensor]:
-        values = self.module.state_dict()
+    def module_state_dict(
+        self, destination: Any = None, prefix: str = "", keep_vars: bool = False, exclude_frozen_parameters: bool = False
+    ) -> dict[str, torch.Tensor]:
+        values = self.module.state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
         if exclude_frozen_parameters:
             for name, param in self.module.named_parameters(remove_duplicate=False):
                 if not param.requires_grad:
-                    values.pop(name, None)
+                    values.pop(prefix + name, None)
         return values
 
-    def load_module_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:
+    def load_module_state_dict(self, checkpoint: dict[str, Any], strict: bool = True, custom_load_fn: Any = None) -> None:
+        """Takes the weights of rank 0. checkpoint: a state dict under "module", as in DeepSpeed's files, or the dict itself."""
+        refuse("load_module_state_dict", "Load them yourself under zero.GatheredParameters.", custom_load_fn=custom_load_fn)
+        inner = checkpoint.get("module")
         with shoal.gathered(self.module.parameters(), written_by=0):
-            self.module.load_state_dict(state_dict, strict=strict)
+            self.module.load_state_dict(inner if isinstance(inner, dict) else checkpoint, strict=strict)
 
     def _zero3_consolidated_16bit_state_dict(self, exclude_frozen_parameters: bool = False) -> dict | None:
         return state.consolidate(self._shoal, exclude_frozen=exclude_frozen_parameters)
@@ -363,6 +327,16 @@ class DeepSpeedEngine(nn.Module):
     def set_train_batch_size(self, train_batch_size: int) -> None:
         if train_batch_size != self.train_batch_size():
             raise shoal.Error("[set_train_batch_size] the batch cannot change under an engine. Call initialize again.")
+
+    def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
+        if micro_batch_size != self.train_micro_batch_size_per_gpu():
+            raise shoal.Error("[set_train_micro_batch_size] the batch cannot change under an engine. Call initialize again.")
+
+    def offload_states(self, *args: Any, **kwargs: Any) -> None:
+        raise shoal.Error("[offload_states] states do not move during a run. Use offload_optimizer, or destroy the engine.")
+
+    def reload_states(self, *args: Any, **kwargs: Any) -> None:
+        raise shoal.Error("[reload_states] states do not move during a run. Use offload_optimizer, or destroy the engine.")
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         raise shoal.Error(

@@ -37,6 +37,44 @@ def safe_set_full_optimizer_state(param: torch.nn.Parameter, value: torch.Tensor
     state.write_param(param, _kind(param, optim_state_key), value)
 
 
+# What this rank owns, in a row. DeepSpeed has these at stage 3 only, and cuts elsewhere. Setting is for every rank.
+
+
+def safe_get_local_fp32_param(param: torch.nn.Parameter) -> torch.Tensor | None:
+    return state.read_own(param, "weight")
+
+
+def safe_get_local_optimizer_state(param: torch.nn.Parameter, optim_state_key: str) -> torch.Tensor | None:
+    return state.read_own(param, _kind(param, optim_state_key))
+
+
+def safe_get_local_grad(param: torch.nn.Parameter) -> torch.Tensor | None:
+    return state.read_own(param, "gradient")
+
+
+def safe_set_local_fp32_param(param: torch.nn.Parameter, value: torch.Tensor) -> None:
+    state.write_own(param, "weight", value)
+
+
+def safe_set_local_optimizer_state(param: torch.nn.Parameter, value: torch.Tensor, optim_state_key: str) -> None:
+    state.write_own(param, _kind(param, optim_state_key), value)
+
+
+def safe_set_full_grad(param: torch.nn.Parameter, value: torch.Tensor) -> None:
+    raise _no_setting("safe_set_full_grad")
+
+
+def safe_set_local_grad(param: torch.nn.Parameter, value: torch.Tensor) -> None:
+    raise _no_setting("safe_set_local_grad")
+
+
+def _no_setting(name: str) -> Error:
+    return Error(
+        f"[{name}] a reduced gradient cannot be written: its norm is summed up as it arrives. Change it while it is this "
+        "rank's: param.register_hook."
+    )
+
+
 _KINDS = {
     "exp_avg": "first_moment",
     "exp_avg_sq": "second_moment",

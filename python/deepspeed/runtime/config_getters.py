@@ -1,0 +1,94 @@
+"""What DeepSpeed's engine answers about its config. DeepSpeedEngine inherits it; nothing here does anything."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Mapping
+
+
+class ConfigGetters:
+    """Of an engine with `config`, as the user gave it, and `core_config`, as Shoal read it."""
+
+    config: Mapping[str, Any]
+    core_config: Any
+    client_optimizer: Any
+
+    def zero_optimization_stage(self) -> int:
+        return self.core_config.stage
+
+    def zero_optimization(self) -> bool:
+        return self.core_config.stage > 0
+
+    def zero_optimization_partition_weights(self) -> bool:
+        return self.core_config.stage == 3
+
+    def zero_optimization_partition_gradients(self) -> bool:
+        return self.core_config.stage >= 2
+
+    def train_batch_size(self) -> int:
+        return self.core_config.train_batch_size
+
+    def train_micro_batch_size_per_gpu(self) -> int:
+        return self.core_config.micro_batch_size
+
+    def gradient_accumulation_steps(self) -> int:
+        return self.core_config.accumulation_steps
+
+    def gradient_clipping(self) -> float:
+        return self.core_config.gradient_clipping
+
+    def fp16_enabled(self) -> bool:
+        return self.core_config.precision.name == "fp16"
+
+    def bfloat16_enabled(self) -> bool:
+        return self.core_config.precision.name == "bf16"
+
+    def steps_per_print(self) -> Any:
+        return self.config.get("steps_per_print")
+
+    def zero_gather_16bit_weights_on_model_save(self) -> bool:
+        zero = self._section("zero_optimization")
+        names = ("gather_16bit_weights_on_model_save", "gather_fp16_weights_on_model_save")
+        return any(bool(zero.get(prefix + name)) for prefix in ("stage3_", "") for name in names)
+
+    def dump_state(self) -> None:
+        print(json.dumps(self.config, indent=2, default=str))
+
+    def get_batch_info(self) -> tuple[int, int, int]:
+        return self.train_batch_size(), self.train_micro_batch_size_per_gpu(), self.gradient_accumulation_steps()
+
+    def loss_scale(self) -> float:
+        """The config's: 0 for a scale that adapts. The scale of now is engine.cur_scale, or optimizer.cur_scale."""
+        return float(self._section("fp16").get("loss_scale", 0.0))
+
+    def dynamic_loss_scale(self) -> bool:
+        return self.fp16_enabled() and self.loss_scale() == 0
+
+    def optimizer_name(self) -> str | None:
+        """The class of the optimizer that was passed in, or the config's word."""
+        if self.client_optimizer is not None:
+            return type(self.client_optimizer).__name__
+        return self._section("optimizer").get("type")
+
+    def optimizer_params(self) -> dict[str, Any] | None:
+        return self._section("optimizer").get("params")
+
+    def scheduler_name(self) -> str | None:
+        return self._section("scheduler").get("type")
+
+    def scheduler_params(self) -> dict[str, Any] | None:
+        return self._section("scheduler").get("params")
+
+    def zero_offload_optimizer(self) -> dict[str, Any] | None:
+        return self._section("zero_optimization").get("offload_optimizer")
+
+    def zero_offload_param(self) -> dict[str, Any] | None:
+        return self._section("zero_optimization").get("offload_param")
+
+    def zero_cpu_offload(self) -> bool:
+        return (self.zero_offload_optimizer() or {}).get("device") == "cpu"
+
+    def _section(self, name: str) -> dict[str, Any]:
+        """What the user wrote there; "auto" stands for the default."""
+        section = self.config.get(name)
+        return {key: value for key, value in section.items() if value != "auto"} if isinstance(section, Mapping) else {}

@@ -1,0 +1,309 @@
+"""The surface of DeepSpeed's engine: the shapes in which initialize is called, no_sync, getters, several engines."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import io
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parent))
+from models import Net, tokens
+from ranks import main, run
+
+ADAMW = {"type": "AdamW", "params": {"lr": 1e-2, "weight_decay": 0.01}}
+
+
+def config(stage: int = 3, accumulation: int = 1, **others) -> dict:
+    zero = {"stage": stage, "stage3_param_persistence_threshold": 0}
+    base = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": accumulation, "zero_optimization": zero}
+    return {**base, "gradient_clipping": 1.0, **others}
+
+
+def losses_of(engine, steps: int = 3) -> list[float]:
+    found = []
+    for step in range(steps):
+        loss = engine(tokens(step, int(os.environ["RANK"])))
+        engine.backward(loss)
+        engine.step()
+        found.append(loss.item())
+    return found
+
+
+def fresh() -> nn.Module:
+    torch.manual_seed(0)
+    return Net()
+
+
+def shapes(folder: str) -> dict:
+    """Losses by the way in which initialize was called; all ways mean the same."""
+    import deepspeed
+
+    with_optimizer = config(optimizer=ADAMW)
+    path = os.path.join(folder, f"{os.environ['RANK']}.json")
+    Path(path).write_text(json.dumps(with_optimizer))
+    found = {}
+
+    def note(name: str, made: nn.Module, *given, **named) -> None:
+        engine, optimizer, loader, schedule = deepspeed.initialize(*given, **named)
+        assert engine.module is made and engine.optimizer is optimizer and engine.lr_scheduler is schedule and loader is None
+        found[name] = losses_of(engine)
+        engine.destroy()
+
+    def adamw(params) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(params, lr=1e-2, weight_decay=0.01)
+
+    def flat(optimizer):
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+
+    model = fresh()
+    note("config, a dict", model, model=model, config=with_optimizer, model_parameters=model.parameters())
+    model = fresh()
+    note("config, a path", model, model=model, config=path)
+    model = fresh()
+    note("config_params", model, model=model, config_params=with_optimizer)
+    model = fresh()
+    note("args", model, argparse.Namespace(deepspeed_config=path, local_rank=0), model, None, model.parameters())
+    model = fresh()
+    note("an optimizer", model, model=model, optimizer=adamw(model.parameters()), config=config())
+    model = fresh()
+    note("a function for the optimizer", model, model=model, optimizer=adamw, model_parameters=list(model.parameters()), config=config())
+    model = fresh()
+    optimizer = adamw(model.parameters())
+    note("an optimizer and a schedule", model, model=model, optimizer=optimizer, lr_scheduler=flat(optimizer), config=config())
+    model = fresh()
+    note("a function for the schedule", model, model=model, lr_scheduler=flat, config=with_optimizer)
+    return found
+
+
+def test_every_shape_of_the_call_trains_the_same():
+    with tempfile.TemporaryDirectory() as folder:
+        for found in run(__file__, "shapes", 2, folder=folder):
+            assert len(found) == 8, found
+            for name, losses in found.items():
+                assert losses == found["config, a dict"], f"{name}: {losses}, {found['config, a dict']}"
+
+
+def without_optimizer() -> dict:
+    """For inference: a model alone."""
+    import deepspeed
+
+    model = fresh()
+    with torch.no_grad():
+        wanted = model(tokens(0, 0)).item()
+    engine, optimizer, _, schedule = deepspeed.initialize(model=model, config=config())
+    with torch.no_grad():
+        facts = {"same": engine(tokens(0, 0)).item() == wanted, "schedule": schedule is None, "optimizer": optimizer is not None}
+    engine.destroy()
+    facts["trainable again"] = all(param.requires_grad for param in model.parameters())
+    return facts
+
+
+def test_a_model_alone_is_for_inference():
+    for facts in run(__file__, "without_optimizer", 2):
+        assert all(facts.values()), facts
+
+
+def accumulate(stage: int, how: str) -> list[float]:
+    """Two micro-steps a step: counted by the engine, or the first inside no_sync, where no step is called."""
+    import deepspeed
+
+    engine = deepspeed.initialize(model=fresh(), config=config(stage, 2, optimizer=ADAMW))[0]
+    found = []
+    for step in range(3):
+        first, second = (tokens(2 * step + micro, int(os.environ["RANK"])) for micro in range(2))
+        if how == "no_sync":
+            with engine.no_sync():
+                engine.backward(engine(first))
+            engine.backward(engine(second))
+        else:
+            engine.backward(engine(first))
+            engine.step()
+            engine.backward(engine(second))
+        engine.step()
+        assert engine.was_step_applied()
+        found.append(engine.get_global_grad_norm())
+    engine.destroy()
+    return found
+
+
+def all_accumulations() -> list[list[float]]:
+    return [accumulate(stage, how) for stage in range(4) for how in ("counted", "no_sync")]
+
+
+def test_no_sync_accumulates_at_every_stage():
+    os.environ["SHOAL_REPRODUCIBLE"] = "1"
+    try:
+        for found in run(__file__, "all_accumulations", 2):
+            assert len(found[0]) == 3 and all(norms == found[0] for norms in found), found
+    finally:
+        del os.environ["SHOAL_REPRODUCIBLE"]
+
+
+def getters() -> dict:
+    import deepspeed
+
+    fp16 = {"enabled": True, "loss_scale": 0, "initial_scale_power": 5}
+    schedule = {"type": "WarmupLR", "params": {"warmup_num_steps": 3}}
+    model = fresh()
+    engine = deepspeed.initialize(model=model, config=config(2, 2, optimizer=ADAMW, scheduler=schedule, fp16=fp16))[0]
+    facts = {
+        "batch": engine.get_batch_info(), "loss scale": engine.loss_scale(), "dynamic": engine.dynamic_loss_scale(),
+        "now": [engine.cur_scale, engine.optimizer.cur_scale, engine.optimizer.loss_scale],
+        "optimizer": [engine.optimizer_name(), engine.optimizer_params()["lr"]], "schedule": engine.scheduler_name(),
+        "offload": [engine.zero_offload_optimizer(), engine.zero_cpu_offload()],
+    }  # fmt: skip
+    for name, call in {
+        "micro batch": lambda: engine.set_train_micro_batch_size(3),
+        "offload_states": engine.offload_states,
+        "safe_set_full_grad": lambda: deepspeed.utils.safe_set_full_grad(model.scale, torch.ones(())),
+    }.items():
+        try:
+            call()
+            facts[name] = "accepted"
+        except deepspeed.api.Error as error:
+            facts[name] = str(error)
+    engine.load_module_state_dict({"module": {name: torch.ones_like(v) for name, v in model.state_dict().items()}})
+    facts["loaded"] = model.blocks[0].up.weight.double().mean().item()
+    engine.destroy()
+    return facts
+
+
+def test_getters_answer_what_deepspeeds_do():
+    for facts in run(__file__, "getters", 2):
+        assert facts["batch"] == [8, 2, 2] and facts["loss scale"] == 0 and facts["dynamic"] is True, facts
+        assert facts["now"] == [32, 32, 32] and facts["optimizer"] == ["AdamW", 1e-2], facts
+        assert facts["schedule"] == "WarmupLR" and facts["offload"] == [None, False] and facts["loaded"] == 1, facts
+        for name, remedy in (("micro batch", "initialize again"), ("offload_states", "offload_optimizer"), ("safe_set_full_grad", "register_hook")):
+            assert remedy in facts[name], facts
+
+
+def own_parts(stage: int) -> dict:
+    """What a rank owns of the states of one parameter, and what becomes of it when it is written."""
+    import deepspeed
+    from deepspeed import utils
+
+    model = fresh()
+    engine = deepspeed.initialize(model=model, config=config(stage, optimizer=ADAMW))[0]
+    weight = model.blocks[1].down.weight
+    engine.backward(engine(tokens(0, int(os.environ["RANK"]))))
+    grad = utils.safe_get_local_grad(weight)
+    whole_grad = utils.safe_get_full_grad(weight)
+    engine.step()
+    moment = utils.safe_get_local_optimizer_state(weight, "exp_avg")
+    mine = utils.safe_get_local_fp32_param(weight)
+    utils.safe_set_local_fp32_param(weight, mine + 1)
+    utils.safe_set_local_optimizer_state(weight, moment * 2, "exp_avg")
+    facts = {
+        "numels": [mine.numel(), moment.numel(), grad.numel()],
+        "sums": [values.double().sum().item() for values in (mine, moment, grad)],
+        "grad": whole_grad.double().sum().item(),
+        "weight": utils.safe_get_full_fp32_param(weight).double().sum().item(),
+        "moment": utils.safe_get_full_optimizer_state(weight, "exp_avg").double().sum().item(),
+        "numel": weight.numel(),
+    }
+    try:
+        utils.safe_set_local_fp32_param(weight, torch.zeros(weight.numel() + 1))
+    except deepspeed.api.Error as error:
+        facts["refused"] = str(error)
+    engine.destroy()
+    return facts
+
+
+def test_own_parts_of_states_make_the_whole():
+    for stage in (1, 3):
+        ranks = run(__file__, "own_parts", 2, stage=stage)
+        numel = ranks[0]["numel"]
+        for index in range(3):
+            assert sum(facts["numels"][index] for facts in ranks) == numel, ranks
+        weight, moment, grad = (sum(facts["sums"][index] for facts in ranks) for index in range(3))
+        for facts in ranks:
+            assert abs(facts["weight"] - (weight + numel)) < 1e-3 and abs(facts["grad"] - grad) < 1e-5, ranks
+            assert abs(facts["moment"] - 2 * moment) < 1e-6 and f"owns {facts['numels'][0]}" in facts["refused"], ranks
+
+
+def gather_oddly() -> dict:
+    """Lists with None, doubles and plain tensors; a gather inside another on rank 0 alone; copies; a parameter replaced."""
+    import deepspeed
+    from deepspeed import zero
+
+    whole = fresh()
+    torch.manual_seed(0)
+    with zero.Init():
+        model = Net()
+    facts = {}
+
+    def look(name: str) -> None:
+        weight = model.blocks[0].up.weight
+        with zero.GatheredParameters([weight, weight, None, torch.ones(2), *model.blocks[0].parameters()]):
+            if os.environ["RANK"] == "0":  # talks to nobody: the others are not here
+                with zero.GatheredParameters(weight, modifier_rank=0):
+                    facts[f"{name} values"] = weight.shape == whole.blocks[0].up.weight.shape
+            twin = copy.deepcopy(model.blocks[0])
+            file = io.BytesIO()
+            torch.save(weight, file)
+            facts[f"{name} bytes"] = weight.numel() * 4 < file.tell() < weight.numel() * 4 + 4096
+            facts[f"{name} copy"] = torch.equal(twin.up.weight, weight) and not hasattr(twin.up.weight, "ds_id")
+        facts[f"{name} copy stays whole"] = twin.up.weight.double().sum().isfinite().item() and twin(torch.ones(2, 16)).shape == (2, 16)
+
+    look("lone")
+    with zero.GatheredParameters(model.embedding.weight, modifier_rank=None):
+        larger = nn.Embedding(60, 16)  # as resize_token_embeddings does
+        with torch.no_grad():
+            larger.weight[:50] = model.embedding.weight
+        model.embedding.weight = model.head.weight = larger.weight
+    engine = deepspeed.initialize(model=model, config=config(3, optimizer=ADAMW))[0]
+    look("engine")
+    losses_of(engine, 1)
+    look("trained")
+    with zero.GatheredParameters(model.embedding.weight):
+        facts["replaced"] = model.embedding.weight.shape == (60, 16) and model.head.weight is model.embedding.weight
+    return facts
+
+
+def test_gathers_as_hugging_face_has_them():
+    for rank, facts in enumerate(run(__file__, "gather_oddly", 2)):
+        assert len(facts) == (13 if rank == 0 else 10) and all(facts.values()), facts
+
+
+def several(shared: bool) -> list[float]:
+    """A policy and a reference at once, as preference training has them; with `shared`, one after the other on one module."""
+    import deepspeed
+
+    model, other = fresh(), fresh()
+    if shared:
+        first = deepspeed.initialize(model=model, config=config(3, optimizer=ADAMW))[0]
+        losses_of(first, 1)
+        first.destroy()
+        again = deepspeed.initialize(model=model, config=config(2, optimizer=ADAMW))[0]
+        return losses_of(again)
+    policy = deepspeed.initialize(model=model, config=config(2, optimizer=ADAMW))[0]
+    reference = deepspeed.initialize(model=other, config=config(3))[0]
+    found = []
+    for step in range(3):
+        ids = tokens(step, int(os.environ["RANK"]))
+        with torch.no_grad():
+            fixed = reference(ids)
+        loss = policy(ids)
+        policy.backward(loss + 0 * fixed)
+        policy.step()
+        found += [loss.item(), fixed.item()]
+    return found
+
+
+def test_several_engines_and_one_after_another():
+    for found in run(__file__, "several", 2, shared=False):
+        assert found[0] == found[1] and found[4] != found[5], found
+    for found in run(__file__, "several", 2, shared=True):
+        assert len(found) == 3 and all(value == value for value in found), found
+
+
+if __name__ == "__main__":
+    main(globals(), imports=("deepspeed",))
