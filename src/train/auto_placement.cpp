@@ -99,7 +99,6 @@ size_t available_nbytes(const std::string& meminfo, const std::string& limit, co
 
 const Config& carry_out_placement(PreparedRun& run, Group& world, at::Device device) {
   Config& config = run.config;
-  config.shoal.defer_update = true;  // everything here reads weights through the engine
   if (!config.shoal.auto_placement) return config;
   config.shoal.auto_placement = false;
   if (!device.is_cuda()) {

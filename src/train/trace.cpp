@@ -86,7 +86,7 @@ void Trace::begin_step(int64_t step) {
 }
 
 std::string Trace::end_step(int64_t step) {
-  if (!ends_with(step)) return "";
+  if (!running_ || step != steps_.last) return "";
   running_ = false;
   const auto result = torch::autograd::profiler::disableProfiler();
   const std::string words = words_of_gpu(result->events());

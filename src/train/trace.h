@@ -32,7 +32,6 @@ class Trace {
 
   // Around each step, which are counted from 1. What a GPU was given for a step is done when it ends.
   void begin_step(int64_t step);
-  bool ends_with(int64_t step) const { return running_ && step == steps_.last; }
   // What to tell the user, after the last one; "" before and later. Throws shoal::Error when the file cannot be
   // written.
   std::string end_step(int64_t step);

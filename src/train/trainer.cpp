@@ -99,9 +99,8 @@ class Trainer {
     if (options_.out.empty()) progress_.say("no --out: nothing is saved");
     resume();
     open_files();
-    if (!options_.trace_steps.empty() && world_.rank() == 0) {
-      trace_.emplace(read_step_span(options_.trace_steps), options_.out + "/trace.json");
-    }
+    if (!options_.trace_steps.empty()) traced_ = read_step_span(options_.trace_steps);
+    if (traced_ && world_.rank() == 0) trace_.emplace(*traced_, options_.out + "/trace.json");
     const int64_t last = options_.stop_at > 0 ? std::min(options_.stop_at, options_.steps) : options_.steps;
     if (step_ >= last) progress_.say(fmt::format("step {} is reached already: nothing to do", last));
     while (step_ < last && stop_signal_ == 0) {
@@ -109,9 +108,9 @@ class Trainer {
       begin_step();
       const bool evaluates = options_.eval_every > 0 && step_ % options_.eval_every == 0;
       const bool saves = options_.save_every > 0 && step_ % options_.save_every == 0;
-      const bool traced = trace_ && trace_->ends_with(step_);
-      finish_steps(evaluates || saves || traced || step_ == last ? 0 : lag_, last);
-      if (traced) progress_.say(trace_->end_step(step_));
+      const bool ends_trace = traced_ && traced_->last == step_;  // on every rank: they read steps together
+      finish_steps(evaluates || saves || ends_trace || step_ == last ? 0 : lag_, last);
+      if (const std::string said = trace_ ? trace_->end_step(step_) : ""; !said.empty()) progress_.say(said);
       if (evaluates) evaluate();
       if (saves) save();
     }
@@ -378,6 +377,7 @@ class Trainer {
   std::deque<BegunStep> begun_;
   Mark mark_;  // when the last step was read, or the first that is not was begun
   std::unique_ptr<MetricsFile> metrics_, evaluations_;  // rank 0 with a folder only
+  std::optional<StepSpan> traced_;                      // steps that rank 0 traces
   std::optional<Trace> trace_;                          // of rank 0, where asked for
   int64_t step_ = 0;                                    // taken so far
   int64_t first_step_ = 0;                              // taken before this run
