@@ -149,6 +149,7 @@ class Engine::Impl {
   Tensors run(int unit, const Tensors& inputs, const Forward& forward) {
     check_unit(unit);
     if (inside_gathered_) throw Error("run", "a unit is used inside with_gathered. Leave it first.");
+    check_whole("run");
     Stopwatch watch(times_.forward, timing_);
     passes_.enter(unit, inputs);
     Tensors outputs;
@@ -297,17 +298,23 @@ class Engine::Impl {
       };
       return PendingStep(step);
     }
-    step->is_there = [this, state = step.get()] { return pending_.front().get() == state && stepper_.is_next_known(); };
+    step->is_there = [this, state = step.get()] {
+      const auto at =
+          std::find_if(pending_.begin(), pending_.end(), [&](const auto& one) { return one.get() == state; });
+      return at != pending_.end() && stepper_.is_known(static_cast<int>(at - pending_.begin()));
+    };
     step->find_out = [this, state = step.get()] {
       while (!state->known) read_next();
     };
-    while (stepper_.unread() > Stepper::kMostUnread || (stepper_.unread() > 0 && stepper_.is_next_known())) read_next();
+    while (stepper_.unread() > Stepper::kMostUnread || (stepper_.unread() > 0 && stepper_.is_known(0))) read_next();
     {
       Stopwatch watch(times_.step, timing_);
       micro_step_ = 0;
       passes_.set_micro_step(0);
       stepper_.take(update);
+      pending_.push_back(step);  // before anything else can throw: it is taken
       count_waits();
+      if (!gathered_.empty()) stepper_.settle_all();  // what the user writes there comes after it
     }
     updater_.end_step();
     updates_outside_ = update != nullptr;
@@ -315,7 +322,6 @@ class Engine::Impl {
     if (!updates_outside_) updater_.read_ahead();
     if (own_steps_ == 1) say_if_unpinned();
     step->times = std::exchange(times_, {});
-    pending_.push_back(step);
     return PendingStep(step);
   }
 
@@ -541,6 +547,7 @@ at::Tensor Engine::run(int unit, const at::Tensor& input, const std::function<at
 void Engine::enter(int unit, const Tensors& inputs) {
   impl_->check_unit(unit);
   if (impl_->inside_gathered_) throw Error("run", "a unit is used inside with_gathered. Leave it first.");
+  impl_->check_whole("run");
   impl_->check_usable(unit);
   impl_->check_stream(unit);
   impl_->calls_.enter(unit, inputs);

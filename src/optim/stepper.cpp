@@ -64,15 +64,15 @@ void Stepper::take(const OutsideUpdate& update_outside) {
   settle_all();
   parts_.gradients.wait();
   StepConstants constants = decide();
-  double grad_scale = 0;
-  if (parts_.queue.device() < 0 || update_outside || parts_.updater.updates_on_host()) {
-    const kernels::StepRecord& record = await(taken_.back());
-    if (record.applied == 0) return;
-    StepNumbers numbers = chosen(taken_.back(), record);
-    numbers.grad_scale = grad_scale = record.grad_scale;
-    constants.known = group_steps(parts_.config.optimizer, numbers);
-  }
   try {
+    double grad_scale = 0;
+    if (parts_.queue.device() < 0 || update_outside || parts_.updater.updates_on_host()) {
+      const kernels::StepRecord& record = await(taken_.back());
+      if (record.applied == 0) return;
+      StepNumbers numbers = chosen(taken_.back(), record);
+      numbers.grad_scale = grad_scale = record.grad_scale;
+      constants.known = group_steps(parts_.config.optimizer, numbers);
+    }
     if (update_outside) return update_from_outside(update_outside, grad_scale);
     pending_ = {std::move(constants), 0};
     if (!defers_) settle_all();
@@ -152,7 +152,9 @@ StepNumbers Stepper::numbers_for(int64_t steps_before) const {
   return numbers;
 }
 
-bool Stepper::is_next_known() const { return slots_[static_cast<size_t>(taken_.front().slot)].reading->ready(); }
+bool Stepper::is_known(int unread_step) const {
+  return slots_[static_cast<size_t>(taken_[static_cast<size_t>(unread_step)].slot)].reading->ready();
+}
 
 const kernels::StepRecord& Stepper::await(const Taken& taken) {
   return *static_cast<const kernels::StepRecord*>(slots_[static_cast<size_t>(taken.slot)].reading->wait());

@@ -57,8 +57,8 @@ class Stepper {
   void take(const OutsideUpdate& update_outside = {});
   // Steps that were taken and not read.
   int unread() const { return static_cast<int>(taken_.size()); }
-  // Whether read() would return at once.
-  bool is_next_known() const;
+  // Whether what became of one of them is there to read, counted from the first.
+  bool is_known(int unread_step) const;
   // What became of the first of them; waits until it is decided. Throws where training cannot go on.
   StepResult read();
 

@@ -103,6 +103,12 @@ class Trainer {
     if (traced_ && world_.rank() == 0) trace_.emplace(*traced_, options_.out + "/trace.json");
     const int64_t last = options_.stop_at > 0 ? std::min(options_.stop_at, options_.steps) : options_.steps;
     if (step_ >= last) progress_.say(fmt::format("step {} is reached already: nothing to do", last));
+    if (traced_ && (traced_->first <= step_ || traced_->last > last)) {
+      progress_.say(fmt::format("--trace-steps {}: this run takes steps {} to {}, so there is no trace",
+                                options_.trace_steps, step_ + 1, last));
+      traced_.reset();
+      trace_.reset();
+    }
     while (step_ < last && stop_signal_ == 0) {
       if (trace_) trace_->begin_step(step_ + 1);
       begin_step();

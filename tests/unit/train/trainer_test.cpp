@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
+#include <utility>
 
 #include "base/json.h"
 #include "checkpoint/resolve.h"
@@ -58,6 +59,18 @@ TEST(Trainer, LeavesARunBehind) {
   EXPECT_EQ(Config::from_text(folder.read("run/config.json")), config);
   EXPECT_EQ(json::parse(folder.read("run/run.json"), "run").find("threads")->as_integer(), 1);
   EXPECT_EQ(checkpoint::resolve_checkpoint(folder / "run", "x"), folder / "run/checkpoints/step-00000004");
+}
+
+TEST(Trainer, TracesStepsThatItTakesAndNoOthers) {
+  for (const auto& [steps, is_there] : {std::pair("2-3", true), std::pair("4-9", false)}) {
+    const TempFolder folder;
+    TrainOptions options = small(folder);
+    options.read_behind = 1;
+    options.trace_steps = steps;
+    EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
+    EXPECT_EQ(std::filesystem::exists(folder / "run/trace.json"), is_there) << steps;
+    EXPECT_EQ(lines_of(folder, "run/metrics.jsonl").size(), 4u);
+  }
 }
 
 // Lines up to the times in them.
