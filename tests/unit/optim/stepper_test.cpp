@@ -191,7 +191,7 @@ TEST(Stepper, StepsThatAreReadLateHaveTheBitsOfThoseReadAtOnce) {
     const int waits = far.waits;
     late.take(grads[step], 2);
     EXPECT_EQ(far.waits, waits) << "the host waited inside step " << step;
-    EXPECT_FALSE(late.stepper.is_next_known());
+    EXPECT_FALSE(late.stepper.is_known(0));
   }
   while (late.stepper.unread() > 0) got.push_back(line_of(late.stepper.read()));
   EXPECT_EQ(got, expected);
