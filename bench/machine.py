@@ -26,21 +26,21 @@ def processor():
     return fields.get("Model name", platform.machine())
 
 
-def package_versions(venv):
+def package_versions(python):
     code = ("import importlib.metadata as m\n"
             "for n in ('torch', 'deepspeed'):\n"
             "    try: print(n, m.version(n))\n"
             "    except m.PackageNotFoundError: pass")
-    return ", ".join(output_of(str(ROOT / venv / "bin/python3"), "-c", code).splitlines())
+    return ", ".join(output_of(str(python), "-c", code).splitlines())
 
 
-def describe_machine():
+def describe_machine(deepspeed_python=ROOT / ".venv-deepspeed/bin/python3"):
     memory = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1]) / 2**20
     lines = [
         f"Date: {today()}",
         f"Machine: {processor()} ({platform.machine()}), {os.cpu_count()} cores, {memory:.0f} GiB, "
         f"Linux {platform.release().split('-')[0]}",
-        f"Versions: {package_versions('.venv')}; for DeepSpeed: {package_versions('.venv-deepspeed') or 'absent'}; "
+        f"Versions: {package_versions(ROOT / '.venv/bin/python3')}; for DeepSpeed: {package_versions(deepspeed_python) or 'absent'}; "
         f"Python {platform.python_version()}; {output_of('g++', '--version').splitlines()[0]}",
     ]
     commit = output_of("git", "-C", str(ROOT), "describe", "--always", "--dirty")

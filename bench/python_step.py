@@ -51,7 +51,7 @@ def main():
                 f"LlamaForCausalLM: hidden 512, {args.layers or 8} layers, 8 heads, ffn 1376, vocabulary 8192{'' if args.layers else ' (33.7 M)'}; 2 x 256 tokens a rank; "
                 "fp32; AdamW; clip 1.0; 1 thread a rank. `shoal-N`: Shoal's package `deepspeed` at stage N; `deepspeed-N`: "
                 f"the real one. {args.steps} steps of each in turn, {args.rounds} rounds; the slowest rank's time counts.\n\n"
-                f"Command: `python {shlex.join([os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]])}`\n\n{describe_machine()}\n")
+                f"Command: `python {shlex.join([os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]])}`\n\n{describe_machine(args.deepspeed_python or 'none')}\n")
         path.write_text(f"{head}\n{text}\n")
     return 1 if unable else 0
 

@@ -25,6 +25,7 @@ void bind_config(py::module_& module) {
       .def_readonly("gradient_clipping", &Config::gradient_clipping)
       .def_readonly("notices", &Config::notices)
       .def_property_readonly("stage", [](const Config& c) { return c.zero.stage; })
+      .def_readonly("inputs_on_host", &Config::inputs_on_host)
       .def_property_readonly("offloads_states",
                              [](const Config& c) { return c.zero.offload_optimizer.tier_in_use() != Tier::device; })
       .def_property_readonly("persistence_threshold",

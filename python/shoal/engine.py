@@ -109,6 +109,11 @@ class Engine:
             if self.core_config.offloads_states and self.world.rank == 0:
                 name = type(optimizer).__name__
                 warnings.warn(f"[config offload_optimizer] the states of {name}, an optimizer of torch, stay in memory.")
+        if self.core_config.inputs_on_host and self.device.type == "cuda" and self.world.rank == 0:
+            warnings.warn(
+                "[config activation_checkpointing.cpu_checkpointing] is for checkpoints of deepspeed.checkpointing: give the "
+                "config to its configure(). Those of torch and of the model itself stay on the GPU."
+            )
         self.uses = hooks.OpenUses(self.core)
         self._watched = [module for path, module in modules if path] if self.core_config.stage == 3 else []
         for index, (_, module) in enumerate(modules):

@@ -17,7 +17,8 @@ std::vector<Section> activation_checkpointing_sections() {
           boolean("contiguous_memory_optimization", false).means("Keep activations in one buffer.").is_refused(),
           boolean("cpu_checkpointing", false)
               .means("Keep the inputs of recomputed regions in host memory between forward and backward. Where the "
-                     "model is in host memory, they are there already.")
+                     "model is in host memory, they are there already. In Python: of deepspeed.checkpointing, once its "
+                     "configure() has the config.")
               .fills(bound_to([](auto& c) -> auto& { return c.inputs_on_host; })),
           boolean("synchronize_checkpoint_boundary", false)
               .means("Synchronize the device at each recomputed region.")

@@ -7,6 +7,7 @@ std::vector<Section> shoal_sections() {
   const std::vector<std::string> transports = {"auto", "shm", "gloo"};
   const std::vector<std::string> placements = {"config", "auto"};
   const std::vector<std::string> updaters = {"auto", "gpu", "cpu"};
+  const std::vector<std::string> deferrals = {"auto", "on", "off"};
   Section section{
       .path = "shoal",
       .meaning = "What Shoal adds.",
@@ -80,14 +81,17 @@ std::vector<Section> shoal_sections() {
                      "offload_optimizer.ratio moves beyond that stays in host memory. The disk has the states that the "
                      "next forward needs last.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.offload_disk_ratio; })),
-          boolean("defer_update", false)
+          text("defer_update", "auto")
+              .one_of(deferrals)
               .means(
-                  "step() decides, and each unit is updated when it is needed next: before its forward, before "
+                  "on: step() decides, and each unit is updated when it is needed next: before its forward, before "
                   "backward, or when it is read through the engine. So states off the GPU have a forward's time more "
-                  "to come. A weight that is read past the engine between step() and the next forward may be old. "
-                  "`shoal train` does it by itself. No effect where ranks send each other updated weights: stages 1 "
-                  "and 2, and stage 3 with a stage3_param_persistence_threshold above 0, in worlds above 1.")
-              .fills(bound_to([](auto& c) -> auto& { return c.shoal.defer_update; })),
+                  "to come. A weight that is read past the engine before its unit's next forward may be old. off: "
+                  "step() updates. auto: on in `shoal train`, off else. No effect where ranks send each other "
+                  "updated weights: stages 1 and 2, and stage 3 with a stage3_param_persistence_threshold above 0, "
+                  "in worlds above 1.")
+              .fills(bound_to_choice(
+                  [](auto& c) -> auto& { return c.shoal.defer_update; }, deferrals)),
           number("timeout_seconds", 600.0)
               .above(0)
               .at_most(1e6)

@@ -11,8 +11,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <deque>
-#include <exception>
 #include <map>
 #include <optional>
 #include <utility>
@@ -33,6 +31,7 @@
 #include "engine/out_of_memory.h"
 #include "engine/own_thread_backward.h"
 #include "engine/passes.h"
+#include "engine/pending_steps.h"
 #include "engine/recompute.h"
 #include "engine/state_access.h"
 #include "engine/step_line.h"
@@ -52,29 +51,6 @@ namespace {
 constexpr int64_t kStepsBeforeGrowth = 2;
 
 }  // namespace
-
-struct PendingStep::State {
-  StepResult result;
-  bool known = false;
-  std::exception_ptr error;  // known, and an error
-  StepTimes times;
-  std::weak_ptr<const void> engine;  // alive
-  std::function<bool()> is_there;    // by the engine: whether find_out would return at once
-  std::function<void()> find_out;    // by the engine
-};
-
-bool PendingStep::known() const { return state_->known || (!state_->engine.expired() && state_->is_there()); }
-
-const StepResult& PendingStep::result() const {
-  if (!state_->known) {
-    if (state_->engine.expired()) {
-      throw Error("step", "its result was not read while the engine lived. Call result() before the engine goes.");
-    }
-    state_->find_out();
-  }
-  if (state_->error) std::rethrow_exception(state_->error);
-  return state_->result;
-}
 
 class Engine::Impl {
  public:
@@ -262,57 +238,22 @@ class Engine::Impl {
 
   // Waits for steps that may move it.
   double loss_scale() {
-    if (stepper_.moving_backward_scale() != nullptr) read_all();
+    if (stepper_.moving_backward_scale() != nullptr) pending_.read_all();
     return stepper_.loss_scale();
-  }
-
-  // The result of the first step that was not read.
-  void read_next() {
-    const std::shared_ptr<PendingStep::State> step = std::move(pending_.front());
-    pending_.pop_front();
-    step->known = true;
-    try {
-      Stopwatch watch(step->times.step, timing_);
-      step->result = stepper_.read();
-    } catch (...) {
-      step->error = std::current_exception();
-      throw;
-    }
-    print(*step);
-  }
-  void read_all() {
-    while (!pending_.empty()) read_next();
   }
 
   PendingStep step_later(const OutsideUpdate& update) {
     check_whole("step");
     if (micro_step_ == 0) throw Error("step", "no gradient has come since the last step. Call backward(loss) first.");
-    const auto step = std::make_shared<PendingStep::State>();
-    step->engine = passes_.alive();
-    if (!boundary_.value_or(micro_step_ >= config_.batch.accumulation_steps)) {
-      step->is_there = [this] { return pending_.empty(); };
-      step->find_out = [this, state = step.get()] {  // the state owns this function
-        read_all();
-        state->result = stepper_.standing();
-        state->known = true;
-      };
-      return PendingStep(step);
-    }
-    step->is_there = [this, state = step.get()] {
-      const auto at =
-          std::find_if(pending_.begin(), pending_.end(), [&](const auto& one) { return one.get() == state; });
-      return at != pending_.end() && stepper_.is_known(static_cast<int>(at - pending_.begin()));
-    };
-    step->find_out = [this, state = step.get()] {
-      while (!state->known) read_next();
-    };
-    while (stepper_.unread() > Stepper::kMostUnread || (stepper_.unread() > 0 && stepper_.is_known(0))) read_next();
+    if (!boundary_.value_or(micro_step_ >= config_.batch.accumulation_steps)) return PendingStep(pending_.add_inside());
+    pending_.make_room();
+    std::shared_ptr<PendingStep::State> step;
     {
       Stopwatch watch(times_.step, timing_);
       micro_step_ = 0;
       passes_.set_micro_step(0);
       stepper_.take(update);
-      pending_.push_back(step);  // before anything else can throw: it is taken
+      step = pending_.add();  // before anything else can throw: it is taken
       count_waits();
       if (!gathered_.empty()) stepper_.settle_all();  // what the user writes there comes after it
     }
@@ -351,13 +292,13 @@ class Engine::Impl {
     if (!why.empty()) fmt::print(stderr, "shoal: copies of states are slow: host memory is not pinned: {}\n", why);
   }
 
-  void print(const PendingStep::State& step) const {
-    const int64_t number = step.result.applied_steps + step.result.skipped_steps;
+  void print(const StepResult& result, const StepTimes& times) const {
+    const int64_t number = result.applied_steps + result.skipped_steps;
     if (weights_channel_->notes().rank() != 0) return;
-    if (!step.result.applied || (config_.steps_per_print > 0 && number % config_.steps_per_print == 0)) {
-      fmt::print(stderr, "shoal: {}\n", step_line(step.result));
+    if (!result.applied || (config_.steps_per_print > 0 && number % config_.steps_per_print == 0)) {
+      fmt::print(stderr, "shoal: {}\n", step_line(result));
     }
-    if (config_.wall_clock_breakdown) fmt::print(stderr, "shoal: {}\n", time_line(step.result, step.times));
+    if (config_.wall_clock_breakdown) fmt::print(stderr, "shoal: {}\n", time_line(result, times));
   }
 
   std::vector<ParamAddress> addresses_of(const std::vector<std::string>& names) const {
@@ -438,7 +379,7 @@ class Engine::Impl {
   }
 
   EngineProgress progress() {
-    read_all();
+    pending_.read_all();
     EngineProgress progress;
     stepper_.save(progress);
     const at::Tensor state = generator_.get_state();
@@ -451,7 +392,7 @@ class Engine::Impl {
     stepper_.settle_all();
     for (int unit = 0; unit < static_cast<int>(layout_.units.size()); ++unit) weights_.publish(unit);
     weights_.finish_publish();
-    read_all();
+    pending_.read_all();
     stepper_.restore(progress);
     if (progress.random_state.empty()) return;
     const at::Tensor state = generator_.get_state();
@@ -513,7 +454,9 @@ class Engine::Impl {
   ModuleCalls calls_{passes_};
   std::unique_ptr<HostInputs> host_inputs_;  // nothing: inputs of recomputed regions stay where they are
   Stepper stepper_;
-  std::deque<std::shared_ptr<PendingStep::State>> pending_;  // taken and not read; shared with who will ask
+  bool timing_ = false;  // a Stopwatch is running
+  PendingSteps pending_{stepper_, passes_.alive(), timing_,
+                        [this](const StepResult& result, const StepTimes& times) { print(result, times); }};
   at::Generator generator_;
   std::vector<GradientHook> gradient_hooks_;
   bool hooked_ = false;           // hooks of modules report uses, and every forward begins with one
@@ -522,7 +465,6 @@ class Engine::Impl {
   int64_t micro_step_ = 0;        // of the step that is being accumulated
   StepTimes times_;
   StepTimes waited_;       // disk and host: until the last step
-  bool timing_ = false;    // a Stopwatch is running
   int64_t own_steps_ = 0;  // that this engine has taken with the config's optimizer, or skipped
   int ranks_on_gpu_ = 1;
   bool updates_outside_ = false;  // the last step's update came from outside: it reads states by itself

@@ -20,7 +20,7 @@ std::string time_line(const StepResult& result, const StepTimes& times) {
                                  times.step * 1e3);
   if (times.host > 0)
     line += fmt::format(", {:.1f} ms of an earlier step waiting for states of the host", times.host * 1e3);
-  if (times.disk > 0) line += fmt::format(", of which {:.1f} ms waiting for the disk", times.disk * 1e3);
+  if (times.disk > 0) line += fmt::format(", {:.1f} ms since the last step waiting for the disk", times.disk * 1e3);
   return line;
 }
 

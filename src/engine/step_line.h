@@ -12,7 +12,7 @@ struct StepTimes {
   double forward = 0;  // inside run(), evaluation apart
   double backward = 0;
   double step = 0;
-  double disk = 0;  // of step, waiting for the disk tier
+  double disk = 0;  // waiting for the disk tier, wherever that was
   double host = 0;  // of an earlier step, the GPU waiting for the host tier
 };
 

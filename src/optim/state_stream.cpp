@@ -47,19 +47,15 @@ bool StateStream::grow(size_t staging) {
   return true;
 }
 
-void StateStream::read_ahead() {
-  limit_ = round_end() + count();
-  bring_ahead();
-}
-
 void StateStream::pace() {
   if (next_ == round_end()) return ferry_.pace();
   // What is brought for the next round may wait.
   ferry_.pace(static_cast<size_t>(std::max<int64_t>(0, brought_ - round_end())));
 }
 
-void StateStream::bring_ahead() {
-  for (; brought_ < limit_; ++brought_) {
+// The ring holds no chunk twice, so nothing is brought further ahead than one round.
+void StateStream::read_ahead() {
+  for (;; ++brought_) {
     const int64_t chunk = brought_ % count();
     const RingPlace& place = places_[static_cast<size_t>(chunk)];
     const int64_t back = (chunk - place.after + count() - 1) % count() + 1;
@@ -84,7 +80,7 @@ void StateStream::give(int chunk) {
   ferry_.take_back(chunk, {host(chunk), memory(chunk), chunk_nbytes_[static_cast<size_t>(chunk)]});
   settled_ = false;
   ++next_;
-  bring_ahead();
+  read_ahead();
 }
 
 void StateStream::settle() {

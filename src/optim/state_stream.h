@@ -53,7 +53,6 @@ class StateStream {
   // The first use after this round; between rounds, after the last one.
   int64_t round_end() const { return (next_ + count() - 1) / count() * count(); }
   void make_ring(size_t nbytes);
-  void bring_ahead();
   void settle();
 
   std::shared_ptr<Slab> host_;
@@ -65,7 +64,6 @@ class StateStream {
   // Uses of chunks are counted on from round to round: use n is of chunk n modulo their number.
   int64_t next_ = 0;     // taken next
   int64_t brought_ = 0;  // this many are brought, or on their way
-  int64_t limit_ = 0;    // as many may be brought
   bool settled_ = true;
   Ferry ferry_;  // last: its copies end before the memory goes
 };

@@ -18,7 +18,7 @@ size_t in_lines(size_t nbytes) { return (nbytes + 255) / 256 * 256; }
 
 Stepper::Stepper(const StepParts& parts, const std::vector<double>& lrs, std::vector<double> weight_decays)
     : parts_(parts),
-      defers_(parts.config.shoal.defer_update && !parts.weights.publishes()),
+      defers_(parts.config.shoal.defer_update == DeferUpdate::on && !parts.weights.publishes()),
       norm_(parts.channel, parts.queue, parts.gradients.trainable_flats(), parts.ledger),
       loss_scale_(parts.config),
       lr_schedule_(parts.config.scheduler, lrs),

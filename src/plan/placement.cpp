@@ -27,6 +27,29 @@ double share_to_move(const Placement& all_moved, const Placement& none_moved, si
   return states > 0 ? std::ceil(std::max(0.0, 1 - stays / states) * 100) / 100 : 0;
 }
 
+// Of a placement whose states are too many for the host: the least share of them, in hundredths, on disk.
+std::optional<Placement> with_disk(Placement placement, const Room& room, size_t device, const Config& config,
+                                   const PlanOf& plan_of) {
+  placement.optimizer = Tier::disk;
+  const auto mixed_at = [&](int hundredths) {
+    placement.disk_ratio = hundredths / 100.0;
+    return planned(placement, config, plan_of);
+  };
+  const auto fits = [&](const Placement& mixed) {
+    return mixed.plan.host_total() <= room.host && mixed.plan.total() <= device;
+  };
+  int too_few = 0, enough = static_cast<int>(std::lround(placement.ratio * 100));
+  Placement least = mixed_at(enough);
+  if (!fits(least)) return std::nullopt;
+  while (enough - too_few > 1) {
+    const int middle = (too_few + enough) / 2;
+    const Placement mixed = mixed_at(middle);
+    (fits(mixed) ? enough : too_few) = middle;
+    if (enough == middle) least = mixed;
+  }
+  return least;
+}
+
 }  // namespace
 
 Config with(const Config& config, const Placement& placement) {
@@ -71,25 +94,6 @@ std::vector<Placement> placements_within(size_t device, const Config& config, co
     }
   }
   return found;
-}
-
-// Of a placement whose states are too many for the host: the least share of them, in hundredths, on disk.
-static std::optional<Placement> with_disk(Placement placement, const Room& room, size_t device, const Config& config,
-                                          const PlanOf& plan_of) {
-  placement.optimizer = Tier::disk;
-  const auto fits = [&](int hundredths) {
-    placement.disk_ratio = hundredths / 100.0;
-    placement.plan = plan_of(with(config, placement));
-    return placement.plan.host_total() <= room.host && placement.plan.total() <= device;
-  };
-  int too_few = 0, enough = static_cast<int>(std::lround(placement.ratio * 100));
-  if (!fits(enough)) return std::nullopt;
-  while (enough - too_few > 1) {
-    const int middle = (too_few + enough) / 2;
-    (fits(middle) ? enough : too_few) = middle;
-  }
-  fits(enough);
-  return placement;
 }
 
 Placement place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of) {

@@ -78,7 +78,9 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   const models::ModelInfo& info = run.model->info();
   RunConfig made = make_run_config(options, world, info.hidden);
   run.config = std::move(made.config);
-  run.config.shoal.defer_update = true;  // everything in a run reads weights through the engine
+  // Everything in a run reads weights through the engine.
+  DeferUpdate& defer = run.config.shoal.defer_update;
+  if (defer == DeferUpdate::automatic) defer = DeferUpdate::on;
   check_recompute(options, run.config);
   run.choices = std::move(made.choices);
   run.cut = {.sequence = sequence_for(options.sequence, info), .validation = options.validation, .seed = options.seed};

@@ -84,7 +84,7 @@ inline Config config_of(const RunOptions& options, int world) {
   config.shoal.verify_offload = options.verify_offload;
   config.shoal.offload_update = options.offload_update;
   config.shoal.offload_ring_size = options.offload_ring;
-  config.shoal.defer_update = options.defer;
+  config.shoal.defer_update = options.defer ? DeferUpdate::on : DeferUpdate::off;
   config.shoal.offload_disk_ratio = options.offload_disk_ratio;
   config.shoal.reproducible = options.reproducible;
   config.optimizer.kind = options.optimizer;

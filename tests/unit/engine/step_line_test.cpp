@@ -44,7 +44,8 @@ TEST(StepLine, SaysWhereTheTimeWent) {
   EXPECT_EQ(time_line(applied_step(), {.forward = 0.0123, .backward = 0.5, .step = 0}),
             "step 12 | forward 12.3 ms | backward 500.0 ms | update 0.0 ms");
   EXPECT_EQ(time_line(applied_step(), {.forward = 0, .backward = 0, .step = 0.25, .disk = 0.125}),
-            "step 12 | forward 0.0 ms | backward 0.0 ms | update 250.0 ms, of which 125.0 ms waiting for the disk");
+            "step 12 | forward 0.0 ms | backward 0.0 ms | update 250.0 ms, 125.0 ms since the last step waiting for "
+            "the disk");
 }
 
 }  // namespace shoal

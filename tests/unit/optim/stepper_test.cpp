@@ -86,7 +86,7 @@ TEST(Stepper, TakesAStepWithTheNormOfAllUnits) {
 
 TEST(Stepper, DefersUpdatesUntilAUnitIsNeeded) {
   Config config = plain_sgd();
-  config.shoal.defer_update = true;
+  config.shoal.defer_update = DeferUpdate::on;
   Steps steps(config);
   EXPECT_TRUE(steps.step(3, 4).applied);
   EXPECT_EQ(steps.weight(0), 1);

@@ -40,6 +40,13 @@ TEST(PrepareRun, ASampleIsAsLongAsTheModelAllowsUpTo1024) {
   EXPECT_EQ(prepare_run(options, 1).cut.sequence, 1024);
 }
 
+TEST(PrepareRun, DefersUpdatesUnlessToldNotTo) {
+  TrainOptions options = tiny();
+  EXPECT_EQ(prepare_run(options, 1).config.shoal.defer_update, DeferUpdate::on);
+  options.overrides = {"shoal.defer_update=off"};
+  EXPECT_EQ(prepare_run(options, 1).config.shoal.defer_update, DeferUpdate::off);
+}
+
 TEST(PrepareRun, InputsOnTheHostNeedFullRecompute) {
   TrainOptions options = tiny();
   options.overrides = {"activation_checkpointing.cpu_checkpointing=true"};
