@@ -1,37 +1,61 @@
-"""Counts the test cases of a run from GoogleTest's XML files, and prints each skipped one with its reason.
+"""Counts the test cases of a run from GoogleTest's XML files, and prints each skipped one with its reason. What failed
+comes last, with its first message: in a long log of many ranks it is hard to find.
 
     count_tests.py <folder of xml files>
 """
 
 import sys
 import xml.etree.ElementTree as xml
+from dataclasses import dataclass
 from pathlib import Path
 
 
+@dataclass
+class Case:
+    """A test case that ran or was skipped."""
+
+    name: str
+    skipped: str = ""  # why, if it was
+    failed: str = ""  # the first message, if it did
+
+
 def read_cases(folder):
-    """Each test case that ran or was skipped: (name, reason or None)."""
     cases = []
     for path in sorted(Path(folder).glob("*.xml")):
         try:
             root = xml.parse(path).getroot()
         except xml.ParseError:
             continue  # a process that was killed on purpose leaves half a file
-        for case in root.iter("testcase"):
-            name = f"{case.get('classname')}.{case.get('name')}"
-            if case.get("result") == "skipped":
-                skipped = case.find("skipped")
-                message = (skipped.get("message") if skipped is not None else "") or ""
-                lines = [line.strip() for line in message.splitlines() if line.strip()]
-                # GoogleTest puts file:line first.
-                cases.append((name, " ".join(lines[1:]) or " ".join(lines) or "no reason given"))
-            elif case.get("result") == "completed":
-                cases.append((name, None))
+        for element in root.iter("testcase"):
+            case = Case(f"{element.get('classname')}.{element.get('name')}")
+            if element.get("result") == "skipped":
+                case.skipped = reason_of(element.find("skipped"))
+            elif element.get("result") != "completed":
+                continue
+            elif (failure := element.find("failure")) is not None:
+                case.failed = failure.get("message") or "no message given"
+            cases.append(case)
     return cases
 
 
+def reason_of(skipped):
+    message = (skipped.get("message") if skipped is not None else "") or ""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    # GoogleTest puts file:line first.
+    return " ".join(lines[1:]) or " ".join(lines) or "no reason given"
+
+
+def report(cases):
+    skipped = [case for case in cases if case.skipped]
+    failed = [case for case in cases if case.failed]
+    yield f"[tests] {len(cases) - len(skipped)} GoogleTest cases ran, {len(skipped)} skipped, {len(failed)} failed"
+    for case in skipped:
+        yield f"[tests]   skipped {case.name}: {case.skipped}"
+    for case in failed:
+        yield f"[tests]   FAILED {case.name}"
+        for line in case.failed.splitlines():
+            yield f"[tests]     {line}"
+
+
 if __name__ == "__main__":
-    cases = read_cases(sys.argv[1])
-    skipped = [(name, reason) for name, reason in cases if reason is not None]
-    print(f"[tests] {len(cases) - len(skipped)} GoogleTest cases ran, {len(skipped)} skipped")
-    for name, reason in skipped:
-        print(f"[tests]   skipped {name}: {reason}")
+    print("\n".join(report(read_cases(sys.argv[1]))))

@@ -63,8 +63,10 @@ inline void check_different_sizes_are_named(const MakeGroups& make) {
 
 inline void check_abort_wakes_everyone(const MakeGroups& make) {
   const auto start = std::chrono::steady_clock::now();
-  const auto texts = outcomes_of(make(3, kDefaultTimeout), [](auto& group) {
+  std::latch channels_open(3);  // or a slow rank would still be opening its own, and rightly say so
+  const auto texts = outcomes_of(make(3, kDefaultTimeout), [&](auto& group) {
     auto side = group->channel("weights");
+    channels_open.arrive_and_wait();
     if (group->rank() == 1) {
       group->abort("out of paper");
       group->barrier({"late", ""}).wait();
