@@ -1,6 +1,7 @@
 // Trains the benchmark's Llama with Shoal, a few steps at a time, on request: one rank of the protocol in
 // bench/README.md. Flags: --stage 0..3, --transport shm|gloo|none, --layers N. Without a transport each rank is a world
-// of one: what the same work costs when nobody talks, the floor for the others.
+// of one: what the same work costs when nobody talks, the floor for the others. Freed memory is kept, as by `shoal
+// train`.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 #include "llama.h"
 #include "shoal/engine.h"
 #include "shoal/error.h"
+#include "shoal/heap.h"
 
 namespace {
 
@@ -51,6 +53,7 @@ std::string config_text(const Flags& flags) {
 
 int serve(const Flags& flags) {
   at::set_num_threads(1);
+  shoal::keep_freed_memory();
   const bool alone = flags.transport == "none";
   const shoal::Config config =
       shoal::Config::from_text(config_text(flags), {.world_size = alone ? 1 : shoal::world_size_of_environment()});

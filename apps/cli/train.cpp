@@ -15,6 +15,7 @@
 #include "cli/verbs.h"
 #include "launch/launch_ranks.h"
 #include "shoal/group.h"
+#include "shoal/heap.h"
 #include "train/prepare.h"
 #include "train/trainer.h"
 
@@ -76,7 +77,9 @@ int run_train(TrainFlags flags) {
     as_usage([&] { train::check_tokens(*run.source, run.vocabulary); });
     flags.options.data_checked = true;
   }
-  return world > 1 && !launched ? start_ranks(flags) : train::train(flags.options, std::move(run));
+  if (world > 1 && !launched) return start_ranks(flags);
+  keep_freed_memory();
+  return train::train(flags.options, std::move(run));
 }
 
 }  // namespace
