@@ -91,7 +91,7 @@ TEST(ShmWorld, ARankZeroThatDiesWhileASegmentIsOpenedIsNamedThoughTheStoreDiesFi
     kill(child, SIGKILL);
   });
   try {
-    ShmWorld one({1, 300ms, {child, getpid()}, store});
+    ShmWorld one({1, 60s, {child, getpid()}, store});
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("[comm rank 1] opening world: rank 0 died (process "));
