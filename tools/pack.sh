@@ -2,6 +2,7 @@
 # Packs programs of a build into a folder that can be copied to a machine with the same torch wheel and run there.
 #   tools/pack.sh [-b build/dev] -o FOLDER [PROGRAM...]     programs by name; left out: the command, GPU tests, GPU benchmarks
 #   FOLDER/run shoal train ...                              on the other machine; finds torch through python3
+#   FOLDER/run_gpu_tests                                    there: all packed GPU tests; --help says more
 # The program `python` is the Python packages, with the extension that the build made; configure that build with
 # -DSHOAL_EXTENSION_PYTHON=<a python of the version there> where versions differ. There: FOLDER/run python3 script.py
 # Libraries that are neither torch's nor the C library's own come along. CUDA's runtime is linked statically.
@@ -71,25 +72,5 @@ for name in "${programs[@]}"; do
   pack_libraries_of "$path"
 done
 
-cat >"$folder/run" <<'RUN'
-#!/usr/bin/env bash
-# Runs a packed program against the torch wheel of this machine's python3.
-#   run PROGRAM [arguments]       run python3 [arguments]: with the packed Python packages
-set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-[[ $# -gt 0 && (-x "$here/bin/$1" || ("$1" == python3 && -d "$here/python")) ]] || { echo "[run] one of: $(ls "$here/bin" | tr '\n' ' ')" >&2; exit 2; }
-if [[ "$1" == python3 ]]; then  # torch finds its own libraries
-  shift
-  export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" PYTHONPATH="$here/python${PYTHONPATH:+:$PYTHONPATH}"
-  exec python3 "$@"
-fi
-site=$(python3 -c 'import importlib.util as u, os; print(os.path.dirname(os.path.dirname(u.find_spec("torch").origin)))')
-libraries="$site/torch/lib"
-for folder in "$site"/nvidia/*/lib; do libraries+=":$folder"; done
-export LD_LIBRARY_PATH="$here/lib:$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-program=$1
-shift
-exec "$here/bin/$program" "$@"
-RUN
-chmod +x "$folder/run"
+cp tools/packed/* "$folder/"
 du -sh "$folder" | awk '{print "[pack] " $2 ": " $1}'

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -33,20 +34,26 @@ class RunFolder : public TempFolder {
   }
 };
 
+// The command of this build; in a pack on another machine, the one that SHOAL_COMMAND names.
+inline std::string shoal_command() {
+  const char* packed = std::getenv("SHOAL_COMMAND");
+  return packed != nullptr ? packed : SHOAL_BINARY;
+}
+
 // `shoal train` with these words after the ones that every test needs. An epoch has 36 samples, four and a half
 // global batches of 8.
 inline std::vector<std::string> train_words(const RunFolder& folder, const std::string& model, const std::string& out,
                                             const std::vector<std::string>& more) {
-  std::vector<std::string> words = {SHOAL_BINARY,   "train",
-                                    "--model",      folder / model,
-                                    "--data",       "synthetic:tokens=1450",
-                                    "--sequence",   "32",
-                                    "--validation", "0.2",
-                                    "--threads",    "1",
-                                    "--log-every",  "1",
-                                    "--set",        "train_batch_size=8",
-                                    "--lr",         "0.01",
-                                    "--out",        folder / out};
+  std::vector<std::string> words = {shoal_command(), "train",
+                                    "--model",       folder / model,
+                                    "--data",        "synthetic:tokens=1450",
+                                    "--sequence",    "32",
+                                    "--validation",  "0.2",
+                                    "--threads",     "1",
+                                    "--log-every",   "1",
+                                    "--set",         "train_batch_size=8",
+                                    "--lr",          "0.01",
+                                    "--out",         folder / out};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
