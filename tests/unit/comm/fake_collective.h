@@ -1,0 +1,22 @@
+// A collective on a GPU that there is not: a test says how far it is.
+#pragma once
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+
+#include "comm/watch.h"
+
+namespace shoal::testing {
+
+struct FakeCollective final : Watch::Probe {
+  explicit FakeCollective(bool has_begun = false) : begun(has_begun) {}
+  bool started() override { return begun; }
+  bool finished() override {
+    if (broken) throw std::runtime_error("an illegal memory access");
+    return over;
+  }
+  std::atomic<bool> begun, over{false}, broken{false};
+};
+
+}  // namespace shoal::testing
