@@ -65,6 +65,14 @@ std::string cause_unconnected(Timeout timeout) {
       seconds_of(timeout));
 }
 
+std::string cause_no_answer(int rank, Timeout silence) {
+  return fmt::format(
+      "the CUDA runtime of rank {} did not answer for {} s: one of its threads waits there, behind this collective or "
+      "a "
+      "kernel that hangs. Look at the output of the other ranks, or raise shoal.timeout_seconds.",
+      rank, seconds_of(silence));
+}
+
 std::string cause_gpu_failed(int rank, const std::string& how) {
   return fmt::format("the GPU of rank {} failed: {}", rank, how);
 }

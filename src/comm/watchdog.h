@@ -7,11 +7,18 @@
 // raised, so that threads of this rank that wait for the GPU throw; the failure is written down for the other ranks;
 // and a moment later the stream is made to go on (NCCL aborts), for memory cannot be freed behind work that hangs. The
 // moment lets those who wait leave the CUDA runtime first: freeing memory there may hold up every other call.
+//
+// [Note: a runtime that does not answer]
+// For the same reason a question may not come back: a thread of this rank that frees memory behind a stuck collective
+// can hold the runtime, and whoever asks for an event waits with it. So questions are asked on a thread of their own,
+// and one that is not answered within the timeout is as good as a collective that is not over; meanwhile the other
+// ranks are looked after as ever. Aborting needs no answer to take effect.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,7 +38,7 @@ class Watchdog {
     Timeout timeout = kDefaultTimeout;
     std::shared_ptr<Fate> fate;            // null: nobody else is there
     std::shared_ptr<Alarm> alarm;          // shared with those who wait
-    std::function<void()> prepare;         // the thread's first call
+    std::function<void()> prepare;         // before questions to the GPU, in the thread that asks them
     std::function<std::string()> trouble;  // what the transport of the GPUs says is wrong, as a cause; empty: nothing
     std::function<void()> stop;            // makes the stream go on
   };
@@ -53,7 +60,17 @@ class Watchdog {
     bool own = false;
   };
   void run();
-  std::optional<Finding> look();
+  // What is to be done about the oldest collective, if anything.
+  std::optional<Finding> look(const std::string& oldest);
+  struct Answer {
+    std::optional<Watch::Standing> standing;  // of the oldest; nothing where all are over
+    std::string failed;                       // what went wrong on the GPU, at which
+    std::string failed_at;
+  };
+  Answer ask();
+  // What ended the world or the transport elsewhere. Asks nothing of the GPU.
+  std::optional<Finding> hear_of_others(const std::string& at, bool overdue);
+  Finding own(const std::string& at, const std::string& cause) const;
   void end(const Finding& finding);
 
   Options options_;
@@ -61,8 +78,10 @@ class Watchdog {
   std::condition_variable changed_;
   Watch watch_;
   bool leaving_ = false;
-  bool ended_ = false;
+  // Not of the mutex, which a look holds while it has no answer.
+  std::atomic<bool> ended_{false};
   std::atomic<int64_t> looks_{0};
+  std::future<Answer> question_;
   std::thread thread_;
 };
 

@@ -160,6 +160,26 @@ TEST_F(GpuWatchdog, AnAbortEndsWhatIsUnderWayAtOnce) {
   EXPECT_EQ(message, "[comm rank 0] reduce of block.3 (weights #1): rank 0 gave up: the disk is full");
 }
 
+TEST_F(GpuWatchdog, IsNotBlindWhileAThreadFreesMemoryBehindAStuckCollective) {
+  cuda::Stream compute;
+  const auto world = make_thread_groups(1, 1s);
+  Rank rank(nccl_channel(*world[0], compute), compute);
+  Gate gate;
+  rank.reduce("block.3", [&] { gate.close(rank.channel->stream()); });
+  std::thread freer([] {
+    cuda::use_device(gpu().index());
+    cuda::release(cuda::allocate(1 << 20));
+  });
+  const auto deadline = std::chrono::steady_clock::now() + 5s;
+  while (!rank.channel->alarm()->raised() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_TRUE(rank.channel->alarm()->raised());
+  gate.open();
+  freer.join();
+  EXPECT_THAT(rank.wait(), StartsWith("[comm rank 0] reduce of block.3 (weights #1): "));
+}
+
 TEST_F(GpuWatchdog, ThreadsOnOneGpuAllEndWhenOneOfTheirStreamsStandsStill) {
   const auto world = make_thread_groups(2, 1s);
   std::vector<std::string> messages(2);

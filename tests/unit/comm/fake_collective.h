@@ -4,6 +4,7 @@
 #include <atomic>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "comm/watch.h"
 
@@ -14,9 +15,11 @@ struct FakeCollective final : Watch::Probe {
   bool started() override { return begun; }
   bool finished() override {
     if (broken) throw std::runtime_error("an illegal memory access");
+    while (mute) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return over;
   }
   std::atomic<bool> begun, over{false}, broken{false};
+  std::atomic<bool> mute{false};  // does not answer
 };
 
 }  // namespace shoal::testing

@@ -143,6 +143,33 @@ TEST_F(WatchdogTest, WhatTheTransportOrTheGpuSaysIsPassedOn) {
               StartsWith("[comm rank 1] gather of b (#2): the GPU of rank 1 failed: an illegal memory access"));
 }
 
+TEST_F(WatchdogTest, AGpuThatDoesNotAnswerIsAsGoodAsLateAndIsCleared) {
+  const auto gather = std::make_shared<FakeCollective>();
+  Watchdog::Options of_mute = options(50ms);
+  of_mute.stop = [&] {
+    ++stopped;
+    gather->mute = false;
+  };
+  Watchdog dog(std::move(of_mute));
+  gather->mute = true;
+  dog.watch("gather of a (#1)", gather);
+  EXPECT_THAT(alarm_within(10s),
+              StartsWith("[comm rank 1] gather of a (#1): the CUDA runtime of rank 1 did not answer for 1 s: "));
+  EXPECT_TRUE(stopped_within(10s));
+  EXPECT_EQ(fate->failure()->at, "gather of a (#1)");
+}
+
+TEST_F(WatchdogTest, ADeadRankIsNoticedWhileTheGpuDoesNotAnswer) {
+  const auto gather = std::make_shared<FakeCollective>();
+  Watchdog::Options of_mute = options(1h);
+  of_mute.stop = [&] { gather->mute = false; };
+  Watchdog dog(std::move(of_mute));
+  gather->mute = true;
+  dog.watch("gather of a (#1)", gather);
+  fate->kill(cause_died(2, "process 12 is gone"));
+  EXPECT_THAT(alarm_within(10s), StartsWith("[comm rank 1] gather of a (#1): rank 2 died (process 12 is gone)."));
+}
+
 TEST_F(WatchdogTest, SleepsWhileNothingIsUnderWay) {
   Watchdog dog(options(10ms));
   std::this_thread::sleep_for(100ms);
