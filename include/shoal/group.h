@@ -15,6 +15,8 @@
 
 namespace shoal {
 
+class Alarm;
+class Fate;
 class Ledger;
 class Slab;
 struct Config;
@@ -115,6 +117,9 @@ class Group {
   virtual std::unique_ptr<Group> device_channel(const std::string& name, int device, void* compute_stream) = 0;
   // The stream of such a channel, on which ReduceScatter::after runs; null in host memory.
   virtual void* stream() const { return nullptr; }
+  // Raised when the collectives of such a channel cannot end; whoever waits for the GPU behind them heeds it. Null
+  // where they wait for nobody once they are on the stream.
+  virtual std::shared_ptr<Alarm> alarm() const { return nullptr; }
 
   // Memory that the transport reads from peers without a copy, where it can; plain memory otherwise.
   // Collectives accept any other memory too, and stage it where they must.
@@ -129,6 +134,9 @@ class Group {
 
   // Tells every rank to stop waiting and throw `reason`; for a rank that failed and cannot go on.
   virtual void abort(const std::string& reason) = 0;
+
+  // What this world knows of ranks that failed or died; null where nobody else is there.
+  virtual std::shared_ptr<Fate> fate() const { return nullptr; }
 
   virtual Traffic traffic() const = 0;
   // Seconds that callers have been held up in wait() so far.

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/failure.h"
+#include "comm/fate.h"
 #include "comm/ticket.h"
 #include "device/slab.h"
 
@@ -47,6 +47,7 @@ class Board {
   // Writes the failure down for every rank and channel, unless one is there already, and wakes whoever waits.
   virtual void fail(const Failure& failure) = 0;
   virtual void leave() = 0;
+  virtual std::shared_ptr<Fate> fate() const = 0;
   virtual std::string transport_name() const = 0;
 };
 

@@ -36,6 +36,7 @@ class BoardCarrier final : public Carrier {
   void forget_peer_memory() override { board_->forget_peer_memory(); }
   void interrupt() override { board_->leave(); }
   void abort(const std::string& reason) override;
+  std::shared_ptr<Fate> fate() const override { return board_->fate(); }
   std::string channel_name() const override { return board_->channel_name(); }
   std::string transport_name() const override { return board_->transport_name(); }
   std::shared_ptr<Ledger> ledger() const override { return board_->ledger(); }

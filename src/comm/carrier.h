@@ -7,7 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "comm/fate.h"
 #include "comm/ticket.h"
+#include "device/alarm.h"
 #include "device/slab.h"
 #include "shoal/group.h"
 
@@ -42,9 +44,11 @@ class Carrier {
   // been given to the stream, what a caller of wait() does to come after it. A carrier for host memory has none of
   // this.
   virtual std::shared_ptr<const void> mark() { return nullptr; }
-  virtual void come_after(const std::shared_ptr<const void>&) {}
+  virtual void come_after(const std::shared_ptr<const void>&, const Ticket&) {}
   virtual std::function<void()> joining() { return nullptr; }
+  virtual void drop() {}  // instead of joining(): the collective failed
   virtual void* stream() const { return nullptr; }
+  virtual std::shared_ptr<Alarm> alarm() const { return nullptr; }
   // A carrier over the same ranks for memory of a GPU; null where bytes must leave the process to reach them.
   virtual std::unique_ptr<Carrier> device_carrier(const std::string&, const ComputeStream&) { return nullptr; }
 
@@ -52,6 +56,7 @@ class Carrier {
   virtual void interrupt() = 0;
   // Wakes every rank on every channel of this world.
   virtual void abort(const std::string& reason) = 0;
+  virtual std::shared_ptr<Fate> fate() const { return nullptr; }
 
   virtual std::string channel_name() const = 0;  // "" for the main one
   virtual std::string transport_name() const = 0;

@@ -113,7 +113,7 @@ std::unique_ptr<Group> ChannelGroup::channel(const std::string& name) {
 std::unique_ptr<Group> ChannelGroup::device_channel(const std::string& name, int device, void* compute_stream) {
   const ComputeStream compute{device, compute_stream};
   std::unique_ptr<Carrier> carrier = carrier_->device_carrier(name, compute);
-  if (!carrier) carrier = make_cuda_process_carrier(channel(name + " of GPUs"), compute);
+  if (!carrier) carrier = make_cuda_process_carrier(channel(name + " of GPUs"), compute, name);
   return std::make_unique<ChannelGroup>(std::move(carrier));
 }
 
@@ -141,7 +141,11 @@ void ChannelGroup::work() {
     std::exception_ptr outcome = carry_out(job);
     std::function<void()> join;
     try {
-      if (!outcome) join = carrier_->joining();
+      if (outcome) {
+        carrier_->drop();
+      } else {
+        join = carrier_->joining();
+      }
     } catch (...) {
       outcome = std::current_exception();
     }
@@ -157,7 +161,7 @@ std::exception_ptr ChannelGroup::carry_out(const Job& job) {
     if (failure_) return failure_;
   }
   try {
-    carrier_->come_after(job.mark);
+    carrier_->come_after(job.mark, job.ticket);
     job.run(job.ticket);
   } catch (const Error&) {
     const std::lock_guard lock(mutex_);

@@ -33,10 +33,12 @@ class ChannelGroup final : public Group {
   std::unique_ptr<Group> channel(const std::string& name) override;
   std::unique_ptr<Group> device_channel(const std::string& name, int device, void* compute_stream) override;
   void* stream() const override { return carrier_->stream(); }
+  std::shared_ptr<Alarm> alarm() const override { return carrier_->alarm(); }
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override;
   void forget_peer_memory() override { carrier_->forget_peer_memory(); }
   size_t staging_nbytes() const override;
   void abort(const std::string& reason) override { carrier_->abort(reason); }
+  std::shared_ptr<Fate> fate() const override { return carrier_->fate(); }
   Traffic traffic() const override;
   double waited_seconds() const override { return static_cast<double>(waited_->load()) * 1e-9; }
   std::string transport_name() const override { return carrier_->transport_name(); }

@@ -18,6 +18,7 @@ CudaBoardCarrier::CudaBoardCarrier(std::unique_ptr<Board> board, const ComputeSt
     offer.ready = std::make_shared<cuda::Event>();
     offer.read = std::make_shared<cuda::Event>();
   }
+  watch(WatchFrom::given, board_->fate());
 }
 
 // See [Note: two meetings of hosts, two kinds of events].

@@ -30,18 +30,56 @@ std::shared_ptr<const void> CudaCarrier::mark() {
   return event;
 }
 
-void CudaCarrier::come_after(const std::shared_ptr<const void>& mark) {
+void CudaCarrier::watch(WatchFrom from, std::shared_ptr<Fate> fate, Watchdog::Options options) {
+  watch_from_ = from;
+  alarm_ = std::make_shared<Alarm>();
+  watching_.add(alarm_);
+  queue_->heed(alarm_);
+  marks_ = std::make_shared<EventPool>(compute_.device);
+  options.rank = rank();
+  if (fate) options.timeout = fate->timeout();
+  options.fate = std::move(fate);
+  options.alarm = alarm_;
+  options.prepare = [device = compute_.device] { cuda::begin_watching(device); };
+  watchdog_ = std::make_unique<Watchdog>(std::move(options));
+}
+
+void CudaCarrier::drain() {
+  cuda::use_device(compute_.device);
+  cuda::Event end;
+  end.record(stream_.handle());
+  watching_.wait([&] { return end.reached(); }, [&] { end.synchronize(); });
+}
+
+void CudaCarrier::come_after(const std::shared_ptr<const void>& mark, const Ticket& ticket) {
+  check();
   cuda::use_device(compute_.device);  // the worker is a thread of its own
   // The collective waits for what the rank computed before it was issued: the bytes that it sends, and the last use of
   // those that it overwrites.
   static_cast<const cuda::Event*>(mark.get())->hold_back(stream_.handle());
+  if (!watchdog_ || ticket.kind == CollectiveKind::barrier) return;
+  under_way_ = std::make_shared<CudaMark>(marks_, stream_.handle());
+  under_way_at_ = describe(ticket, channel_name());
+  if (watch_from_ == WatchFrom::begin) watchdog_->watch(under_way_at_, under_way_);
 }
 
 std::function<void()> CudaCarrier::joining() {
   auto over = std::make_shared<cuda::Event>();
   over->record(stream_.handle());
-  // What the rank computes after wait() waits for the collective.
-  return [over, stream = compute_.stream] { over->hold_back(stream); };
+  if (under_way_) {
+    under_way_->end(over);
+    if (watch_from_ == WatchFrom::given) watchdog_->watch(std::move(under_way_at_), under_way_);
+    under_way_.reset();
+  }
+  return [over, alarm = alarm_, stream = compute_.stream] {
+    if (alarm) alarm->check();
+    over->hold_back(stream);  // what the rank computes after wait() waits for the collective
+  };
+}
+
+void CudaCarrier::drop() {
+  if (under_way_) under_way_->drop();
+  under_way_.reset();
 }
 
 std::shared_ptr<Slab> CudaCarrier::allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) {
@@ -57,7 +95,8 @@ const void* CudaCarrier::shard_on_gpu(const AllGather& args) {
 
 std::byte* CudaCarrier::scratch(size_t nbytes) {
   if (!scratch_ || scratch_->nbytes() < nbytes) {
-    scratch_.reset();  // waits for what uses it
+    if (scratch_ && watchdog_) drain();  // freeing memory waits too, and would not end with an alarm
+    scratch_.reset();                    // waits for what uses it
     scratch_ = queue_->allocate(nbytes, ledger_, MemoryKind::staging);
   }
   return scratch_->data();

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "comm/cuda_carrier.h"
 
 namespace shoal {
 
-// `host` is a channel for this carrier alone. Every rank calls it.
-std::unique_ptr<Carrier> make_cuda_process_carrier(std::unique_ptr<Group> host, const ComputeStream& compute);
+// `host` is a channel for this carrier alone; `name` is for messages. Every rank calls it.
+std::unique_ptr<Carrier> make_cuda_process_carrier(std::unique_ptr<Group> host, const ComputeStream& compute,
+                                                   const std::string& name = "");
 
 }  // namespace shoal

@@ -51,6 +51,32 @@ std::string cause_silent(const std::vector<int>& silent, Timeout limit) {
                      seconds_of(limit), silent.size() == 1 ? "its" : "their");
 }
 
+std::string cause_stuck(int rank, Timeout timeout) {
+  return fmt::format(
+      "it began on the GPU of rank {} and was not over within {} s: a rank has not come to it, or a GPU or the way "
+      "between them hangs. Look at the output of the other ranks, or raise shoal.timeout_seconds.",
+      rank, seconds_of(timeout));
+}
+
+std::string cause_unconnected(Timeout timeout) {
+  return fmt::format(
+      "the GPUs of all ranks were not connected within {} s. Look at the output of the other ranks; NCCL_DEBUG=INFO in "
+      "the environment says how far they came.",
+      seconds_of(timeout));
+}
+
+std::string cause_no_answer(int rank, Timeout silence) {
+  return fmt::format(
+      "the CUDA runtime of rank {} did not answer for {} s: one of its threads waits there, behind this collective or "
+      "a "
+      "kernel that hangs. Look at the output of the other ranks, or raise shoal.timeout_seconds.",
+      rank, seconds_of(silence));
+}
+
+std::string cause_gpu_failed(int rank, const std::string& how) {
+  return fmt::format("the GPU of rank {} failed: {}", rank, how);
+}
+
 std::string cause_left(int rank) {
   return fmt::format(
       "rank {} left: it destroyed its group and will not come. "

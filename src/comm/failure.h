@@ -30,6 +30,12 @@ inline constexpr Timeout kMeetingTimeout = std::chrono::seconds(20);
 // Causes, worded once for every transport.
 std::string cause_late(const std::vector<int>& missing, Timeout timeout);
 std::string cause_silent(const std::vector<int>& silent, Timeout limit);
+// Of a collective on a GPU, where nobody knows who is missing.
+std::string cause_stuck(int rank, Timeout timeout);
+std::string cause_unconnected(Timeout timeout);
+// Of a GPU of which nothing is known any more.
+std::string cause_no_answer(int rank, Timeout silence);
+std::string cause_gpu_failed(int rank, const std::string& how);
 std::string cause_left(int rank);
 std::string cause_died(int rank, const std::string& how_known);
 std::string cause_aborted(int rank, const std::string& reason);

@@ -32,6 +32,7 @@ class GlooCarrier final : public Carrier {
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override;
   void interrupt() override;
   void abort(const std::string& reason) override;
+  std::shared_ptr<Fate> fate() const override { return fate_of(world_); }
   std::string channel_name() const override { return channel_name_; }
   std::string transport_name() const override { return "gloo"; }
   std::shared_ptr<Ledger> ledger() const override { return ledger_; }

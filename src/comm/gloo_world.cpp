@@ -142,8 +142,12 @@ GlooWorld::Channel GlooWorld::open(const std::string& name) {
 
 // A send to a peer that is gone fails at once; one to a peer that lives waits to be received, and never is.
 int GlooWorld::find_gone_peer(Timeout patience) {
-  static char nothing = 0;  // outlives the sends
   const std::lock_guard lock(control_mutex_);
+  return probe_control(patience);
+}
+
+int GlooWorld::probe_control(Timeout patience) {
+  static char nothing = 0;  // outlives the sends
   for (const auto deadline = std::chrono::steady_clock::now() + patience;;) {
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
@@ -173,6 +177,36 @@ void GlooWorld::leave(const Channel& channel) noexcept {
 std::optional<Failure> GlooWorld::failure() {
   const std::lock_guard lock(mutex_);
   return failure_;
+}
+
+std::optional<Failure> GlooWorld::ask_for_failure() {
+  {
+    const auto now = std::chrono::steady_clock::now();
+    const std::lock_guard lock(mutex_);
+    if (failure_ || now < next_question_) return failure_;
+    next_question_ = now + kProbePeriod;
+  }
+  try {
+    const auto written = options_.store->get(kFailureKey);
+    if (!written) return std::nullopt;
+    options_.store->set(fmt::format("heard/{}", rank()), "heard");
+    return failure_from_text(*written);
+  } catch (const Error&) {
+    return std::nullopt;  // the store is gone; with whom, the connections say
+  }
+}
+
+std::string GlooWorld::ask_for_gone_peer() {
+  {
+    const auto now = std::chrono::steady_clock::now();
+    const std::lock_guard lock(mutex_);
+    if (now < next_probe_) return "";
+    next_probe_ = now + kProbePeriod;
+  }
+  const std::unique_lock lock(control_mutex_, std::try_to_lock);
+  if (!lock) return "";  // a channel is being opened, which finds out itself
+  const int gone = probe_control(Timeout(0));
+  return gone < 0 ? "" : cause_died(gone, "or left: its connections are closed");
 }
 
 Failure GlooWorld::fail(const Failure& failure, const std::vector<int>& gone, Timeout patience) {
@@ -242,6 +276,27 @@ Failure GlooWorld::settle(const LinkBroken& broken, const Channel& channel, cons
   std::vector<int> gone;
   if (broken.how == LinkBroken::How::closed) gone.push_back(broken.peer);
   return fail({rank(), at, cause_of(broken, channel)}, gone);
+}
+
+namespace {
+
+class FateOfGloo final : public Fate {
+ public:
+  explicit FateOfGloo(std::shared_ptr<GlooWorld> world) : world_(std::move(world)) {}
+
+  Timeout timeout() const override { return world_->timeout(); }
+  std::optional<Failure> failure() override { return world_->ask_for_failure(); }
+  std::string dead_peer() override { return world_->ask_for_gone_peer(); }
+  void fail(const Failure& failure) override { world_->fail(failure); }
+
+ private:
+  std::shared_ptr<GlooWorld> world_;  // shared with the carriers
+};
+
+}  // namespace
+
+std::shared_ptr<Fate> fate_of(std::shared_ptr<GlooWorld> world) {
+  return std::make_shared<FateOfGloo>(std::move(world));
 }
 
 }  // namespace shoal

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "comm/c10d_store.h"
-#include "comm/failure.h"
+#include "comm/fate.h"
 #include "comm/gloo_link.h"
 
 namespace shoal {
@@ -46,6 +46,10 @@ class GlooWorld {
   void leave(const Channel& channel) noexcept;
 
   std::optional<Failure> failure();
+  // The same, asking the store where this rank does not know; at most once a second.
+  std::optional<Failure> ask_for_failure();
+  // A rank whose connections are cut, said as a cause; empty where none is, or where it is too soon to ask again.
+  std::string ask_for_gone_peer();
   // Makes this the failure of the world unless another rank was first, cuts all connections of this rank, and returns
   // the one that counts. The rank that serves the store stays until the others have heard of it, all but those `gone`.
   Failure fail(const Failure& failure, const std::vector<int>& gone = {}, Timeout patience = kHearingDelay);
@@ -62,6 +66,7 @@ class GlooWorld {
   std::string cause_of(const LinkBroken& broken, const Channel& channel);
   void wait_until_heard(Timeout patience);
   int find_gone_peer(Timeout patience);  // -1: all connections of the control link hold
+  int probe_control(Timeout patience);   // the same, by who holds its mutex
   std::string cause_store_gone(int peer, const std::string& how) const;
 
   Options options_;
@@ -69,8 +74,11 @@ class GlooWorld {
   std::optional<Failure> failure_;
   std::vector<std::weak_ptr<GlooLink>> links_;
   std::map<std::string, int> channels_opened_;
+  Deadline next_question_{}, next_probe_{};  // of those that are asked again and again
   std::mutex control_mutex_;
   std::shared_ptr<GlooLink> control_;  // on which ranks wait for each other to open a channel
 };
+
+std::shared_ptr<Fate> fate_of(std::shared_ptr<GlooWorld> world);
 
 }  // namespace shoal

@@ -1,6 +1,8 @@
 // See nccl_carrier.h.
 #include "comm/nccl_carrier.h"
 
+#include <chrono>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,10 +24,21 @@ NcclType type_of(DType dtype) {
 
 }  // namespace
 
-NcclCarrier::NcclCarrier(std::unique_ptr<Group> host, const ComputeStream& compute)
-    : CudaCarrier(compute), host_(std::move(host)), nccl_(NcclLibrary::get()) {
+NcclCarrier::NcclCarrier(std::unique_ptr<Group> host, const ComputeStream& compute, std::string name)
+    : CudaCarrier(compute),
+      host_(std::move(host)),
+      name_(std::move(name)),
+      nccl_(NcclLibrary::get()),
+      link_(connect()) {
+  Watchdog::Options options;
+  options.trouble = [link = link_] { return link->trouble(); };
+  options.stop = [link = link_] { link->abort(); };
+  watch(WatchFrom::begin, host_->fate(), std::move(options));
+}
+
+std::shared_ptr<NcclLink> NcclCarrier::connect() {
   NcclUniqueId id{};
-  if (rank() == 0) check(nccl_.get_unique_id(&id), "ncclGetUniqueId");
+  if (rank() == 0) nccl_.check(nccl_.get_unique_id(&id), "ncclGetUniqueId");
   host_
       ->broadcast({.subject = {"share NCCL's id", "all ranks"},
                    .data = id.bytes.data(),
@@ -33,26 +46,58 @@ NcclCarrier::NcclCarrier(std::unique_ptr<Group> host, const ComputeStream& compu
                    .root = 0,
                    .keep = nullptr})
       .wait();
-  check(nccl_.comm_init_rank(&comm_, size(), id, rank()), "ncclCommInitRank");
+  const std::shared_ptr<Fate> fate = host_->fate();
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string at = "connecting " + (name_.empty() ? "GPUs" : name_ + " of GPUs") + " through NCCL";
+  const auto look_around = [&] {
+    if (!fate) return;
+    std::optional<Failure> found = fate->failure();
+    if (!found) {
+      std::string cause = fate->dead_peer();
+      if (cause.empty() && std::chrono::steady_clock::now() - begin >= fate->timeout()) {
+        cause = cause_unconnected(fate->timeout());
+      }
+      if (cause.empty()) return;
+      found = Failure{rank(), at, cause};
+      fate->fail(*found);
+    }
+    throw error_of(*found, rank(), at);
+  };
+  return std::make_shared<NcclLink>(
+      nccl_,
+      [&nccl = nccl_, id, ranks = size(), own = rank(), device = compute().device](NcclComm* comm) {
+        cuda::use_device(device);
+        return nccl.comm_init_rank(comm, ranks, id, own);
+      },
+      look_around);
 }
 
 NcclCarrier::~NcclCarrier() {
-  if (comm_ == nullptr) return;
-  if (failed_) {
-    nccl_.comm_abort(comm_);  // destroying would wait for peers that do not come
-    return;
-  }
   try {
-    cuda::synchronize(stream());  // a peer may still need this rank for the last collective
-    nccl_.comm_destroy(comm_);
+    if (!failed_) {
+      drain();  // a peer may still need this rank for the last collective
+      link_->finish();
+    }
   } catch (const Error&) {
-    nccl_.comm_abort(comm_);
+  }
+  link_->abort();  // where the others do not come: destroying would wait for them
+}
+
+void NcclCarrier::call(const char* name, const std::function<int(NcclComm)>& call) {
+  try {
+    link_->call(name, call);
+  } catch (const Error&) {
+    failed_ = true;
+    check();  // why it was aborted says more than that it was
+    throw;
   }
 }
 
 void NcclCarrier::all_gather(const Ticket&, const AllGather& args) {
-  check(nccl_.all_gather(shard_on_gpu(args), args.whole, args.shard_nbytes, NcclType::int8, comm_, stream()),
-        "ncclAllGather");
+  const void* shard = shard_on_gpu(args);
+  call("ncclAllGather", [&](NcclComm comm) {
+    return nccl_.all_gather(shard, args.whole, args.shard_nbytes, NcclType::int8, comm, stream());
+  });
 }
 
 void NcclCarrier::reduce_scatter(const Ticket&, const ReduceScatter& args) {
@@ -71,41 +116,39 @@ void NcclCarrier::reduce_scatter(const Ticket&, const ReduceScatter& args) {
     sum_slices({args.whole}, scale);
     sent = sum + shard_nbytes;
   }
-  check(nccl_.reduce_scatter(sent, sum, static_cast<size_t>(args.shard_numel), type_of(args.whole_dtype), NcclOp::sum,
-                             comm_, stream()),
-        "ncclReduceScatter");
+  call("ncclReduceScatter", [&](NcclComm comm) {
+    return nccl_.reduce_scatter(sent, sum, static_cast<size_t>(args.shard_numel), type_of(args.whole_dtype),
+                                NcclOp::sum, comm, stream());
+  });
   ReduceScatter finish = args;
   finish.pre = 1.0f;
   sum_slices({sum}, finish);
 }
 
 void NcclCarrier::all_reduce(const Ticket&, const AllReduce& args) {
-  check(nccl_.all_reduce(args.data, args.data, static_cast<size_t>(args.numel), type_of(args.dtype), NcclOp::sum, comm_,
-                         stream()),
-        "ncclAllReduce");
+  call("ncclAllReduce", [&](NcclComm comm) {
+    return nccl_.all_reduce(args.data, args.data, static_cast<size_t>(args.numel), type_of(args.dtype), NcclOp::sum,
+                            comm, stream());
+  });
   if (args.post == 1.0f) return;
   sum_slices({args.data}, reduction_of(args));
 }
 
 void NcclCarrier::broadcast(const Ticket&, const Broadcast& args) {
-  check(nccl_.broadcast(args.data, args.data, args.nbytes, NcclType::int8, args.root, comm_, stream()),
-        "ncclBroadcast");
+  call("ncclBroadcast", [&](NcclComm comm) {
+    return nccl_.broadcast(args.data, args.data, args.nbytes, NcclType::int8, args.root, comm, stream());
+  });
 }
 
 void NcclCarrier::barrier(const Ticket& ticket) { host_->barrier({"meet for", ticket.subject}).wait(); }
 
 std::unique_ptr<Carrier> NcclCarrier::channel(const std::string& name) {
-  return std::make_unique<NcclCarrier>(host_->channel(name), compute());
+  return std::make_unique<NcclCarrier>(host_->channel(name), compute(), name);
 }
 
 void NcclCarrier::abort(const std::string& reason) {
   failed_ = true;
-  host_->abort(reason);
-}
-
-void NcclCarrier::check(int result, const char* call) {
-  if (result != 0) failed_ = true;
-  nccl_.check(result, call);
+  host_->abort(reason);  // the watchdog hears of it, and ends what is under way
 }
 
 }  // namespace shoal

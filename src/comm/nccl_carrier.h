@@ -4,17 +4,19 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "comm/cuda_carrier.h"
-#include "comm/nccl_library.h"
+#include "comm/nccl_link.h"
 
 namespace shoal {
 
 class NcclCarrier final : public CudaCarrier {
  public:
-  // Every rank makes one, over a host channel of its own.
-  NcclCarrier(std::unique_ptr<Group> host, const ComputeStream& compute);
+  // Every rank makes one, over a host channel of its own. `name` is for messages.
+  NcclCarrier(std::unique_ptr<Group> host, const ComputeStream& compute, std::string name = "");
   ~NcclCarrier() override;
 
   int rank() const override { return host_->rank(); }
@@ -27,15 +29,17 @@ class NcclCarrier final : public CudaCarrier {
   std::unique_ptr<Carrier> channel(const std::string& name) override;
   void interrupt() override {}
   void abort(const std::string& reason) override;
-  std::string channel_name() const override { return ""; }
+  std::string channel_name() const override { return name_; }
   std::string transport_name() const override { return "GPU, NCCL"; }
 
  private:
-  void check(int result, const char* call);
+  std::shared_ptr<NcclLink> connect();
+  void call(const char* name, const std::function<int(NcclComm)>& call);
 
   std::unique_ptr<Group> host_;
+  const std::string name_;
   const NcclLibrary& nccl_;
-  NcclComm comm_ = nullptr;
+  std::shared_ptr<NcclLink> link_;   // shared with the watchdog, which aborts it
   std::atomic<bool> failed_{false};  // abort() comes from other threads
 };
 

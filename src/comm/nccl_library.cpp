@@ -47,6 +47,7 @@ NcclLibrary load() {
   find(library, "ncclCommInitRank", nccl.comm_init_rank);
   find(library, "ncclCommDestroy", nccl.comm_destroy);
   find(library, "ncclCommAbort", nccl.comm_abort);
+  find(library, "ncclCommGetAsyncError", nccl.comm_get_async_error);
   find(library, "ncclAllGather", nccl.all_gather);
   find(library, "ncclReduceScatter", nccl.reduce_scatter);
   find(library, "ncclAllReduce", nccl.all_reduce);

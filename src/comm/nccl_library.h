@@ -21,6 +21,7 @@ struct NcclLibrary {
   int (*comm_init_rank)(NcclComm* comm, int ranks, NcclUniqueId id, int rank);
   int (*comm_destroy)(NcclComm comm);
   int (*comm_abort)(NcclComm comm);
+  int (*comm_get_async_error)(NcclComm comm, int* result);
   int (*all_gather)(const void* send, void* receive, size_t count, NcclType type, NcclComm comm, void* stream);
   int (*reduce_scatter)(const void* send, void* receive, size_t count, NcclType type, NcclOp op, NcclComm comm,
                         void* stream);

@@ -39,6 +39,7 @@ class ShmBoard final : public Board {
   std::unique_ptr<Board> channel(const std::string& name) override;
   void fail(const Failure& failure) override;
   void leave() override;
+  std::shared_ptr<Fate> fate() const override { return world_; }
   std::string transport_name() const override { return "shared memory"; }
 
  private:

@@ -131,7 +131,7 @@ SharedSegment ShmWorld::open_channel(const std::string& name, size_t nbytes) {
   return open_segment(fmt::format("channel/{}/{}", name, index), nbytes);
 }
 
-std::optional<Failure> ShmWorld::failure() const {
+std::optional<Failure> ShmWorld::failure() {
   if (!is_open()) return std::nullopt;
   const auto& page = *reinterpret_cast<const Page*>(segment_.data());
   if (page.failure_state.load(std::memory_order_acquire) != 2) return std::nullopt;
@@ -148,7 +148,7 @@ void ShmWorld::fail(const Failure& failure) {
   page.failure_state.store(2, std::memory_order_release);
 }
 
-std::string ShmWorld::dead_peer() const {
+std::string ShmWorld::dead_peer() {
   for (size_t peer = 0; peer < pidfds_.size(); ++peer) {
     pollfd waited{pidfds_[peer], POLLIN, 0};
     // A pidfd becomes readable when its process ends, reaped or not.

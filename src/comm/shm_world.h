@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/failure.h"
+#include "comm/fate.h"
 #include "comm/key_store.h"
 #include "comm/peer_memory.h"
 
@@ -24,7 +24,7 @@ struct SharedSegment {
   std::byte* data() const { return own ? own->data() : mapped->data(); }
 };
 
-class ShmWorld {
+class ShmWorld final : public Fate {
  public:
   struct Options {
     int rank = 0;
@@ -33,13 +33,13 @@ class ShmWorld {
     std::shared_ptr<KeyStore> store;
   };
   explicit ShmWorld(const Options& options);
-  ~ShmWorld();
+  ~ShmWorld() override;
   ShmWorld(const ShmWorld&) = delete;
   ShmWorld& operator=(const ShmWorld&) = delete;
 
   int rank() const { return options_.rank; }
   int size() const { return static_cast<int>(options_.pids.size()); }
-  Timeout timeout() const { return options_.timeout; }
+  Timeout timeout() const override { return options_.timeout; }
 
   // The segment of that name, the same on every rank. Blocks until rank 0 has made it.
   SharedSegment open_segment(const std::string& name, size_t nbytes);
@@ -47,10 +47,10 @@ class ShmWorld {
   SharedSegment open_channel(const std::string& name, size_t nbytes);
 
   // The failure that the first rank wrote down, if any.
-  std::optional<Failure> failure() const;
-  void fail(const Failure& failure);
+  std::optional<Failure> failure() override;
+  void fail(const Failure& failure) override;
   // The first rank whose process is gone, said as a cause; empty when all live.
-  std::string dead_peer() const;
+  std::string dead_peer() override;
 
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind);
   OwnSlabs& own_slabs() { return own_slabs_; }

@@ -22,6 +22,14 @@ std::shared_ptr<ThreadWorld::Room> ThreadWorld::room(const std::string& name, in
   return found;
 }
 
+void ThreadWorld::fail(const Failure& found) {
+  {
+    const std::lock_guard lock(mutex);
+    if (!failure) failure = found;
+  }
+  changed.notify_all();
+}
+
 ThreadBoard::ThreadBoard(std::shared_ptr<ThreadWorld> world, int rank, const std::string& channel_name)
     : world_(std::move(world)), rank_(rank), channel_name_(channel_name), room_(world_->room(channel_name, rank)) {}
 
@@ -108,13 +116,7 @@ std::unique_ptr<Board> ThreadBoard::channel(const std::string& name) {
   return std::make_unique<ThreadBoard>(world_, rank_, name);
 }
 
-void ThreadBoard::fail(const Failure& failure) {
-  {
-    const std::lock_guard lock(world_->mutex);
-    if (!world_->failure) world_->failure = failure;
-  }
-  world_->changed.notify_all();
-}
+void ThreadBoard::fail(const Failure& failure) { world_->fail(failure); }
 
 void ThreadBoard::leave() {
   {
@@ -123,6 +125,28 @@ void ThreadBoard::leave() {
   }
   world_->changed.notify_all();
 }
+
+namespace {
+
+class FateOfThreads final : public Fate {
+ public:
+  explicit FateOfThreads(std::shared_ptr<ThreadWorld> world) : world_(std::move(world)) {}
+
+  Timeout timeout() const override { return world_->timeout; }
+  std::optional<Failure> failure() override {
+    const std::lock_guard lock(world_->mutex);
+    return world_->failure;
+  }
+  std::string dead_peer() override { return ""; }  // a thread does not die alone
+  void fail(const Failure& failure) override { world_->fail(failure); }
+
+ private:
+  std::shared_ptr<ThreadWorld> world_;  // shared with the boards
+};
+
+}  // namespace
+
+std::shared_ptr<Fate> ThreadBoard::fate() const { return std::make_shared<FateOfThreads>(world_); }
 
 std::vector<std::unique_ptr<Group>> make_thread_groups(int size, Timeout timeout) {
   if (size < 1) throw Error("comm threads", fmt::format("{} is no number of ranks. Give at least 1.", size));

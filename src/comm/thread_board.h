@@ -26,6 +26,7 @@ struct ThreadWorld {
 
   ThreadWorld(int size, Timeout timeout) : size(size), timeout(timeout) {}
   std::shared_ptr<Room> room(const std::string& name, int rank);
+  void fail(const Failure& found);
 
   const int size;
   const Timeout timeout;
@@ -58,6 +59,7 @@ class ThreadBoard final : public Board {
   std::unique_ptr<Board> channel(const std::string& name) override;
   void fail(const Failure& failure) override;
   void leave() override;
+  std::shared_ptr<Fate> fate() const override;
   std::string transport_name() const override { return "threads"; }
 
  private:

@@ -30,6 +30,9 @@ std::string identity_of(int device);
 
 // Makes the GPU the calling thread's current one: launches and allocations go there.
 void use_device(int device);
+// The same for a thread that only asks for events, now and then: a capture of a graph in another thread, which forbids
+// most calls elsewhere, is not disturbed.
+void begin_watching(int device);
 
 void* allocate(size_t nbytes);  // on the current GPU; throws shoal::Error
 void release(void* memory);     // waits for what uses it

@@ -19,11 +19,16 @@ namespace shoal {
 
 namespace {
 
+void wait_for(const cuda::Event& event, const Alarms& alarms) {
+  alarms.wait([&] { return event.reached(); }, [&] { event.synchronize(); });
+}
+
 // Numbers of the host that a kernel reads from GPU memory, written anew for each use: a ring, so that a write waits
 // only for the use `kTurns` earlier.
 class Uploads {
  public:
-  explicit Uploads(size_t nbytes) : nbytes_((nbytes + 255) / 256 * 256), pinned_(kTurns * nbytes_) {
+  Uploads(size_t nbytes, const Alarms& alarms)
+      : alarms_(alarms), nbytes_((nbytes + 255) / 256 * 256), pinned_(kTurns * nbytes_) {
     device_ = static_cast<std::byte*>(cuda::allocate(kTurns * nbytes_));
   }
   ~Uploads() { cuda::release(device_); }
@@ -38,7 +43,7 @@ class Uploads {
     SHOAL_CHECK_LE(nbytes, nbytes_);
     if (nbytes == last_nbytes_ && std::memcmp(staged_, values, nbytes) == 0) return device_ + turn_ * nbytes_;
     turn_ = (turn_ + 1) % kTurns;
-    if (used_[turn_]) done_[turn_].synchronize();
+    if (used_[turn_]) wait_for(done_[turn_], alarms_);
     staged_ = static_cast<std::byte*>(pinned_.data()) + turn_ * nbytes_;
     std::memcpy(staged_, values, nbytes);
     last_nbytes_ = nbytes;
@@ -52,6 +57,7 @@ class Uploads {
 
  private:
   static constexpr size_t kTurns = 64;
+  const Alarms& alarms_;
   size_t nbytes_;
   cuda::PinnedMemory pinned_;
   std::byte* device_ = nullptr;
@@ -83,8 +89,8 @@ void launch(const kernels::cuda::SegmentTable& table, const kernels::LionStep* s
 
 class CudaRead final : public LateRead {
  public:
-  CudaRead(size_t nbytes, int device, cuda::StreamHandle stream)
-      : nbytes_(nbytes), device_(device), stream_(stream), pinned_(nbytes) {}
+  CudaRead(size_t nbytes, int device, cuda::StreamHandle stream, std::shared_ptr<const Alarms> alarms)
+      : nbytes_(nbytes), device_(device), stream_(stream), alarms_(std::move(alarms)), pinned_(nbytes) {}
   ~CudaRead() override {
     try {
       if (begun_) there_.synchronize();  // the copy ends before its memory goes
@@ -102,7 +108,7 @@ class CudaRead final : public LateRead {
   }
   bool ready() const override { return there_.reached(); }
   const void* wait() override {
-    there_.synchronize();
+    wait_for(there_, *alarms_);
     return pinned_.data();
   }
 
@@ -110,6 +116,7 @@ class CudaRead final : public LateRead {
   size_t nbytes_;
   int device_;
   cuda::StreamHandle stream_;
+  std::shared_ptr<const Alarms> alarms_;  // shared with the queue, which may go first
   cuda::PinnedMemory pinned_;
   cuda::Event there_;
   bool begun_ = false;
@@ -127,6 +134,7 @@ class CudaQueue final : public Queue {
 
   int device() const override { return device_; }
   void* stream() const override { return stream_; }
+  void heed(std::shared_ptr<Alarm> alarm) override { alarms_->add(std::move(alarm)); }
 
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
     cuda::use_device(device_);
@@ -146,16 +154,18 @@ class CudaQueue final : public Queue {
 
   void upload(void* to, const void* from_host, size_t nbytes) override {
     cuda::use_device(device_);  // the default stream is the current GPU's
+    drain();
     cuda::copy(to, from_host, nbytes, stream_);
     cuda::synchronize(stream_);
   }
   void download(void* to_host, const void* from, size_t nbytes) override {
     cuda::use_device(device_);
+    drain();
     cuda::copy(to_host, from, nbytes, stream_);
     cuda::synchronize(stream_);
   }
 
-  std::unique_ptr<Wires> make_wires(int chunks) override { return make_cuda_wires(device_, stream_, chunks); }
+  std::unique_ptr<Wires> make_wires(int chunks) override { return make_cuda_wires(device_, stream_, chunks, alarms_); }
 
   void on_host(int64_t numel, const std::function<void(int64_t, int64_t)>& work) override { on_host_(numel, work); }
 
@@ -214,14 +224,24 @@ class CudaQueue final : public Queue {
 
   std::unique_ptr<LateRead> make_late_read(size_t nbytes) override {
     cuda::use_device(device_);
-    return std::make_unique<CudaRead>(nbytes, device_, stream_);
+    return std::make_unique<CudaRead>(nbytes, device_, stream_, alarms_);
   }
 
  private:
+  // Before a call that holds the host until the stream has come there: where the stream may never come there, it is
+  // asked for first.
+  void drain() const {
+    if (alarms_->empty()) return;
+    cuda::Event here;
+    here.record(stream_);
+    wait_for(here, *alarms_);
+  }
+
   Uploads& uploads(size_t nbytes) {
     if (!uploads_ || uploads_->nbytes() < nbytes) {
+      drain();
       cuda::synchronize(stream_);  // the smaller ring may still be read
-      uploads_ = std::make_unique<Uploads>(std::max<size_t>(nbytes, 4096));
+      uploads_ = std::make_unique<Uploads>(std::max<size_t>(nbytes, 4096), *alarms_);
     }
     return *uploads_;
   }
@@ -229,6 +249,7 @@ class CudaQueue final : public Queue {
   int device_;
   cuda::StreamHandle stream_;
   ParallelFor on_host_;
+  std::shared_ptr<Alarms> alarms_ = std::make_shared<Alarms>();  // shared with reads and wires
   std::unique_ptr<Uploads> uploads_;
 };
 

@@ -24,9 +24,14 @@ struct Hold {
 
 class CudaWires final : public Wires {
  public:
-  CudaWires(int device, cuda::StreamHandle queue, int chunks)
-      : device_(device), queue_(queue), marks_(static_cast<size_t>(chunks)) {}
+  CudaWires(int device, cuda::StreamHandle queue, int chunks, std::shared_ptr<const Alarms> alarms)
+      : device_(device), queue_(queue), alarms_(std::move(alarms)), marks_(static_cast<size_t>(chunks)) {}
   ~CudaWires() override {
+    try {  // a wait that an alarm ended left copies behind; they end before their memory goes
+      cuda::synchronize(in_.handle());
+      cuda::synchronize(out_.handle());
+    } catch (...) {  // a GPU that failed has said so where its bytes were needed
+    }
     if (pinned_ != nullptr) cuda::unregister_host(pinned_);
   }
   CudaWires(const CudaWires&) = delete;
@@ -74,8 +79,8 @@ class CudaWires final : public Wires {
     cuda::copy(to_host, from, nbytes, out_.handle());
     marks_of(chunk).stored.record(out_.handle());
   }
-  void wait_in(int chunk) override { marks_of(chunk).ready.synchronize(); }
-  void wait_out(int chunk) override { marks_of(chunk).stored.synchronize(); }
+  void wait_in(int chunk) override { wait_for(marks_of(chunk).ready); }
+  void wait_out(int chunk) override { wait_for(marks_of(chunk).stored); }
   double newly_held_seconds() override {
     double seconds = 0;
     while (!holds_.empty() && holds_.front()->went_on.reached()) {
@@ -87,10 +92,14 @@ class CudaWires final : public Wires {
   }
 
  private:
+  void wait_for(const cuda::Event& event) const {
+    alarms_->wait([&] { return event.reached(); }, [&] { event.synchronize(); });
+  }
   Marks& marks_of(int chunk) { return marks_[static_cast<size_t>(chunk)]; }
 
   int device_;
   cuda::StreamHandle queue_;
+  std::shared_ptr<const Alarms> alarms_;     // the queue's
   std::deque<Marks> marks_;                  // events do not move
   std::deque<std::unique_ptr<Hold>> holds_;  // in the queue's order, from the first that is not counted
   std::vector<std::unique_ptr<Hold>> free_holds_;
@@ -101,9 +110,10 @@ class CudaWires final : public Wires {
 
 }  // namespace
 
-std::unique_ptr<Wires> make_cuda_wires(int device, cuda::StreamHandle queue, int chunks) {
+std::unique_ptr<Wires> make_cuda_wires(int device, cuda::StreamHandle queue, int chunks,
+                                       std::shared_ptr<const Alarms> alarms) {
   cuda::use_device(device);
-  return std::make_unique<CudaWires>(device, queue, chunks);
+  return std::make_unique<CudaWires>(device, queue, chunks, std::move(alarms));
 }
 
 }  // namespace shoal

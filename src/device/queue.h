@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "device/alarm.h"
 #include "device/arena.h"
 #include "device/slab.h"
 #include "device/wires.h"
@@ -83,6 +84,9 @@ class Queue {
   virtual int device() const = 0;
   // The GPU's stream that the work goes to, a cudaStream_t; null in host memory.
   virtual void* stream() const = 0;
+
+  // Whoever waits for this queue throws what the alarm is raised with. Null: none.
+  virtual void heed(std::shared_ptr<Alarm>) {}
 
   virtual std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) = 0;
   // Host memory that copies of this queue reach at full speed.

@@ -6,13 +6,15 @@
 
 namespace shoal {
 
-Channel::Channel(Group& world, const std::string& name, const Queue& queue) : notes_(world.channel(name)) {
+Channel::Channel(Group& world, const std::string& name, Queue& queue) : notes_(world.channel(name)) {
   if (queue.device() < 0) {
     queue_ = make_host_queue();
     return;
   }
   bytes_ = world.device_channel(name, queue.device(), queue.stream());
   queue_ = make_cuda_queue(queue.device(), bytes_->stream());
+  queue.heed(bytes_->alarm());
+  queue_->heed(bytes_->alarm());
 }
 
 Traffic Channel::traffic() const {

@@ -11,8 +11,9 @@ namespace shoal {
 
 class Channel {
  public:
-  // Every rank opens it. The queue is the one on which the rank computes.
-  Channel(Group& world, const std::string& name, const Queue& queue);
+  // Every rank opens it. The queue is the one on which the rank computes; whoever waits for it learns when the
+  // channel's collectives cannot end.
+  Channel(Group& world, const std::string& name, Queue& queue);
 
   Group& notes() const { return *notes_; }
   Group& bytes() const { return bytes_ ? *bytes_ : *notes_; }

@@ -173,6 +173,7 @@ void make_whole(const std::vector<Unit>& units, Group& world) {
   // In host memory no channel of its own: one that nobody uses could be closed before a peer opens it.
   const std::unique_ptr<Group> of_gpus =
       device.is_cuda() ? world.device_channel("make whole", device.index(), queue->stream()) : nullptr;
+  if (of_gpus) queue->heed(of_gpus->alarm());
   RecordReader records(world, of_gpus ? *of_gpus : world, *queue);
   for (const Unit& unit : units) {
     for (const Parameter& param : unit.params) {

@@ -87,6 +87,12 @@ std::string identity_of(int device) {
 
 void use_device(int device) { check(cudaSetDevice(device), "cudaSetDevice"); }
 
+void begin_watching(int device) {
+  use_device(device);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+}
+
 void* allocate(size_t nbytes) {
   void* memory = nullptr;
   check(cudaMalloc(&memory, nbytes), "cudaMalloc");

@@ -18,6 +18,7 @@ std::string why_none() { return kWhy; }
 DeviceFacts facts_of(int) { refuse(); }
 std::string identity_of(int) { refuse(); }
 void use_device(int) { refuse(); }
+void begin_watching(int) { refuse(); }
 void* allocate(size_t) { refuse(); }
 void release(void*) {}
 void copy(void*, const void*, size_t, StreamHandle) { refuse(); }

@@ -31,6 +31,11 @@ TEST(Failure, RanksThatJoinedAndNeverConnectedAreAllNamed) {
   EXPECT_THAT(cause_silent({0, 2}, 30s), StartsWith("ranks 0, 2 died or hangs: they joined"));
 }
 
+TEST(Failure, WhatStandsStillOnAGpuIsSaidToBeginThere) {
+  EXPECT_THAT(cause_stuck(3, 600s), StartsWith("it began on the GPU of rank 3 and was not over within 600 s: "));
+  EXPECT_THAT(cause_unconnected(1500ms), StartsWith("the GPUs of all ranks were not connected within 1.5 s."));
+}
+
 TEST(Failure, SurvivesTheWayThroughText) {
   const Failure failure{3, "", "rank 3 gave up: a\nb"};
   const Failure back = failure_from_text(to_text(failure));

@@ -35,6 +35,9 @@ TEST(GlooCarrier, RanksAtDifferentCollectivesAreNamed) {
 }
 TEST(GlooCarrier, RanksWithDifferentSizesAreNamed) { testing::check_different_sizes_are_named(make_gloo_groups); }
 TEST(GlooCarrier, AbortWakesEveryRankOnEveryChannel) { testing::check_abort_wakes_everyone(make_gloo_groups); }
+TEST(GlooCarrier, AFailureThatIsWrittenDownIsHeardByEveryone) {
+  testing::check_fate_is_heard_by_everyone(make_gloo_groups);
+}
 TEST(GlooCarrier, TimeoutNamesTheRankThatDoesNotArrive) {
   testing::check_timeout_names_the_late_rank(make_gloo_groups);
 }

@@ -61,6 +61,25 @@ TEST(GlooWorld, WhoDoesNotConnectIsNamedByAllOthers) {
   EXPECT_THAT(other, StartsWith("[comm rank 2] connecting: " + cause));
 }
 
+TEST(GlooWorld, APeerThatIsGoneIsFoundByAsking) {
+  using namespace std::chrono_literals;
+  const auto store = make_hash_store();
+  std::unique_ptr<GlooWorld> other;
+  std::thread rank_one([&] { other = std::make_unique<GlooWorld>(testing::gloo_options(1, 2, 20s, store)); });
+  const auto world = std::make_shared<GlooWorld>(testing::gloo_options(0, 2, 20s, store));
+  rank_one.join();
+  const std::shared_ptr<Fate> fate = fate_of(world);
+  EXPECT_EQ(fate->dead_peer(), "");
+  other.reset();
+  std::string cause;
+  for (const auto deadline = std::chrono::steady_clock::now() + 20s;
+       cause.empty() && std::chrono::steady_clock::now() < deadline;) {
+    cause = fate->dead_peer();
+  }
+  EXPECT_THAT(cause, StartsWith("rank 1 died (or left: its connections are closed)."));
+  EXPECT_FALSE(fate->failure());
+}
+
 TEST(GlooWorld, AFailureStaysAndClosesTheLinks) {
   auto world = world_of_one(make_hash_store());
   auto channel = world->open("x");

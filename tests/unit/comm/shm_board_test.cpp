@@ -67,6 +67,7 @@ TEST(ShmBoard, StagingOfLargeMemoryGoesInPieces) {
 TEST(ShmBoard, RanksAtDifferentCollectivesAreNamed) { testing::check_different_collectives_are_named(make); }
 TEST(ShmBoard, RanksWithDifferentSizesAreNamed) { testing::check_different_sizes_are_named(make); }
 TEST(ShmBoard, AbortWakesEveryRankOnEveryChannel) { testing::check_abort_wakes_everyone(make); }
+TEST(ShmBoard, AFailureThatIsWrittenDownIsHeardByEveryone) { testing::check_fate_is_heard_by_everyone(make); }
 TEST(ShmBoard, TimeoutNamesTheRankThatDoesNotArrive) { testing::check_timeout_names_the_late_rank(make); }
 TEST(ShmBoard, ARankThatLeavesIsNamedToThoseWhoWaitForIt) { testing::check_leaving_is_named(make, 0); }
 TEST(ShmBoard, LeavingWithACollectiveInFlightFailsItsHandle) { testing::check_leaving_in_flight_does_not_hang(make); }

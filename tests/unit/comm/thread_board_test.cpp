@@ -24,6 +24,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, ThreadGroups, ::testing::Values(1, 2, 3, 4));
 TEST(ThreadBoard, RanksAtDifferentCollectivesAreNamed) { testing::check_different_collectives_are_named(make); }
 TEST(ThreadBoard, RanksWithDifferentSizesAreNamed) { testing::check_different_sizes_are_named(make); }
 TEST(ThreadBoard, AbortWakesEveryRankOnEveryChannel) { testing::check_abort_wakes_everyone(make); }
+TEST(ThreadBoard, AFailureThatIsWrittenDownIsHeardByEveryone) { testing::check_fate_is_heard_by_everyone(make); }
 TEST(ThreadBoard, TimeoutNamesTheRankThatDoesNotArrive) { testing::check_timeout_names_the_late_rank(make); }
 TEST(ThreadBoard, ARankThatLeavesIsNamedToThoseWhoWaitForIt) { testing::check_leaving_is_named(make, 0); }
 TEST(ThreadBoard, LeavingWithACollectiveInFlightFailsItsHandle) {

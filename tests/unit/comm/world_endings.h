@@ -80,6 +80,25 @@ inline void check_abort_wakes_everyone(const MakeGroups& make) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(120));
 }
 
+// Who waits for something else than the hosts asks for the world's fate, and hears what another rank wrote down.
+inline void check_fate_is_heard_by_everyone(const MakeGroups& make) {
+  using namespace std::chrono_literals;
+  const auto groups = make(2, 30s);
+  const std::shared_ptr<Fate> writer = groups[1]->fate(), reader = groups[0]->fate();
+  EXPECT_EQ(reader->timeout(), 30s);
+  EXPECT_FALSE(reader->failure());
+  EXPECT_EQ(reader->dead_peer(), "");
+  writer->fail({1, "gather of block.3 (weights #42)", "it hangs"});
+  writer->fail({1, "", "too late"});
+  std::optional<Failure> heard;
+  for (const auto deadline = std::chrono::steady_clock::now() + 30s;
+       !heard && std::chrono::steady_clock::now() < deadline;) {
+    heard = reader->failure();
+  }
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(to_text(*heard), to_text(Failure{1, "gather of block.3 (weights #42)", "it hangs"}));
+}
+
 inline void check_timeout_names_the_late_rank(const MakeGroups& make) {
   using namespace std::chrono_literals;
   const auto start = std::chrono::steady_clock::now();
