@@ -9,8 +9,6 @@ namespace shoal {
 namespace {
 
 constexpr Timeout kLongestPeriod = std::chrono::milliseconds(100);
-// A rank that has done its part of the last collective may end before this one is through with it.
-constexpr Timeout kOverdue = std::chrono::milliseconds(1000);
 // On a busy machine a thread may begin late; that is no silence.
 constexpr Timeout kShortestSilence = std::chrono::milliseconds(1000);
 // Enough for whoever asks every few microseconds to see the alarm.
@@ -72,13 +70,13 @@ std::optional<Watchdog::Finding> Watchdog::look(const std::string& oldest) {
       if (!answer.failed.empty()) return own(answer.failed_at, cause_gpu_failed(options_.rank, answer.failed));
       if (!answer.standing) return std::nullopt;
       const Watch::Standing& standing = *answer.standing;
-      const bool overdue = standing.under_way && *standing.under_way >= std::min(kOverdue, options_.timeout);
+      const bool overdue = standing.under_way && *standing.under_way >= std::min(options_.overdue, options_.timeout);
       if (auto finding = hear_of_others(standing.at, overdue)) return finding;
       if (standing.late) return own(standing.at, cause_stuck(options_.rank, options_.timeout));
       return std::nullopt;
     }
     const auto silence = std::chrono::steady_clock::now() - asked_at;
-    if (auto finding = hear_of_others(oldest, silence >= kOverdue)) return finding;
+    if (auto finding = hear_of_others(oldest, silence >= options_.overdue)) return finding;
     if (silence >= most_silence) return own(oldest, cause_no_answer(options_.rank, most_silence));
   }
 }

@@ -36,6 +36,9 @@ class Watchdog {
   struct Options {
     int rank = 0;
     Timeout timeout = kDefaultTimeout;
+    // How long a collective is under way before a rank that is gone counts: one that has done its part of the last
+    // collective may end before this one is through with it.
+    Timeout overdue = std::chrono::seconds(1);
     std::shared_ptr<Fate> fate;            // null: nobody else is there
     std::shared_ptr<Alarm> alarm;          // shared with those who wait
     std::function<void()> prepare;         // before questions to the GPU, in the thread that asks them
