@@ -104,8 +104,8 @@ Runs gradient_runs(Engine& engine, int param) {
   return found;
 }
 
-// Writes what this rank keeps of a parameter's state, from the whole of it.
-void write_param(Engine& engine, StateKind kind, int param, const at::Tensor& whole) {
+// The whole of a parameter, as fp32 in host memory.
+at::Tensor whole_values(const Engine& engine, int param, const at::Tensor& whole) {
   const ParamInfo& info = engine.params().at(static_cast<size_t>(param));
   int64_t numel = 1;
   for (const int64_t extent : info.shape) numel *= extent;
@@ -114,9 +114,25 @@ void write_param(Engine& engine, StateKind kind, int param, const at::Tensor& wh
         "state of " + info.name,
         fmt::format("the values have {} elements and the parameter {}. Pass them whole.", whole.numel(), numel));
   }
-  const at::Tensor values = whole.to(at::kCPU, at::kFloat).contiguous();
+  return whole.detach().to(at::kCPU, at::kFloat).contiguous();
+}
+
+// Writes what this rank keeps of a parameter's state, from the whole of it.
+void write_param(Engine& engine, StateKind kind, int param, const at::Tensor& whole) {
+  const at::Tensor values = whole_values(engine, param, whole);
   for (const StateRun& run : engine.kept_state()) {
     if (run.param == param && run.kind == kind) engine.write_state(run, values.const_data_ptr<float>() + run.begin);
+  }
+}
+
+// The same of its mean gradient, with the loss scale.
+void write_gradient(Engine& engine, int param, const at::Tensor& whole) {
+  const ParamInfo& info = engine.params().at(static_cast<size_t>(param));
+  if (!info.trainable) throw Error("gradient of " + info.name, "the parameter is frozen, and has none.");
+  const at::Tensor values = whole_values(engine, param, whole);
+  py::gil_scoped_release without_gil;
+  for (const StateRun& run : engine.kept_gradients()) {
+    if (run.param == param) engine.write_gradient(run, values.const_data_ptr<float>() + run.begin);
   }
 }
 
@@ -210,6 +226,7 @@ void bind_engine(py::module_& module) {
       .def("read_weight", &read_weight)
       .def("read_gradient", &read_gradient)
       .def("write_weight", &write_weight)
+      .def("write_gradient", &write_gradient)
       .def("begin_gathered", &Engine::begin_gathered, Released())
       .def("finish_gathered", &Engine::finish_gathered, py::arg("id"), py::arg("written_by") = py::none(), Released())
       .def("params", &Engine::params)

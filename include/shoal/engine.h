@@ -182,6 +182,10 @@ class Engine {
   // read_gradient() also takes what kept_state() lists of trained weights, inside an OutsideUpdate.
   std::vector<StateRun> owned_gradients();
   void read_gradient(const StateRun& part, float* values) const;
+  // Puts other gradients in their place, with the loss scale, for the norm and the update of the step: each rank writes
+  // any part of what kept_gradients() lists. The same time.
+  std::vector<StateRun> kept_gradients();
+  void write_gradient(const StateRun& part, const float* values);
   EngineProgress progress() const;
   // Ends a restore: brings the written weights to where they are read. Every rank calls it.
   void finish_restore(const EngineProgress& progress);

@@ -184,13 +184,7 @@ class Engine:
 
     def write_owned(self, name: str, kind: str, values: torch.Tensor) -> None:
         """Writes one state of a parameter; each rank passes the elements that it owns, in a row. Every rank calls it."""
-        runs = self.owned_runs(name, kind)
-        numels = [run.numel() for _, run in runs]
-        if values.numel() != sum(numels):
-            raise _core.Error(f"[state of {name}] {values.numel()} values were passed, and this rank owns {sum(numels)}.")
-        parts = values.detach().to("cpu", torch.float32).flatten().split(numels) if runs else []
-        whole = self._whole(self._index(name), [(begin, part) for (begin, _), part in zip(runs, parts)])
-        self.write_state(name, kind, whole)
+        self.write_state(name, kind, self._joined(name, self.owned_runs(name, kind), values))
 
     def write_part(self, name: str, kind: str, value: torch.Tensor) -> None:
         """write_state for one of many: the last is followed by core.finish_restore."""
@@ -208,6 +202,16 @@ class Engine:
         core = self._live("gradient")
         return [(begin, values / core.loss_scale) for begin, values in core.gradient_runs(self._index(name))]
 
+    def write_grad(self, name: str, value: torch.Tensor) -> None:
+        """Puts another mean gradient in place of a parameter's, for the norm and the update of this step. After backward,
+        before step; every rank passes the same values."""
+        core = self._live("gradient")
+        core.write_gradient(self._index(name), value.detach().float() * core.loss_scale)
+
+    def write_owned_grads(self, name: str, values: torch.Tensor) -> None:
+        """write_grad, where each rank passes the elements that it owns, in a row. Every rank calls it."""
+        self.write_grad(name, self._joined(name, self.owned_grads(name), values))
+
     def _index(self, name: str) -> int:
         if self._indices is None:
             infos = enumerate(self._live("state").params())
@@ -215,6 +219,14 @@ class Engine:
         if name not in self._indices:
             raise _core.Error(f"[state] there is no parameter {name}. Use the names of the module.")
         return self._indices[name]
+
+    def _joined(self, name: str, runs: list[tuple[int, torch.Tensor]], values: torch.Tensor) -> torch.Tensor | None:
+        """The whole of a parameter, of which each rank passes its runs, in a row."""
+        numels = [run.numel() for _, run in runs]
+        if values.numel() != sum(numels):
+            raise _core.Error(f"[state of {name}] {values.numel()} values were passed, and this rank owns {sum(numels)}.")
+        parts = values.detach().to("cpu", torch.float32).flatten().split(numels) if runs else []
+        return self._whole(self._index(name), [(begin, part) for (begin, _), part in zip(runs, parts)])
 
     def _whole(self, index: int, runs: list[tuple[int, torch.Tensor]]) -> torch.Tensor | None:
         shape = self._live("state").params()[index].shape

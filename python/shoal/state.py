@@ -69,6 +69,21 @@ def read_grad(param: torch.Tensor) -> torch.Tensor | None:
     return _on_device_of(param, engine.read_grad(name))
 
 
+def write_grad(param: torch.Tensor, value: torch.Tensor) -> None:
+    """Puts another mean gradient in place of a parameter's; each rank passes the same values. After backward, before step."""
+    if owner_of(param) is None and param.grad is not None:
+        param.grad.copy_(value)
+        return
+    engine, name = _owner_to_write(param)
+    engine.write_grad(name, value)
+
+
+def write_own_grad(param: torch.Tensor, values: torch.Tensor) -> None:
+    """write_grad, where each rank passes what read_own gives it of "gradient". Every rank calls it."""
+    engine, name = _owner_to_write(param)
+    engine.write_owned_grads(name, values)
+
+
 def _on_device_of(param: torch.Tensor, whole: torch.Tensor | None) -> torch.Tensor | None:
     return None if whole is None else whole.to(param.device)
 

@@ -378,6 +378,20 @@ class Engine::Impl {
     throw Error(place, "a step is under way. Read and write the state after step(), before the next forward.");
   }
 
+  void await_gradients() {
+    if (!passes_.between_passes() || micro_step_ == 0 || !reduced_) {
+      throw Error("gradients", "there are none: they are complete after the backward that ends a step, until step().");
+    }
+    gradients_.wait();
+  }
+
+  std::vector<StateRun> trained_weights(std::vector<StateRun> runs) const {
+    std::erase_if(runs, [&](const StateRun& run) {
+      return run.kind != StateKind::weight || !state_.params()[static_cast<size_t>(run.param)].trainable;
+    });
+    return runs;
+  }
+
   EngineProgress progress() {
     pending_.read_all();
     EngineProgress progress;
@@ -560,18 +574,19 @@ void Engine::write_state(const StateRun& part, const float* values) {
 }
 
 std::vector<StateRun> Engine::owned_gradients() {
-  if (!impl_->passes_.between_passes() || impl_->micro_step_ == 0 || !impl_->reduced_) {
-    throw Error("gradients", "there are none: they are complete after the backward that ends a step, until step().");
-  }
-  impl_->gradients_.wait();
-  std::vector<StateRun> runs = impl_->state_.owned();
-  std::erase_if(runs, [&](const StateRun& run) {
-    return run.kind != StateKind::weight || !impl_->state_.params()[static_cast<size_t>(run.param)].trainable;
-  });
-  return runs;
+  impl_->await_gradients();
+  return impl_->trained_weights(impl_->state_.owned());
+}
+std::vector<StateRun> Engine::kept_gradients() {
+  impl_->await_gradients();
+  return impl_->trained_weights(impl_->state_.kept());
 }
 void Engine::read_gradient(const StateRun& part, float* values) const {
   impl_->state_.read_gradient(part, impl_->gradients_, values);
+}
+void Engine::write_gradient(const StateRun& part, const float* values) {
+  impl_->await_gradients();
+  impl_->state_.write_gradient(part, values, impl_->gradients_);
 }
 
 EngineProgress Engine::progress() const { return impl_->progress(); }

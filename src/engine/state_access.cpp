@@ -114,11 +114,21 @@ void StateAccess::write(const StateRun& part, const float* values) {
   }
 }
 
-void StateAccess::read_gradient(const StateRun& part, const Gradients& gradients, float* values) const {
+StateAccess::Place StateAccess::trained_place_of(const StateRun& part) const {
   const Place place = place_of(part);
   const FlatLayout& flat = layout_.units[static_cast<size_t>(place.unit)].flats[static_cast<size_t>(place.flat)];
   SHOAL_CHECK(flat.trainable, "{} is frozen", params_[static_cast<size_t>(part.param)].name);
+  return place;
+}
+
+void StateAccess::read_gradient(const StateRun& part, const Gradients& gradients, float* values) const {
+  const Place place = trained_place_of(part);
   gradients.read(place.unit, place.flat, place.offset + part.begin, part.numel, values);
+}
+
+void StateAccess::write_gradient(const StateRun& part, const float* values, Gradients& gradients) const {
+  const Place place = trained_place_of(part);
+  gradients.write(place.unit, place.flat, place.offset + part.begin, part.numel, values);
 }
 
 }  // namespace shoal

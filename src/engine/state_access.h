@@ -23,6 +23,7 @@ class StateAccess {
   void write(const StateRun& part, const float* values);
   // Part of a gradient, of what this rank owns or keeps of a trained weight.
   void read_gradient(const StateRun& part, const Gradients& gradients, float* values) const;
+  void write_gradient(const StateRun& part, const float* values, Gradients& gradients) const;
 
  private:
   struct Place {
@@ -36,6 +37,7 @@ class StateAccess {
   std::vector<StateRun> runs(Share share) const;
   Updater::Range range_of(const Place& place, Share share, StateKind kind) const;
   Place place_of(const StateRun& part) const;
+  Place trained_place_of(const StateRun& part) const;
 
   const ModelLayout& layout_;
   int rank_;

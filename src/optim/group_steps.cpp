@@ -42,9 +42,11 @@ GroupSteps group_steps(const OptimizerConfig& config, const StepNumbers& numbers
     step.eps = static_cast<float>(config.eps);
     step.decoupled = config.kind == OptimizerKind::adamw;
     if (!config.bias_correction) return;
+    // Of the fp32 betas that the moments are made with: 1 - 0.999 is 1.3e-5 of itself away from 1 - 0.999f, and the
+    // first steps would be 6e-6 of themselves too long.
     const auto t = static_cast<double>(numbers.step);
-    step.inv_bias1 = static_cast<float>(1 / (1 - std::pow(numbers.beta1, t)));
-    step.inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(numbers.beta2, t)));
+    step.inv_bias1 = static_cast<float>(1 / (1 - std::pow(static_cast<double>(step.beta1), t)));
+    step.inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(static_cast<double>(step.beta2), t)));
   });
 }
 

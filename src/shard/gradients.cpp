@@ -2,6 +2,7 @@
 #include "shard/gradients.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "kernels/convert.h"
@@ -223,20 +224,40 @@ const GradientRule& Gradients::rule(int unit, int flat) const {
   return units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].rule;
 }
 
-void Gradients::read(int unit, int flat, int64_t begin, int64_t numel, float* values) const {
-  const GradientRule& rule_of_flat = rule(unit, flat);
-  const DType dtype = rule_of_flat.kept;
+// Where these elements of a flat are kept.
+std::byte* Gradients::kept_at(int unit, int flat, int64_t begin, int64_t numel) const {
+  const Flat& state = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
-  const int64_t first = rule_of_flat.kept_whole ? 0 : channel_.rank() * layout.shard_numel;
-  SHOAL_CHECK(begin >= first && begin + numel <= (rule_of_flat.kept_whole ? layout.numel : first + layout.shard_numel),
+  const int64_t first = state.rule.kept_whole ? 0 : channel_.rank() * layout.shard_numel;
+  SHOAL_CHECK(begin >= first && begin + numel <= (state.rule.kept_whole ? layout.numel : first + layout.shard_numel),
               "gradients {} to {} are not kept", begin, begin + numel);
-  const std::byte* from = kept(units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)]);
+  return kept(state) + static_cast<size_t>(begin - first) * nbytes_of(state.rule.kept);
+}
+
+void Gradients::read(int unit, int flat, int64_t begin, int64_t numel, float* values) const {
+  const DType dtype = rule(unit, flat).kept;
   std::vector<std::byte> bytes(static_cast<size_t>(numel) * nbytes_of(dtype));
-  queue_.download(bytes.data(), from + static_cast<size_t>(begin - first) * nbytes_of(dtype), bytes.size());
+  queue_.download(bytes.data(), kept_at(unit, flat, begin, numel), bytes.size());
   kernels::convert(bytes.data(), dtype, values, DType::f32, numel);
 }
 
+void Gradients::write(int unit, int flat, int64_t begin, int64_t numel, const float* values) {
+  const DType dtype = rule(unit, flat).kept;
+  std::vector<std::byte> bytes(static_cast<size_t>(numel) * nbytes_of(dtype));
+  kernels::convert(values, DType::f32, bytes.data(), dtype, numel);
+  queue_.upload(kept_at(unit, flat, begin, numel), bytes.data(), bytes.size());
+  units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].written = true;
+}
+
 const double* Gradients::sum_shard_squares() {
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    for (size_t index = 0; index < units_[unit].flats.size(); ++index) {
+      Flat& flat = units_[unit].flats[index];
+      if (!std::exchange(flat.written, false)) continue;
+      const FlatLayout& layout = layout_.units[unit].flats[index];
+      queue_.sum_squares(kept_shard(flat, layout), flat.rule.kept, layout.shard_numel, flat.block_sums);
+    }
+  }
   queue_.sum_in_order(flat_sums_);
   return reinterpret_cast<const double*>(sums_->data());
 }

@@ -47,6 +47,9 @@ class Gradients {
   // Elements [begin, begin + numel) of a flat, as fp32 in host memory, of what the update finds: this rank's shard, or
   // the whole at a stage that keeps states whole; after wait().
   void read(int unit, int flat, int64_t begin, int64_t numel, float* values) const;
+  // Puts other values there, which the sums of squares then count. Where the whole is kept for the update, every rank
+  // writes the whole.
+  void write(int unit, int flat, int64_t begin, int64_t numel, const float* values);
 
   // Sum of squares of this rank's shard of each trainable flat, in the order of units and flats, in the queue's memory;
   // after wait().
@@ -60,6 +63,7 @@ class Gradients {
     size_t kept_offset = 0;        // in the kept slab
     size_t slot_offset = 0;        // within the unit's reduce slot
     double* block_sums = nullptr;  // in the sums slab
+    bool written = false;          // since the sums were made
   };
   struct Param {
     int flat = -1;  // -1: frozen
@@ -82,6 +86,7 @@ class Gradients {
   bool collects_in_slot(const Flat& flat) const { return flat.rule.through_slot && flat.rule.every_micro_step; }
   std::byte* kept(const Flat& flat) const { return kept_->data() + flat.kept_offset; }
   std::byte* kept_shard(const Flat& flat, const FlatLayout& layout) const;
+  std::byte* kept_at(int unit, int flat, int64_t begin, int64_t numel) const;
   std::byte* slot_of(int unit);
   int pick_slot();
   void make_sums();

@@ -33,8 +33,6 @@ UNREAD = {
     "runtime.engine.compile": "refused as a whole",
     "runtime.engine.offload_states": "refused as a whole",
     "runtime.engine.reload_states": "refused as a whole",
-    "utils.tensor_fragment.safe_set_full_grad": "refused as a whole",
-    "utils.tensor_fragment.safe_set_local_grad": "refused as a whole",
     "runtime.zero.parameter_offload.get_param_coordinator training": "one order serves both",
     "runtime.zero.parameter_offload._register_deepspeed_module": "hooks were never taken off",
     "runtime.zero.partition_parameters.__init__ mem_efficient_linear": "no function of torch is replaced",

@@ -83,13 +83,16 @@ def train(stage: int, precision: str = "fp32", **others) -> list[float]:
     return numbers
 
 
-def plain_torch() -> list[float]:
+def plain_torch(factor: float = 1.0) -> list[float]:
+    """`factor`: of the gradients of matrices."""
     model = make_net().to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01)
     numbers = []
     for step in range(STEPS):
         loss = model(batch(step))
         loss.backward()
+        for param in model.parameters():
+            param.grad *= factor if param.dim() > 1 else 1.0
         numbers += [loss.item(), nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()]
         optimizer.step()
         optimizer.zero_grad()
@@ -571,6 +574,38 @@ def test_frozen_bases_with_adapters():
     assert_equal(runs[1], runs[0], "stage 2")
     assert_equal(runs[2], runs[0], "stage 3")
     assert runs[0][0] > runs[0][-1], runs[0]
+
+
+def setting_gradients(stage: int, factor: float, precision: str = "fp32", **others) -> list[float]:
+    """steps_of, with the gradients of matrices read and set again, multiplied."""
+    from deepspeed import utils
+
+    engine = start(config(stage, precision, **others))
+    numbers = []
+    for step in range(STEPS):
+        loss = engine(batch(step))
+        engine.backward(loss)
+        for param in engine.module.parameters():
+            if param.dim() > 1:
+                grad = utils.safe_get_full_grad(param)
+                assert grad.device.type == DEVICE, grad.device
+                utils.safe_set_full_grad(param, grad * factor)
+        engine.step()
+        numbers += [loss.item(), engine.get_global_grad_norm()]
+    engine.destroy()
+    return numbers
+
+
+def test_the_step_is_of_the_gradients_that_were_set():
+    runs = [setting_gradients(stage, -3.0) for stage in range(4)]
+    on_host = {"offload_optimizer": {"device": "cpu", "pin_memory": True}}
+    runs.append(setting_gradients(2, -3.0, zero=on_host))
+    for index, numbers in enumerate(runs):
+        assert_equal(numbers, runs[0], f"run {index}")
+    difference = largest_difference(runs[0], plain_torch(-3.0))
+    assert difference < 1e-5, difference
+    for precision in ("bf16", "fp16"):
+        assert_equal(setting_gradients(3, 1.0, precision), train(3, precision), f"{precision}, set as they were")
 
 
 if __name__ == "__main__":

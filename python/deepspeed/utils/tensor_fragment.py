@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Callable
 
 import torch
 
@@ -27,6 +28,22 @@ def safe_get_full_optimizer_state(param: torch.nn.Parameter, optim_state_key: st
 
 def safe_get_full_grad(param: torch.nn.Parameter) -> torch.Tensor | None:
     return state.read_grad(param)
+
+
+def safe_set_full_grad(param: torch.nn.Parameter, value: torch.Tensor) -> None:
+    """After the backward that ends a step, before step(): its norm, clipping and update are of what was set. A frozen
+    parameter has no gradient to set."""
+    if param.requires_grad:
+        state.write_grad(param, value)
+
+
+def safe_update_full_grad_vectorized(
+    param_list: list[torch.nn.Parameter], update_func: Callable[[torch.Tensor, torch.nn.Parameter], torch.Tensor]
+) -> None:
+    for param in param_list:
+        grad = state.read_grad(param) if param.requires_grad else None
+        if grad is not None:
+            state.write_grad(param, update_func(grad, param))
 
 
 def safe_set_full_fp32_param(param: torch.nn.Parameter, value: torch.Tensor) -> None:
@@ -60,19 +77,9 @@ def safe_set_local_optimizer_state(param: torch.nn.Parameter, value: torch.Tenso
     state.write_own(param, _kind(param, optim_state_key), value)
 
 
-def safe_set_full_grad(param: torch.nn.Parameter, value: torch.Tensor) -> None:
-    raise _no_setting("safe_set_full_grad")
-
-
 def safe_set_local_grad(param: torch.nn.Parameter, value: torch.Tensor) -> None:
-    raise _no_setting("safe_set_local_grad")
-
-
-def _no_setting(name: str) -> Error:
-    return Error(
-        f"[{name}] a reduced gradient cannot be written: its norm is summed up as it arrives. Change it while it is this "
-        "rank's: param.register_hook."
-    )
+    if param.requires_grad:
+        state.write_own_grad(param, value)
 
 
 _KINDS = {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <mutex>
 
@@ -158,6 +159,47 @@ TEST(StateAccess, TheStateIsReadBetweenStepsOnly) {
   const StateRun run = matrix.engine->owned_state().at(0);
   EXPECT_THAT(message_of([&] { matrix.engine->read_state(run, values.data()); }),
               HasSubstr("[read_state] a step is under way"));
+}
+
+// Norm and weights of a step whose gradients were written over.
+TEST(StateAccess, WrittenGradientsAreTheStepsAtEveryStage) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    for (const int world : {1, 2, 3}) {
+      std::string expected;
+      for (int stage = 0; stage <= 3; ++stage) {
+        const auto weights = on_threads<std::string>(world, [&](Group& group) {
+          MatrixEngine matrix(group, run_of(stage, precision));
+          matrix.engine->backward(matrix.loss(0));
+          double squares = 0;
+          for (const ParamInfo& info : matrix.engine->params()) {
+            if (info.trainable) squares += 4.0 * static_cast<double>(numel_of(info));
+          }
+          for (const StateRun& kept : matrix.engine->kept_gradients()) {
+            std::vector<float> values;
+            for (int64_t i = 0; i < kept.numel; ++i) values.push_back((kept.begin + i) % 2 == 0 ? 2.0f : -2.0f);
+            matrix.engine->write_gradient(kept, values.data());
+          }
+          EXPECT_NEAR(matrix.engine->step().grad_norm, std::sqrt(squares), 1e-9 * std::sqrt(squares));
+          return matrix.weights();
+        });
+        if (stage == 0) expected = weights[0];
+        for (const std::string& found : weights) EXPECT_TRUE(found == expected) << "stage " << stage << " of " << world;
+      }
+    }
+  }
+}
+
+TEST(StateAccess, GradientsAreWrittenBetweenBackwardAndStep) {
+  const std::unique_ptr<Group> world = make_single_group();
+  MatrixEngine matrix(*world, released_at(3));
+  const auto refused = HasSubstr("[gradients] there are none: they are complete after the backward that ends a step");
+  EXPECT_THAT(message_of([&] { matrix.engine->kept_gradients(); }), refused);
+  matrix.engine->backward(matrix.loss(0));
+  const StateRun part = matrix.engine->kept_gradients().at(0);
+  const std::vector<float> zeros(static_cast<size_t>(part.numel));
+  matrix.engine->write_gradient(part, zeros.data());
+  matrix.engine->step();
+  EXPECT_THAT(message_of([&] { matrix.engine->write_gradient(part, zeros.data()); }), refused);
 }
 
 }  // namespace shoal

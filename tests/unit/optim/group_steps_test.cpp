@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 #include <variant>
+#include <vector>
 
 namespace shoal {
 namespace {
@@ -39,10 +41,28 @@ TEST(GroupSteps, AdamCorrectsItsBiasByTheCountOfAppliedSteps) {
   OptimizerConfig config = config_of(OptimizerKind::adam);
   const auto third = std::get<std::vector<kernels::AdamStep>>(group_steps(config, numbers_of(3)))[0];
   EXPECT_FALSE(third.decoupled);
-  EXPECT_EQ(third.inv_bias1, static_cast<float>(1 / (1 - std::pow(0.9, 3.0))));
-  EXPECT_EQ(third.inv_sqrt_bias2, static_cast<float>(1 / std::sqrt(1 - std::pow(0.999, 3.0))));
+  EXPECT_EQ(third.inv_bias1, static_cast<float>(1 / (1 - std::pow(double{0.9f}, 3.0))));
+  EXPECT_EQ(third.inv_sqrt_bias2, static_cast<float>(1 / std::sqrt(1 - std::pow(double{0.999f}, 3.0))));
   config.bias_correction = false;
   EXPECT_EQ(std::get<std::vector<kernels::AdamStep>>(group_steps(config, numbers_of(3)))[0].inv_bias1, 1.0f);
+}
+
+// After one step the corrected moments are the gradient and its square, to the last roundings.
+TEST(GroupSteps, AdamsFirstStepIsAsLongAsTheRate) {
+  for (const auto& [beta1, beta2] : std::vector<std::pair<double, double>>{{0.9, 0.999}, {0.8, 0.95}, {0.95, 0.9999}}) {
+    StepNumbers numbers = numbers_of(1);
+    numbers.lrs = {1e-2};
+    numbers.weight_decays = {0};
+    numbers.beta1 = beta1;
+    numbers.beta2 = beta2;
+    numbers.grad_scale = 1;
+    const GroupSteps steps = group_steps(config_of(OptimizerKind::adamw), numbers);
+    float weight = 0, first = 0, second = 0;
+    const float grad = 0.7f;
+    kernels::adam({.numel = 1, .weight = &weight, .grad = &grad, .first = &first, .second = &second},
+                  std::get<std::vector<kernels::AdamStep>>(steps)[0]);
+    EXPECT_NEAR(weight, -1e-2, 1e-2 * 4e-7) << beta2;
+  }
 }
 
 TEST(GroupSteps, SgdKnowsItsFirstStep) {

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "kernels/convert.h"
 #include "unit/comm/rank_threads.h"
 #include "unit/shard/model_parts.h"
@@ -237,6 +239,40 @@ TEST(Gradients, SquareSumsCoverTrainableFlatsInOrder) {
   gradients.wait();
   const double* sums = gradients.sum_shard_squares();
   EXPECT_EQ(std::vector<double>(sums, sums + gradients.trainable_flats()), (std::vector<double>{5, 25, 25}));
+}
+
+TEST(Gradients, WhatIsWrittenIsReadAgainAndCountsInTheSquares) {
+  for (int world = 1; world <= 3; ++world) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        testing::run_ranks(world, [&](Group& group) {
+          ModelParts parts({unit_spec(0, {333, 5}, dtype)}, stage, group);
+          Gradients gradients = parts.gradients({}, mean_over(world));
+          for (int step = 0; step < 2; ++step) {  // the second one finds nothing of the first
+            gradients.begin_micro_step(0);
+            gradients.deposit(0, 0, tensor_of(std::vector<float>(333, 1)));
+            gradients.deposit(0, 1, tensor_of(std::vector<float>(5, 1)));
+            gradients.reduce(0);
+            gradients.wait();
+            const FlatLayout& flat = parts.layout.units[0].flats[0];
+            const int64_t first = group.rank() * flat.shard_numel;
+            const int64_t mine = std::clamp<int64_t>(333 - first, 0, flat.shard_numel);
+            double squares = 0;
+            for (const float value : shard_of(parts, gradients)) squares += static_cast<double>(value) * value;
+            if (step == 0 && mine > 2) {
+              const std::vector<float> values = {-3, 4};
+              gradients.write(0, 0, first + 1, 2, values.data());
+              std::vector<float> found(2);
+              gradients.read(0, 0, first + 1, 2, found.data());
+              EXPECT_EQ(found, values);
+              squares += 9 + 16 - 1 - 1;
+            }
+            EXPECT_EQ(gradients.sum_shard_squares()[0], squares) << "world " << world << " stage " << stage;
+          }
+        });
+      }
+    }
+  }
 }
 
 TEST(Gradients, RefuseWhatIsSparseMisshapenOrOfAForeignDtype) {
