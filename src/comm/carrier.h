@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/handle.h"
 #include "comm/ticket.h"
 #include "device/slab.h"
 #include "shoal/group.h"
@@ -39,11 +40,11 @@ class Carrier {
 
   // A carrier for a GPU runs its collectives on a stream. In the caller's thread, when a collective is issued: a mark
   // behind what it must come after. In the worker: have the stream come after the mark; then, when the collective has
-  // been given to the stream, what a caller of wait() does to come after it. A carrier for host memory has none of
+  // been given to the stream, what a caller does to come after it. A carrier for host memory has none of
   // this.
   virtual std::shared_ptr<const void> mark() { return nullptr; }
   virtual void come_after(const std::shared_ptr<const void>&) {}
-  virtual std::function<void()> joining() { return nullptr; }
+  virtual Joining joining() { return {}; }
   virtual void* stream() const { return nullptr; }
   // A carrier over the same ranks for memory of a GPU; null where bytes must leave the process to reach them.
   virtual std::unique_ptr<Carrier> device_carrier(const std::string&, const ComputeStream&) { return nullptr; }

@@ -37,11 +37,16 @@ void CudaCarrier::come_after(const std::shared_ptr<const void>& mark) {
   static_cast<const cuda::Event*>(mark.get())->hold_back(stream_.handle());
 }
 
-std::function<void()> CudaCarrier::joining() {
+Joining CudaCarrier::joining() {
   auto over = std::make_shared<cuda::Event>();
   over->record(stream_.handle());
-  // What the rank computes after wait() waits for the collective.
-  return [over, stream = compute_.stream] { over->hold_back(stream); };
+  return {// What the rank computes after wait() waits for the collective.
+          .hold_back = [over, stream = compute_.stream] { over->hold_back(stream); },
+          .over =
+              [over](bool block) {
+                if (block) over->synchronize();
+                return block || over->reached();
+              }};
 }
 
 std::shared_ptr<Slab> CudaCarrier::allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) {

@@ -17,7 +17,7 @@ class CudaCarrier : public Carrier {
 
   std::shared_ptr<const void> mark() final;
   void come_after(const std::shared_ptr<const void>& mark) final;
-  std::function<void()> joining() final;
+  Joining joining() final;
   void* stream() const final { return stream_.handle(); }
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) final;
   std::shared_ptr<Ledger> ledger() const final { return ledger_; }
