@@ -45,9 +45,10 @@ std::string_view name_of(Tier tier);
 // zero_optimization.offload_optimizer and offload_param.
 struct OffloadConfig {
   Tier tier = Tier::device;
-  std::string nvme_path = {};  // of the disk tier
-  int buffer_count = 4;        // chunks on their way to or from the disk
-  double ratio = 1;            // the share that is offloaded; optimizer states only
+  std::string nvme_path = {};          // of the disk tier
+  int buffer_count = 4;                // chunks of states, or units of weights, on their way to or from the disk
+  double ratio = 1;                    // the share that is offloaded; optimizer states only
+  int64_t max_in_cpu = 1'000'000'000;  // elements that stay in host memory all the same; weights of the disk tier only
 
   Tier tier_in_use() const { return ratio > 0 ? tier : Tier::device; }
   bool operator==(const OffloadConfig&) const = default;
@@ -71,7 +72,7 @@ struct ZeroConfig {
   int64_t model_persistence_threshold = INT64_MAX;  // elements in all
   int64_t max_live_parameters = 1'000'000'000;      // elements
   OffloadConfig offload_optimizer = {};
-  OffloadConfig offload_param = {};  // stage 3
+  OffloadConfig offload_param = {.buffer_count = 5};  // stage 3
 
   bool operator==(const ZeroConfig&) const = default;
 };

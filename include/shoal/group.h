@@ -31,6 +31,12 @@ class Handle {
   void wait() const;
   bool done() const;
 
+  // Of a device channel: blocks until the GPU has carried the collective out, so that host memory it read may be used
+  // again; wait() holds back the rank's stream only. In host memory the same as wait().
+  void wait_over() const;
+  // Whether wait_over() would return at once.
+  bool over() const;
+
   struct State;
   explicit Handle(std::shared_ptr<State> state) : state_(std::move(state)) {}
 

@@ -17,13 +17,15 @@ struct MemoryPlan {
   // Off the device:
   size_t host_weights = 0;
   size_t host_states = 0;
-  size_t disk_states = 0;   // on disk, in whole pages
-  size_t disk_buffers = 0;  // in host memory, between disk and update
+  size_t disk_weights = 0;  // on disk, in whole pages
+  size_t disk_states = 0;   // the same
+  size_t disk_buffers = 0;  // in host memory, for both on their way
 
   size_t model_states() const { return weights + gradients + states; }
   // Of the device.
   size_t total() const { return model_states() + gather_arena + reduce_slots + state_ring; }
   size_t host_total() const { return host_weights + host_states + disk_buffers; }
+  size_t disk_total() const { return disk_weights + disk_states; }
   bool operator==(const MemoryPlan&) const = default;
 };
 

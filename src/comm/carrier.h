@@ -8,6 +8,7 @@
 #include <string>
 
 #include "comm/fate.h"
+#include "comm/handle.h"
 #include "comm/ticket.h"
 #include "device/alarm.h"
 #include "device/slab.h"
@@ -41,11 +42,11 @@ class Carrier {
 
   // A carrier for a GPU runs its collectives on a stream. In the caller's thread, when a collective is issued: a mark
   // behind what it must come after. In the worker: have the stream come after the mark; then, when the collective has
-  // been given to the stream, what a caller of wait() does to come after it. A carrier for host memory has none of
+  // been given to the stream, what a caller does to come after it. A carrier for host memory has none of
   // this.
   virtual std::shared_ptr<const void> mark() { return nullptr; }
   virtual void come_after(const std::shared_ptr<const void>&, const Ticket&) {}
-  virtual std::function<void()> joining() { return nullptr; }
+  virtual Joining joining() { return {}; }
   virtual void drop() {}  // instead of joining(): the collective failed
   virtual void* stream() const { return nullptr; }
   virtual std::shared_ptr<Alarm> alarm() const { return nullptr; }

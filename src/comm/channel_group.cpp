@@ -139,19 +139,19 @@ void ChannelGroup::work() {
       jobs_.pop_front();
     }
     std::exception_ptr outcome = carry_out(job);
-    std::function<void()> join;
+    Joining joining;
     try {
       if (outcome) {
         carrier_->drop();
       } else {
-        join = carrier_->joining();
+        joining = carrier_->joining();
       }
     } catch (...) {
       outcome = std::current_exception();
     }
     const auto state = std::move(job.state);
     job = Job{};  // what the collective held is gone before the caller sees it done
-    state->finish(std::move(outcome), std::move(join));
+    state->finish(std::move(outcome), std::move(joining));
   }
 }
 

@@ -63,7 +63,7 @@ void CudaCarrier::come_after(const std::shared_ptr<const void>& mark, const Tick
   if (watch_from_ == WatchFrom::begin) watchdog_->watch(under_way_at_, under_way_);
 }
 
-std::function<void()> CudaCarrier::joining() {
+Joining CudaCarrier::joining() {
   auto over = std::make_shared<cuda::Event>();
   over->record(stream_.handle());
   if (under_way_) {
@@ -71,10 +71,19 @@ std::function<void()> CudaCarrier::joining() {
     if (watch_from_ == WatchFrom::given) watchdog_->watch(std::move(under_way_at_), under_way_);
     under_way_.reset();
   }
-  return [over, alarm = alarm_, stream = compute_.stream] {
-    if (alarm) alarm->check();
-    over->hold_back(stream);  // what the rank computes after wait() waits for the collective
-  };
+  return {.hold_back =
+              [over, alarm = alarm_, stream = compute_.stream] {
+                if (alarm) alarm->check();
+                over->hold_back(stream);  // what the rank computes after wait() waits for the collective
+              },
+          .over =
+              [over, alarm = alarm_](bool block) {
+                if (!block) return over->reached();
+                Alarms alarms;
+                alarms.add(alarm);
+                alarms.wait([&] { return over->reached(); }, [&] { over->synchronize(); });
+                return true;
+              }};
 }
 
 void CudaCarrier::drop() {

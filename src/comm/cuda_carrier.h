@@ -20,7 +20,7 @@ class CudaCarrier : public Carrier {
 
   std::shared_ptr<const void> mark() final;
   void come_after(const std::shared_ptr<const void>& mark, const Ticket& ticket) final;
-  std::function<void()> joining() final;
+  Joining joining() final;
   void drop() final;
   std::shared_ptr<Alarm> alarm() const final { return alarm_; }
   void* stream() const final { return stream_.handle(); }

@@ -6,7 +6,7 @@
 
 namespace shoal {
 
-void Handle::State::finish(std::exception_ptr outcome, std::function<void()> joining) {
+void Handle::State::finish(std::exception_ptr outcome, Joining joining_in) {
   std::shared_ptr<const void> dropped;
   {
     const std::lock_guard lock(mutex);
@@ -17,24 +17,37 @@ void Handle::State::finish(std::exception_ptr outcome, std::function<void()> joi
   {
     const std::lock_guard lock(mutex);
     error = std::move(outcome);
-    join = std::move(joining);
+    joining = std::move(joining_in);
     done = true;
   }
   changed.notify_all();
 }
 
+void Handle::State::await() {
+  std::unique_lock lock(mutex);
+  if (!done) {
+    const auto begin = std::chrono::steady_clock::now();
+    changed.wait(lock, [this] { return done; });
+    const std::chrono::nanoseconds held_up = std::chrono::steady_clock::now() - begin;
+    if (waited) *waited += held_up.count();
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+// What is joined stays as it is once the collective is done.
 void Handle::wait() const {
   if (!state_) return;
-  std::unique_lock lock(state_->mutex);
-  if (!state_->done) {
-    const auto begin = std::chrono::steady_clock::now();
-    state_->changed.wait(lock, [this] { return state_->done; });
-    const std::chrono::nanoseconds held_up = std::chrono::steady_clock::now() - begin;
-    if (state_->waited) *state_->waited += held_up.count();
-  }
-  if (state_->error) std::rethrow_exception(state_->error);
-  if (state_->join) state_->join();
+  state_->await();
+  if (state_->joining.hold_back) state_->joining.hold_back();
 }
+
+void Handle::wait_over() const {
+  if (!state_) return;
+  state_->await();
+  if (state_->joining.over) state_->joining.over(true);
+}
+
+bool Handle::over() const { return done() && (!state_ || !state_->joining.over || state_->joining.over(false)); }
 
 bool Handle::done() const {
   if (!state_) return true;

@@ -7,16 +7,22 @@
 namespace shoal::config {
 namespace {
 
-std::string check_path(const Value& value, const Settings& all) {
+std::string check_path(const Value& value, const Settings& all, const char* path_key) {
   if (value.as_text() != "nvme") return "";
-  const Value path = all.value("zero_optimization.offload_optimizer.nvme_path");
+  const Value path = all.value(path_key);
   if (!path.is_null() && !path.as_text().empty()) return "";
   return "\"nvme\" needs a folder on that disk. Give it as nvme_path.";
 }
 
+std::string check_states(const Value& value, const Settings& all) {
+  return check_path(value, all, "zero_optimization.offload_optimizer.nvme_path");
+}
+
 std::string check_param(const Value& value, const Settings& all) {
   const int64_t stage = all.value("zero_optimization.stage").as_integer();
-  if (value.as_text() == "none" || stage == 3) return "";
+  if (value.as_text() == "none" || stage == 3) {
+    return check_path(value, all, "zero_optimization.offload_param.nvme_path");
+  }
   return fmt::format(
       "\"{}\" needs parameters that are sharded, and zero_optimization.stage is {}. Use stage 3, or "
       "remove offload_param.",
@@ -48,28 +54,31 @@ std::vector<Section> offload_sections() {
       .meaning = "Parameters off the device, at stage 3.",
       .keys = {
           text("device", "none")
-              .one_of({"none", "cpu"})
-              .not_yet({"nvme"})
-              .means("Where sharded parameters live: on the device, in host memory or on disk.")
+              .one_of({"none", "cpu", "nvme"})
+              .means("Where sharded parameters live: on the device, in host memory or on disk, which is for CPU ranks "
+                     "so far. Never changes a bit.")
               .must(check_param)
               .fills(bound_to_choice([=](auto& c) -> auto& { return of_param(c).tier; }, {"none", "cpu", "nvme"})),
           text("nvme_path", Value())
-              .means("The folder for parameters on disk.")
-              .has_no_effect("parameters are not kept on disk"),
+              .means("The folder for parameters on disk. Each run makes a folder of its own there and removes it.")
+              .fills(bound_to_path([=](auto& c) -> auto& { return of_param(c).nvme_path; })),
           integer("buffer_count", 5)
               .at_least(1)
-              .means("Buffers that parameters on disk pass through.")
-              .has_no_effect("parameters are not kept on disk"),
+              .at_most(1024)
+              .means("Units of parameters that are in host memory on their way from or to the disk.")
+              .fills(bound_to([=](auto& c) -> auto& { return of_param(c).buffer_count; })),
           integer("buffer_size", int64_t{100'000'000})
               .at_least(1)
               .in("elements")
               .means("The size of one buffer.")
-              .has_no_effect("parameters pass through slots of exactly their unit's size"),
+              .has_no_effect("a buffer is as large as the largest unit that passes through it"),
           integer("max_in_cpu", int64_t{1'000'000'000})
               .at_least(0)
               .in("elements")
-              .means("Elements kept in host memory when parameters are on disk.")
-              .has_no_effect("parameters are not kept on disk"),
+              .means(
+                  "Elements of a rank's parameters that stay in host memory, the front units first; the disk has the "
+                  "rest.")
+              .fills(bound_to([=](auto& c) -> auto& { return of_param(c).max_in_cpu; })),
           pin_key("parameters"),
       }};
   Section optimizer{
@@ -79,7 +88,7 @@ std::vector<Section> offload_sections() {
           text("device", "none")
               .one_of({"none", "cpu", "nvme"})
               .means("Where optimizer states live: on the device, in host memory or on disk. Never changes a bit.")
-              .must(check_path)
+              .must(check_states)
               .fills(bound_to_choice([=](auto& c) -> auto& { return of_states(c).tier; }, {"none", "cpu", "nvme"})),
           text("nvme_path", Value())
               .means("The folder for states on disk. Each run makes a folder of its own there and removes it.")

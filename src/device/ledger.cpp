@@ -19,6 +19,7 @@ std::string_view name_of(MemoryKind kind) {
     case MemoryKind::host_weights: return "host_weights";
     case MemoryKind::host_states: return "host_states";
     case MemoryKind::state_ring: return "state_ring";
+    case MemoryKind::disk_weights: return "disk_weights";
     case MemoryKind::disk_states: return "disk_states";
     case MemoryKind::disk_buffers: return "disk_buffers";
     case MemoryKind::host_inputs: return "host_inputs";

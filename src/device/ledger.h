@@ -22,11 +22,12 @@ enum class MemoryKind : uint8_t {
   host_weights,  // of a tier below the device
   host_states,   // of a tier below the device
   state_ring,    // of the device, for states and weights of the host on their way to the update and back
+  disk_weights,  // bytes of a file
   disk_states,   // bytes of a file
   disk_buffers,  // in host memory, for what is on its way from or to the disk
   host_inputs,   // of recomputed regions, in host memory until backward
 };
-inline constexpr size_t kMemoryKinds = 13;
+inline constexpr size_t kMemoryKinds = 14;
 
 std::string_view name_of(MemoryKind kind);
 

@@ -63,12 +63,12 @@ class Engine::Impl {
         ledger_(std::make_shared<Ledger>()),
         // Before ranks talk: one that has no room for its states ends alone, and the others say who is missing.
         updater_(layout_, blueprint_.specs, config, world.rank(), *queue_, ledger_),
+        shard_file_(make_shard_file(layout_, config, ledger_)),
         weights_channel_(std::in_place, world, "weights", *queue_),
         gradients_channel_(
             (check_agreement(blueprint_, config, options.groups, weights_channel_->notes()), std::in_place), world,
             "gradients", *queue_),
-        weights_(layout_, config.zero.stage, config.zero.offload_param.tier, weights_channel_->bytes(), *queue_,
-                 ledger_),
+        weights_(layout_, shard_options(config), std::move(shard_file_), weights_channel_->bytes(), *queue_, ledger_),
         gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), gradients_channel_->bytes(),
                    *queue_, gradients_channel_->queue(), ledger_),
         state_(blueprint_, layout_, world.rank(), updater_, weights_),
@@ -90,12 +90,18 @@ class Engine::Impl {
     passes_.when_work_goes_on([this] { updater_.pace(); });
     hooked_ = options.backward_from_outside;
     if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
-    for (const std::string& note : updater_.states().notes()) fmt::print(stderr, "shoal: {}\n", note);
     if (world.rank() == 0) {
       for (const std::string& notice : config.notices) fmt::print(stderr, "shoal: {}\n", notice);
-      const std::string disk = updater_.states().description();
-      if (!disk.empty()) fmt::print(stderr, "shoal: optimizer states on disk: {}\n", disk);
     }
+    say_of_disk("optimizer states", updater_.states().file());
+    say_of_disk("weights", weights_.file());
+  }
+
+  void say_of_disk(const char* what, const ScratchFile* file) const {
+    if (file == nullptr) return;
+    for (const std::string& note : file->notes()) fmt::print(stderr, "shoal: {}\n", note);
+    if (weights_channel_->notes().rank() != 0) return;
+    fmt::print(stderr, "shoal: {} on disk: {}\n", what, file->description());
   }
 
   ~Impl() {
@@ -268,12 +274,25 @@ class Engine::Impl {
 
   // Since the last step, which is where deferred updates wait.
   void count_waits() {
-    const double disk = updater_.states().disk().waited_seconds;
+    const double disk = disk_counters().waited_seconds;
     const double host = updater_.states().streamed().held_seconds;
     times_.disk = disk - waited_.disk;
     times_.host = host - waited_.host;
     waited_.disk = disk;
     waited_.host = host;
+  }
+
+  // Of states and weights.
+  DiskTraffic disk_counters() const {
+    DiskTraffic sum;
+    for (const ScratchFile* file : {updater_.states().file(), weights_.file()}) {
+      if (file == nullptr) continue;
+      const DiskFile::Counters counters = file->counters();
+      sum.read_nbytes += counters.read_nbytes;
+      sum.written_nbytes += counters.written_nbytes;
+      sum.waited_seconds += counters.waited_seconds;
+    }
+    return sum;
   }
 
   // The steps so far have shown what the model needs.
@@ -432,6 +451,7 @@ class Engine::Impl {
     report.held.state_ring = ledger_->line(MemoryKind::state_ring).nbytes;
     report.held.host_weights = ledger_->line(MemoryKind::host_weights).nbytes;
     report.held.host_states = ledger_->line(MemoryKind::host_states).nbytes;
+    report.held.disk_weights = ledger_->line(MemoryKind::disk_weights).nbytes;
     report.held.disk_states = ledger_->line(MemoryKind::disk_states).nbytes;
     report.held.disk_buffers = ledger_->line(MemoryKind::disk_buffers).nbytes;
     report.user_gathered = ledger_->line(MemoryKind::user_gather).nbytes;
@@ -459,6 +479,7 @@ class Engine::Impl {
   std::unique_ptr<Queue> queue_;    // on which the rank computes
   std::shared_ptr<Ledger> ledger_;  // shared with slabs that outlive the engine
   Updater updater_;
+  std::unique_ptr<ScratchFile> shard_file_;   // until the weights have it
   std::optional<Channel> weights_channel_;    // gathers and publishes
   std::optional<Channel> gradients_channel_;  // reductions and the norm
   Weights weights_;
@@ -612,10 +633,7 @@ Traffic Engine::traffic() const { return impl_->traffic(); }
 double Engine::waited_seconds() const {
   return impl_->weights_channel_->waited_seconds() + impl_->gradients_channel_->waited_seconds();
 }
-DiskTraffic Engine::disk() const {
-  const DiskFile::Counters counters = impl_->updater_.states().disk();
-  return {counters.read_nbytes, counters.written_nbytes, counters.waited_seconds};
-}
+DiskTraffic Engine::disk() const { return impl_->disk_counters(); }
 HostTraffic Engine::host() const {
   const Ferry::Counters counters = impl_->updater_.states().streamed();
   return {counters.brought_nbytes, counters.taken_nbytes, counters.held_seconds};

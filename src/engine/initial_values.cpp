@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "kernels/convert.h"
 #include "shard/compute_queue.h"
@@ -30,14 +31,14 @@ class RecordReader {
                               record.world, host_.size()));
     }
     const size_t element = nbytes_of(record.flat.dtype);
-    if (record.shard != gathered_) {
+    if (!gathered_ || !gathered_->is_of_flat_of(record)) {
       whole_.resize(static_cast<size_t>(record.flat.numel) * element);
       AllGather gather{.subject = {"adopt", name},
-                       .shard = record.shard,
+                       .shard = record.fetch(),
                        .whole = whole_.data(),
                        .shard_nbytes = static_cast<size_t>(record.flat.shard_numel) * element,
-                       .keep = record.slab};
-      if (record.slab->on_device()) {
+                       .keep = record.home};
+      if (record.on_device()) {
         const std::shared_ptr<Slab> gathered =
             queue_.allocate(whole_.size(), std::make_shared<Ledger>(), MemoryKind::user_gather);
         gather.whole = gathered->data();
@@ -46,7 +47,7 @@ class RecordReader {
       } else {
         host_.all_gather(std::move(gather)).wait();
       }
-      gathered_ = record.shard;
+      gathered_ = record;
     }
     return whole_.data() + static_cast<size_t>(record.piece.offset) * element;
   }
@@ -55,7 +56,7 @@ class RecordReader {
   Group& host_;
   Group& device_;
   Queue& queue_;
-  const std::byte* gathered_ = nullptr;
+  std::optional<ShardRecord> gathered_;
   std::vector<std::byte> whole_;
 };
 

@@ -70,12 +70,12 @@ void shard_param(const at::Tensor& param, const std::string& name, DType dtype, 
 
   ShardRecord record;
   const size_t shard_nbytes = static_cast<size_t>(flat.shard_numel) * element;
-  record.slab = world.allocate(shard_nbytes, lone_ledger(), MemoryKind::weights);
-  record.shard = record.slab->data();
+  const auto slab = world.allocate(shard_nbytes, lone_ledger(), MemoryKind::weights);
+  record.home = make_resident_home(slab);
   record.flat = flat;
   record.piece = flat.pieces.front();
   record.world = world.size();
-  std::memcpy(record.slab->data(), whole->data() + static_cast<size_t>(world.rank()) * shard_nbytes, shard_nbytes);
+  std::memcpy(slab->data(), whole->data() + static_cast<size_t>(world.rank()) * shard_nbytes, shard_nbytes);
   record.name = name;
   ParamSlot slot(param, name, dtype, param.device());
   if (standing == Standing::empty) {
@@ -144,13 +144,14 @@ GatheredShards::GatheredShards(const std::vector<at::Tensor>& params, Group& wor
     const size_t shard_nbytes = static_cast<size_t>(record.flat.shard_numel) * element;
     const auto whole = memory_on(at::kCPU, static_cast<size_t>(record.flat.numel) * element);
     std::byte* own = whole->data() + static_cast<size_t>(world.rank()) * shard_nbytes;
-    if (record.slab->on_device()) move_bytes(own, record.shard, shard_nbytes, param.device());
+    const std::byte* shard = record.fetch();
+    if (record.on_device()) move_bytes(own, shard, shard_nbytes, param.device());
     world
         .all_gather({.subject = {"gather for the user", record.name},
-                     .shard = record.slab->on_device() ? own : record.shard,
+                     .shard = record.on_device() ? own : shard,
                      .whole = whole->data(),
                      .shard_nbytes = shard_nbytes,
-                     .keep = record.slab})
+                     .keep = record.home})
         .wait();
     ParamSlot slot(param, record.name, record.flat.dtype, param.device());
     params_.push_back(std::make_unique<Param>(Param{record, whole, nullptr, std::move(slot)}));
@@ -180,11 +181,10 @@ void GatheredShards::finish(std::optional<int> written_by) {
     const int64_t begin = std::max(shard_begin, record.piece.offset);
     const int64_t end = std::min(shard_begin + record.flat.shard_numel, record.piece.offset + record.piece.numel);
     if (begin >= end) continue;
-    auto* shard = const_cast<std::byte*>(record.shard);
-    move_bytes(shard + static_cast<size_t>(begin - shard_begin) * param->element(),
+    move_bytes(record.change() + static_cast<size_t>(begin - shard_begin) * param->element(),
                param->whole->data() + static_cast<size_t>(begin) * param->element(),
                static_cast<size_t>(end - begin) * param->element(),
-               record.slab->on_device() ? param->device() : at::Device(at::kCPU));
+               record.on_device() ? param->device() : at::Device(at::kCPU));
   }
   for (const std::unique_ptr<Param>& param : params_) param->leave();
   params_.clear();

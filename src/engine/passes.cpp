@@ -272,6 +272,7 @@ void Passes::enter_needed(int unit) {
     if (schedule_.must_agree_on(other)) agree_on_next(other);
     carry_out(schedule_.enter(other));
   }
+  weights_.expect(schedule_.upcoming(weights_.reads_ahead()));
   for (const int other : units) {
     need(other);
     weights_.finish_gather(other);

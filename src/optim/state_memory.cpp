@@ -1,11 +1,6 @@
 // See state_memory.h.
 #include "optim/state_memory.h"
 
-#include <fmt/format.h>
-
-#include "base/check.h"
-#include "plan/memory.h"
-
 namespace shoal {
 
 namespace {
@@ -16,23 +11,6 @@ size_t nbytes_on(Tier tier, const std::vector<StateChunk>& chunks) {
     if (chunk.tier == tier) total += chunk.nbytes;
   }
   return total;
-}
-
-DiskFile::Options file_options(const StateTiers& tiers, const ScratchFolder& folder, size_t nbytes) {
-  DiskFile::Options options;
-  options.folder = folder.path();
-  options.name = "states";
-  options.nbytes = nbytes;
-  options.block_nbytes = in_pages(static_cast<size_t>(tiers.aio.block_size));
-  options.queue_depth = tiers.aio.queue_depth;
-  options.threads = tiers.aio.threads;
-  options.checksum = tiers.verify;
-  return options;
-}
-
-std::shared_ptr<const void> count(const std::shared_ptr<Ledger>& ledger, MemoryKind kind, size_t nbytes) {
-  ledger->add(kind, nbytes);
-  return {ledger.get(), [ledger, kind, nbytes](const void*) { ledger->remove(kind, nbytes); }};
 }
 
 }  // namespace
@@ -71,12 +49,11 @@ StateMemory::StateMemory(std::vector<StateChunk> chunks, const StateTiers& tiers
     stream_ = std::make_unique<StateStream>(host_, std::move(streamed), tiers.ring_nbytes, queue, ledger);
   }
   if (on_disk.empty()) return;
-  folder_ = std::make_unique<ScratchFolder>(tiers.offload.nvme_path);
-  const size_t nbytes = ChunkRing::file_nbytes(on_disk);
-  file_ = std::make_unique<DiskFile>(file_options(tiers, *folder_, nbytes));
-  counted_ = count(ledger, MemoryKind::disk_states, nbytes);
-  disk_ = std::make_unique<ChunkRing>(*file_, on_disk, tiers.offload.buffer_count, ledger);
-  buffers_ = disk_->buffers();
+  file_ = std::make_unique<ScratchFile>(
+      tiers.offload.nvme_path, scratch_options(tiers.aio, tiers.verify, "states", ChunkBuffers::file_nbytes(on_disk)),
+      ledger, MemoryKind::disk_states);
+  disk_ = std::make_unique<ChunkRing>(file_->file(), on_disk, tiers.offload.buffer_count, ledger);
+  buffers_ = disk_->slab();
 }
 
 std::byte* StateMemory::address(int chunk) const {
@@ -112,12 +89,6 @@ std::byte* StateMemory::change(int chunk) {
   const Place& place = places_[static_cast<size_t>(chunk)];
   if (place.stream_index >= 0) return stream_->change(place.stream_index);
   return place.disk_index >= 0 ? disk_->change(place.disk_index) : place.resident;
-}
-
-std::vector<std::string> StateMemory::notes() const { return folder_ ? folder_->notes() : std::vector<std::string>{}; }
-
-std::string StateMemory::description() const {
-  return file_ ? fmt::format("{} ({})", file_->path().string(), file_->description()) : "";
 }
 
 }  // namespace shoal

@@ -12,7 +12,7 @@
 #include "optim/state_stream.h"
 #include "plan/state_chunks.h"
 #include "store/chunk_ring.h"
-#include "store/scratch_folder.h"
+#include "store/scratch_file.h"
 
 namespace shoal {
 
@@ -58,15 +58,11 @@ class StateMemory {
   const std::byte* look(int chunk) const;
   std::byte* change(int chunk);
 
-  // Bytes that the disk moved, and the time that was spent waiting for it.
-  DiskFile::Counters disk() const { return file_ ? file_->counters() : DiskFile::Counters{}; }
+  // Of chunks on disk; null where there are none.
+  const ScratchFile* file() const { return file_.get(); }
   // Bytes that streamed chunks moved, and the time that the queue stood still for them.
   Ferry::Counters streamed() const { return stream_ ? stream_->counters() : Ferry::Counters{}; }
   size_t ring_nbytes() const { return stream_ ? stream_->ring_nbytes() : 0; }
-  // Of the disk tier, for people: where it is and how it is read. "" without one.
-  std::string description() const;
-  // What a run should print: what dead runs had left there.
-  std::vector<std::string> notes() const;
   // Why host memory could not be pinned, once a step has used it; "" where it was.
   std::string unpinned_because() const { return stream_ ? stream_->unpinned_because() : ""; }
 
@@ -82,11 +78,9 @@ class StateMemory {
   std::shared_ptr<Slab> device_;
   std::shared_ptr<Slab> host_;
   std::unique_ptr<StateStream> stream_;
-  std::shared_ptr<Slab> buffers_;          // the ring's; registered with the file, so they outlive it
-  std::unique_ptr<ScratchFolder> folder_;  // the file lies in it, and the ring is the file's
-  std::unique_ptr<DiskFile> file_;
+  std::shared_ptr<Slab> buffers_;  // the ring's; registered with the file, so they outlive it
+  std::unique_ptr<ScratchFile> file_;
   std::unique_ptr<ChunkRing> disk_;
-  std::shared_ptr<const void> counted_;  // the file's bytes in the ledger
 };
 
 }  // namespace shoal

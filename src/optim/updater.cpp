@@ -26,8 +26,16 @@ std::byte* advance(void* pointer, int64_t numel, size_t element) {
   return static_cast<std::byte*>(pointer) + static_cast<size_t>(numel) * element;
 }
 
-std::byte* weight_data(int unit, int flat, const Weights& weights) {
-  return weights.is_sharded(unit, flat) ? weights.shard(unit, flat) : weights.whole(unit, flat);
+const std::byte* weight_to_read(int unit, int flat, const Weights& weights) {
+  if (!weights.is_sharded(unit, flat)) return weights.whole(unit, flat);
+  weights.fetch(unit);
+  return weights.shard(unit, flat);
+}
+
+std::byte* weight_to_change(int unit, int flat, Weights& weights) {
+  if (!weights.is_sharded(unit, flat)) return weights.whole(unit, flat);
+  weights.change(unit);
+  return weights.shard(unit, flat);
 }
 
 StateTiers tiers_of(const Config& config, const Queue& queue) {
@@ -53,7 +61,7 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
       states_(cut_states(layout, chunk_options(config, rank)), tiers_of(config, queue), queue, ledger),
       launches_(layout.units.size()) {
   if (queue_.device() >= 0) prepare_host(ledger);
-  if (queue_.device() >= 0 && config.zero.offload_param.tier == Tier::host) {
+  if (queue_.device() >= 0 && config.zero.offload_param.tier != Tier::device) {
     size_t largest = 0;
     for (const UnitLayout& unit : layout_.units) largest = std::max(largest, fetched_weight_nbytes(unit, stage_));
     fetched_ = queue_.allocate(largest, ledger, MemoryKind::state_ring);
@@ -150,7 +158,7 @@ void Updater::set_values(int unit, int flat_index, Range range, const float* val
   const Range kept = common(range, kept_weights);
   if (kept.begin < kept.end) {
     std::byte* weight =
-        advance(weight_data(unit, flat_index, weights), kept.begin - kept_weights.begin, nbytes_of(layout.dtype));
+        advance(weight_to_change(unit, flat_index, weights), kept.begin - kept_weights.begin, nbytes_of(layout.dtype));
     const float* in = values + (kept.begin - range.begin);
     const int64_t numel = kept.end - kept.begin;
     std::vector<std::byte> made(static_cast<size_t>(numel) * nbytes_of(layout.dtype));
@@ -192,7 +200,8 @@ void Updater::get_values(int unit, int flat_index, Range range, float* values, c
   const int64_t numel = range.end - range.begin;
   std::vector<std::byte> weight(static_cast<size_t>(numel) * nbytes_of(layout.dtype));
   queue_.download(weight.data(),
-                  advance(weight_data(unit, flat_index, weights), range.begin - kept.begin, nbytes_of(layout.dtype)),
+                  weight_to_read(unit, flat_index, weights) +
+                      static_cast<size_t>(range.begin - kept.begin) * nbytes_of(layout.dtype),
                   weight.size());
   if (!layout.trainable || layout.dtype == DType::f32) {
     kernels::convert(weight.data(), layout.dtype, values, DType::f32, numel);
@@ -227,8 +236,8 @@ void Updater::reset_param(int unit, int flat_index, const Piece& piece, const st
     const int64_t begin = rank_ * layout.shard_numel;
     const auto [first, last] = part_of(begin, begin + layout.shard_numel);
     if (first < last) {
-      queue_.copy(advance(weights.shard(unit, flat_index), first - begin, element),
-                  whole + static_cast<size_t>(first) * element, static_cast<size_t>(last - first) * element);
+      put_home(advance(weight_to_change(unit, flat_index, weights), first - begin, element),
+               whole + static_cast<size_t>(first) * element, static_cast<size_t>(last - first) * element, weights);
     }
   }
   if (!layout.trainable || layout.dtype == DType::f32) return;
@@ -249,6 +258,11 @@ void Updater::reset_param(int unit, int flat_index, const Piece& piece, const st
 }
 
 void Updater::update(int unit, const StepConstants& constants, Weights& weights, const Gradients& gradients) {
+  const bool changes_shards = fetched_weight_nbytes(layout_.units[static_cast<size_t>(unit)], stage_) > 0;
+  if (changes_shards) {
+    weights.expect(updated_from(unit, weights.reads_ahead()));
+    weights.change(unit);
+  }
   std::vector<Launch>& launches = launches_[static_cast<size_t>(unit)];
   if (launches.empty()) launches = list_launches(unit, weights, gradients);
   const std::vector<Fetched> fetched = fetched_of(unit, weights);
@@ -258,7 +272,24 @@ void Updater::update(int unit, const StepConstants& constants, Weights& weights,
     carry_out(launch, constants);
     if (launch.chunk >= 0) states_.end_use(launch.chunk);
   }
-  for (const Fetched& flat : fetched) queue_.copy(flat.home, fetched_->data() + flat.offset, flat.nbytes);
+  for (const Fetched& flat : fetched) put_home(flat.home, fetched_->data() + flat.offset, flat.nbytes, weights);
+  if (changes_shards) weights.store(unit);
+}
+
+// What the disk is given must be there; what stays in memory is only read by the queue's later work.
+void Updater::put_home(std::byte* home, const std::byte* from, size_t nbytes, const Weights& weights) {
+  if (weights.file() != nullptr) {
+    queue_.download(home, from, nbytes);
+  } else {
+    queue_.copy(home, from, nbytes);
+  }
+}
+
+std::vector<int> Updater::updated_from(int unit, int count) const {
+  const int units = static_cast<int>(units_.size());
+  std::vector<int> next;
+  for (int turn = 0; turn < std::min(count, units); ++turn) next.push_back((unit + turn) % units);
+  return next;
 }
 
 std::vector<Updater::Fetched> Updater::fetched_of(int unit, const Weights& weights) const {

@@ -112,6 +112,10 @@ class Updater {
   void list_segments(int chunk, const Elements& elements, std::vector<kernels::Segment>& segments,
                      std::vector<int>& groups) const;
   void carry_out(const Launch& launch, const StepConstants& constants);
+  // Takes new weights from the queue's memory to their shard.
+  void put_home(std::byte* home, const std::byte* from, size_t nbytes, const Weights& weights);
+  // So many units in the order of updates, round and round.
+  std::vector<int> updated_from(int unit, int count) const;
   // Those of the unit's flats that come from the host, in their order.
   std::vector<Fetched> fetched_of(int unit, const Weights& weights) const;
 

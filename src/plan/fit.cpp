@@ -29,8 +29,8 @@ std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks
 std::string need(const StagePlan& plan, const Budget& budget) {
   if (budget.device) return fmt::format("{} a rank", format_nbytes(plan.total()));
   const auto ranks = static_cast<size_t>(budget.ranks_per_host);
-  const std::string disk = plan.memory.disk_states > 0
-                               ? fmt::format(" (and {} of disk)", format_nbytes(plan.memory.disk_states * ranks))
+  const std::string disk = plan.memory.disk_total() > 0
+                               ? fmt::format(" (and {} of disk)", format_nbytes(plan.memory.disk_total() * ranks))
                                : "";
   return fmt::format("{} a rank{}, {} a host with {}", format_nbytes(plan.total_on_host()), disk,
                      format_nbytes(plan.total_on_host() * ranks), ranks_text(budget.ranks_per_host));

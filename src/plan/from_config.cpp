@@ -56,12 +56,20 @@ ChunkOptions chunk_options(const Config& config, int rank) {
           .chunk_numel = config.shoal.offload_chunk_size};
 }
 
+ShardOptions shard_options(const Config& config) {
+  const OffloadConfig& offload = config.zero.offload_param;
+  return {.stage = config.zero.stage,
+          .tier = offload.tier,
+          .max_in_host = offload.max_in_cpu,
+          .buffers = offload.buffer_count};
+}
+
 MemoryOptions memory_options(const Config& config, bool on_gpu) {
   return {.gradients = gradient_options(config),
           .moments = moments_of(config.optimizer),
           .reduce_slots = reduce_slots(config),
           .gather = gather_limits(config),
-          .weights_tier = config.zero.offload_param.tier,
+          .shards = shard_options(config),
           .offload = chunk_options(config, 0),
           .disk_buffers = config.zero.offload_optimizer.buffer_count,
           .state_ring = on_gpu ? state_ring_nbytes(config) : 0,

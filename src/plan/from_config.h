@@ -20,6 +20,8 @@ int moments_of(const OptimizerConfig& config);
 size_t state_ring_nbytes(const Config& config);
 // How this rank's states are cut and placed.
 ChunkOptions chunk_options(const Config& config, int rank);
+// Where this rank's shards of weights lie.
+ShardOptions shard_options(const Config& config);
 // On a rank that computes on a GPU, or in host memory.
 MemoryOptions memory_options(const Config& config, bool on_gpu = false);
 

@@ -52,10 +52,10 @@ int64_t gathered_numel(const UnitLayout& unit, int stage) {
   return numel;
 }
 
-size_t gathered_nbytes(const UnitLayout& unit, int stage, bool from_host) {
+size_t gathered_nbytes(const UnitLayout& unit, int stage, bool moved) {
   size_t nbytes = 0;
   for (const FlatLayout& flat : unit.flats) {
-    if (!row_of(flat, stage).shard_weights || (is_alone(flat) && !from_host)) continue;
+    if (!row_of(flat, stage).shard_weights || (is_alone(flat) && !moved)) continue;
     nbytes += static_cast<size_t>(flat.numel) * nbytes_of(flat.dtype);
   }
   return (nbytes + kArenaGranule - 1) / kArenaGranule * kArenaGranule;
@@ -70,28 +70,42 @@ size_t fetched_weight_nbytes(const UnitLayout& unit, int stage) {
   return nbytes;
 }
 
-size_t disk_buffer_nbytes(const std::vector<StateChunk>& chunks) {
-  size_t largest = 0;
-  for (const StateChunk& chunk : chunks) {
-    if (chunk.tier == Tier::disk) largest = std::max(largest, in_pages(chunk.nbytes));
+std::vector<size_t> disk_buffer_sizes(const std::vector<size_t>& chunk_nbytes, int wanted) {
+  std::vector<size_t> sizes(std::min(static_cast<size_t>(wanted), chunk_nbytes.size()), 0);
+  for (size_t chunk = 0; chunk < chunk_nbytes.size(); ++chunk) {
+    size_t& nbytes = sizes[chunk % sizes.size()];
+    nbytes = std::max(nbytes, in_pages(chunk_nbytes[chunk]));
   }
-  return largest;
-}
-
-int disk_buffers_used(const std::vector<StateChunk>& chunks, int wanted) {
-  const auto on_disk =
-      std::count_if(chunks.begin(), chunks.end(), [](const StateChunk& chunk) { return chunk.tier == Tier::disk; });
-  return static_cast<int>(std::min<int64_t>(wanted, on_disk));
+  return sizes;
 }
 
 namespace {
+
+size_t sum_of(const std::vector<size_t>& sizes) { return std::accumulate(sizes.begin(), sizes.end(), size_t{0}); }
+
+std::vector<UnitShards> shards_of(const ModelLayout& layout, const MemoryOptions& options) {
+  ShardOptions placed = options.shards;
+  placed.stage = options.gradients.stage;
+  return place_shards(layout, placed);
+}
+
+void add_shards(MemoryPlan& plan, const std::vector<UnitShards>& units, const MemoryOptions& options) {
+  for (const UnitShards& unit : units) {
+    switch (unit.tier) {
+      case Tier::device: plan.weights += unit.nbytes; break;
+      case Tier::host: plan.host_weights += unit.nbytes; break;
+      case Tier::disk: plan.disk_weights += in_pages(unit.nbytes); break;
+    }
+  }
+  plan.disk_buffers += sum_of(disk_buffer_sizes(shards_on_disk(units), options.shards.buffers));
+}
 
 void add_states(MemoryPlan& plan, const ModelLayout& layout, const MemoryOptions& options) {
   ChunkOptions cut = options.offload;
   cut.stage = options.gradients.stage;
   cut.moments = options.moments;
   const std::vector<StateChunk> chunks = cut_states(layout, cut);
-  std::vector<size_t> of_host;
+  std::vector<size_t> of_host, of_disk;
   for (const StateChunk& chunk : chunks) {
     switch (chunk.tier) {
       case Tier::device: plan.states += chunk.nbytes; break;
@@ -99,11 +113,14 @@ void add_states(MemoryPlan& plan, const ModelLayout& layout, const MemoryOptions
         plan.host_states += chunk.nbytes;
         of_host.push_back(chunk.nbytes);
         break;
-      case Tier::disk: plan.disk_states += in_pages(chunk.nbytes); break;
+      case Tier::disk:
+        plan.disk_states += in_pages(chunk.nbytes);
+        of_disk.push_back(chunk.nbytes);
+        break;
     }
   }
   if (options.state_ring > 0) plan.state_ring = ring_nbytes(of_host, options.state_ring);
-  plan.disk_buffers = disk_buffer_nbytes(chunks) * static_cast<size_t>(disk_buffers_used(chunks, options.disk_buffers));
+  plan.disk_buffers += sum_of(disk_buffer_sizes(of_disk, options.disk_buffers));
 }
 
 // A unit uses its own parameters and those it borrows.
@@ -115,12 +132,13 @@ std::vector<int> needed_units(const ModelLayout& layout, int unit) {
 
 }  // namespace
 
-size_t largest_live_nbytes(const ModelLayout& layout, int stage, const GatherLimits& limits, bool from_host) {
+size_t largest_live_nbytes(const ModelLayout& layout, int stage, const GatherLimits& limits,
+                           const std::vector<bool>& moved) {
   std::vector<int64_t> numel;
   std::vector<size_t> nbytes;
-  for (const UnitLayout& unit : layout.units) {
-    numel.push_back(gathered_numel(unit, stage));
-    nbytes.push_back(gathered_nbytes(unit, stage, from_host));
+  for (size_t unit = 0; unit < layout.units.size(); ++unit) {
+    numel.push_back(gathered_numel(layout.units[unit], stage));
+    nbytes.push_back(gathered_nbytes(layout.units[unit], stage, !moved.empty() && moved[unit]));
   }
   GatherSchedule schedule(numel, limits);
   size_t live = 0;
@@ -153,22 +171,26 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
   const int stage = options.gradients.stage;
   MemoryPlan plan;
   size_t largest_slot = 0, largest_fetch = 0;
-  const bool weights_from_host = options.on_gpu && options.weights_tier == Tier::host;
+  const std::vector<UnitShards> shards = shards_of(layout, options);
+  std::vector<bool> moved;
+  for (const UnitShards& unit : shards) moved.push_back(moves_shards(unit.tier, options.on_gpu));
   for (const UnitLayout& unit : layout.units) {
-    if (weights_from_host) largest_fetch = std::max(largest_fetch, fetched_weight_nbytes(unit, stage));
+    if (options.on_gpu && options.shards.tier != Tier::device)
+      largest_fetch = std::max(largest_fetch, fetched_weight_nbytes(unit, stage));
     for (const FlatLayout& flat : unit.flats) {
-      const size_t weights = static_cast<size_t>(weight_numel(flat, stage)) * nbytes_of(flat.dtype);
-      const bool off_device = options.weights_tier != Tier::device && row_of(flat, stage).shard_weights;
-      (off_device ? plan.host_weights : plan.weights) += weights;
+      if (!row_of(flat, stage).shard_weights) {
+        plan.weights += static_cast<size_t>(flat.numel) * nbytes_of(flat.dtype);
+      }
       if (!flat.trainable) continue;
       plan.gradients += static_cast<size_t>(kept_gradient_numel(flat, options.gradients)) *
                         nbytes_of(gradient_rule(flat, options.gradients).kept);
     }
     largest_slot = std::max(largest_slot, slot_nbytes(unit, options.gradients));
   }
+  add_shards(plan, shards, options);
   add_states(plan, layout, options);
   plan.state_ring += largest_fetch;
-  plan.gather_arena = largest_live_nbytes(layout, stage, options.gather, weights_from_host);
+  plan.gather_arena = largest_live_nbytes(layout, stage, options.gather, moved);
   plan.reduce_slots = largest_slot * static_cast<size_t>(options.reduce_slots);
   return plan;
 }
@@ -190,6 +212,7 @@ std::string to_text(const MemoryPlan& plan) {
   line("total", plan.total());
   line_if_any("host weights", plan.host_weights);
   line_if_any("host states", plan.host_states);
+  line_if_any("disk weights", plan.disk_weights);
   line_if_any("disk states", plan.disk_states);
   line_if_any("disk buffers", plan.disk_buffers);
   return text;

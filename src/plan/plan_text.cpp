@@ -35,15 +35,19 @@ std::string offloaded_table(const PlanReport& report) {
   std::string text;
   for (const StagePlan& plan :
        plan_stages(report.subject, report.config, report.world, report.budget.device.has_value())) {
-    if (plan.host_total() + plan.memory.disk_states == 0) continue;
+    if (plan.host_total() + plan.memory.disk_total() == 0) continue;
     const bool with_activations = plan.host_activations > 0;
+    const bool with_weights = report.config.zero.offload_param.tier == Tier::disk;
     if (text.empty()) {
-      text = fmt::format("\noff the device, bytes a rank\n\n{:<6}{:>16}{:>16}{:>16}{:>16}{}\n", "stage", "host weights",
-                         "host states", "disk buffers", "disk states", with_activations ? "    activations" : "");
+      text = fmt::format("\noff the device, bytes a rank\n\n{:<6}{:>16}{:>16}{:>16}{}{:>16}{}\n", "stage",
+                         "host weights", "host states", "disk buffers", with_weights ? "    disk weights" : "",
+                         "disk states", with_activations ? "    activations" : "");
     }
-    text += fmt::format("{:<6}{:>16}{:>16}{:>16}{:>16}{}\n", stage_cell(report, plan.stage),
+    text += fmt::format("{:<6}{:>16}{:>16}{:>16}{}{:>16}{}\n", stage_cell(report, plan.stage),
                         format_nbytes(plan.memory.host_weights), format_nbytes(plan.memory.host_states),
-                        format_nbytes(plan.memory.disk_buffers), format_nbytes(plan.memory.disk_states),
+                        format_nbytes(plan.memory.disk_buffers),
+                        with_weights ? fmt::format("{:>16}", format_nbytes(plan.memory.disk_weights)) : "",
+                        format_nbytes(plan.memory.disk_states),
                         with_activations ? fmt::format("{:>15}", format_nbytes(plan.host_activations)) : "");
   }
   return text;
@@ -119,6 +123,7 @@ std::string plan_json(const PlanReport& report) {
         {"host_weights", number(plan.memory.host_weights), {}},
         {"host_states", number(plan.memory.host_states), {}},
         {"disk_buffers", number(plan.memory.disk_buffers), {}},
+        {"disk_weights", number(plan.memory.disk_weights), {}},
         {"disk_states", number(plan.memory.disk_states), {}},
         {"classic_model_states", classic_nbytes(report.subject.numel(), plan.stage, report.world), {}}};
     if (report.budget.given()) stage.push_back({"fits", fits(plan, report.budget), {}});

@@ -37,7 +37,7 @@ StagePlan plan_stage(const PlanSubject& subject, const Config& config, int world
   plan.memory = plan_memory(layout, memory_options(config, on_gpu));
   if (subject.count_only) {
     plan.memory.gather_arena = plan.memory.reduce_slots = 0;
-    const bool fetches = on_gpu && config.zero.offload_param.tier == Tier::host;
+    const bool fetches = on_gpu && config.zero.offload_param.tier != Tier::device;
     if (fetches) plan.memory.state_ring -= fetched_weight_nbytes(layout.units[0], config.zero.stage);
   }
   plan.activations = subject.activations;

@@ -152,6 +152,23 @@ void GatherSchedule::prune(Phase phase, const std::vector<uint8_t>& used_by_any)
   order = std::move(kept);
 }
 
+std::vector<int> GatherSchedule::upcoming(int count) const {
+  std::vector<int> units;
+  const auto add = [&](auto begin, auto end) {
+    for (; begin != end && static_cast<int>(units.size()) < count; ++begin) {
+      if (std::find(units.begin(), units.end(), *begin) == units.end()) units.push_back(*begin);
+    }
+  };
+  add(expected_.begin() + static_cast<std::ptrdiff_t>(gathered_up_to_), expected_.end());
+  const Phase next = phase_ == Phase::forward ? Phase::backward : Phase::forward;
+  if (const std::vector<int>& order = this->order(next); !order.empty()) {
+    add(order.begin(), order.end());
+  } else {
+    add(expected_.rbegin(), expected_.rend());
+  }
+  return units;
+}
+
 void GatherSchedule::gather(int unit, std::vector<Action>& actions) {
   const auto u = static_cast<size_t>(unit);
   live_[u] = true;

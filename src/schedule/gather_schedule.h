@@ -62,6 +62,9 @@ class GatherSchedule {
   // The phase is over: the rest of the order is taken part in, and nothing stays live.
   std::vector<Action> finish();
 
+  // So many units that will likely be gathered next, each once, in this phase and in the one that follows it.
+  std::vector<int> upcoming(int count) const;
+
   bool is_open() const { return open_; }
   Phase phase() const { return phase_; }
   bool is_live(int unit) const { return live_[static_cast<size_t>(unit)]; }

@@ -154,6 +154,16 @@ void restore_shape(const at::Tensor& param) {
   ParamSlot(param, record.name, record.flat.dtype, param.device()).leave(std::move(record));
 }
 
+const std::byte* ShardRecord::fetch() const {
+  home->fetch(unit);
+  return home->address(unit) + offset;
+}
+
+std::byte* ShardRecord::change() const {
+  home->change(unit);
+  return home->address(unit) + offset;
+}
+
 const ShardRecord* find_shard_record(const at::Tensor& param) {
   if (!param.has_storage()) return nullptr;
   const at::DataPtr& data = param.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();

@@ -18,18 +18,29 @@
 
 #include "device/slab.h"
 #include "layout/flat_layout.h"
+#include "shard/shard_home.h"
 
 namespace shoal {
 
 // What a released parameter carries after its engine is gone: where its bytes are on this rank.
 struct ShardRecord {
-  std::shared_ptr<Slab> slab;        // keeps the memory
-  const std::byte* shard = nullptr;  // this rank's shard of the flat
+  std::shared_ptr<ShardHome> home;  // keeps this rank's shard of the flat:
+  int unit = 0;                     // with those of this unit,
+  size_t offset = 0;                // from this byte on
   FlatLayout flat;
   Piece piece;  // the parameter within the flat
   int world = 1;
   std::string name;                           // for messages
   std::optional<std::vector<int64_t>> shape;  // of a parameter that stands empty; see leave_empty
+
+  // The shard's bytes, until those of another unit are asked for. What is written there after change() is kept.
+  const std::byte* fetch() const;
+  std::byte* change() const;
+  bool on_device() const { return home->slab()->on_device(); }
+  // Whether both are of one flat of one engine.
+  bool is_of_flat_of(const ShardRecord& other) const {
+    return home == other.home && unit == other.unit && offset == other.offset;
+  }
 };
 
 class ParamSlot {

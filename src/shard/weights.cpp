@@ -2,42 +2,46 @@
 #include "shard/weights.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "plan/memory.h"
 
 namespace shoal {
 
-Weights::Weights(const ModelLayout& layout, int stage, Tier shards, Group& channel, Queue& queue,
-                 const std::shared_ptr<Ledger>& ledger)
-    : layout_(layout), stage_(stage), off_device_(shards != Tier::device && queue.device() >= 0), channel_(channel) {
+Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::unique_ptr<ScratchFile> file,
+                 Group& channel, Queue& queue, const std::shared_ptr<Ledger>& ledger)
+    : layout_(layout),
+      stage_(shards.stage),
+      off_device_(shards.tier != Tier::device && queue.device() >= 0),
+      channel_(channel) {
+  const std::vector<UnitShards> placed = place_shards(layout_, shards);
   size_t whole_nbytes = 0;
-  size_t shard_nbytes = 0;
   std::vector<size_t> arena_ranges;
   for (const UnitLayout& unit_layout : layout_.units) {
     Unit unit;
+    const bool moved = moves_shards(placed[units_.size()].tier, queue.device() >= 0);
     size_t arena_offset = 0;
+    size_t shard_nbytes = 0;
     for (const FlatLayout& flat_layout : unit_layout.flats) {
       Flat flat;
       flat.sharded = row_of(flat_layout, stage_).shard_weights;
       size_t& offset = flat.sharded ? shard_nbytes : whole_nbytes;
       flat.offset = offset;
       offset += static_cast<size_t>(weight_numel(flat_layout, stage_)) * nbytes_of(flat_layout.dtype);
-      flat.alone = is_alone(flat_layout) && !off_device_;
+      flat.alone = is_alone(flat_layout) && !moved;
       if (flat.sharded && !flat.alone) {
         flat.arena_offset = arena_offset;
         arena_offset += static_cast<size_t>(flat_layout.numel) * nbytes_of(flat_layout.dtype);
       }
       unit.flats.push_back(flat);
     }
-    arena_ranges.push_back(gathered_nbytes(unit_layout, stage_, off_device_));
+    arena_ranges.push_back(gathered_nbytes(unit_layout, stage_, moved));
     units_.push_back(std::move(unit));
   }
   wholes_ = channel_.allocate(whole_nbytes, ledger, MemoryKind::weights);
-  const MemoryKind kind = shards == Tier::device ? MemoryKind::weights : MemoryKind::host_weights;
-  shards_ =
-      off_device_ ? queue.allocate_host(shard_nbytes, ledger, kind) : channel_.allocate(shard_nbytes, ledger, kind);
-  if (whole_nbytes == 0) wholes_ = shards_;  // what has no elements still has an address
+  home_ = make_shard_home(placed, shards, std::move(file), channel_, queue, ledger);
+  if (whole_nbytes == 0) wholes_ = home_->slab();  // what has no elements still has an address
   arena_ = queue.make_arena(std::move(arena_ranges), ledger);
 }
 
@@ -52,9 +56,9 @@ void Weights::take_params(int unit_index, std::vector<ParamSlot> params) {
 std::byte* Weights::shard(int unit, int flat) const {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
   const Flat& place = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
-  std::byte* data = slab_of(place)->data() + place.offset;
-  if (place.sharded) return data;
-  return data + static_cast<size_t>(channel_.rank() * layout.shard_numel) * nbytes_of(layout.dtype);
+  if (place.sharded) return home_->address(unit) + place.offset;
+  return wholes_->data() + place.offset +
+         static_cast<size_t>(channel_.rank() * layout.shard_numel) * nbytes_of(layout.dtype);
 }
 
 std::byte* Weights::whole(int unit, int flat) const {
@@ -67,6 +71,7 @@ void Weights::gather(int unit_index) {
   const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
   if (unit.held) return;
   SHOAL_CHECK(!unit.gathered, "unit {} is gathered already", layout.name);
+  if (gather_reads(unit_index)) home_->fetch(unit_index);  // may fail
   unit.gathered = true;
   unit.memory = arena_->take(unit_index);
   for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
@@ -76,7 +81,8 @@ void Weights::gather(int unit_index) {
          .shard = shard(unit_index, static_cast<int>(flat)),
          .whole = unit.memory + unit.flats[flat].arena_offset,
          .shard_nbytes = static_cast<size_t>(layout.flats[flat].shard_numel) * nbytes_of(layout.flats[flat].dtype),
-         .keep = shards_}));
+         .keep = home_}));
+    home_->lend(unit_index, unit.gathers.back());
   }
 }
 
@@ -152,24 +158,27 @@ void Weights::finish_publish() {
 
 void Weights::gather_into(int unit_index, int flat, std::byte* destination) {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit_index)].flats[static_cast<size_t>(flat)];
+  home_->fetch(unit_index);
   channel_
       .all_gather({.subject = {"gather for the user", layout_.units[static_cast<size_t>(unit_index)].name},
                    .shard = shard(unit_index, flat),
                    .whole = destination,
                    .shard_nbytes = static_cast<size_t>(layout.shard_numel) * nbytes_of(layout.dtype),
-                   .keep = shards_})
+                   .keep = home_})
       .wait();
 }
 
 void Weights::leave() {
+  home_->leave();
   for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
     const UnitLayout& layout = layout_.units[static_cast<size_t>(unit)];
     for (int flat = 0; flat < static_cast<int>(layout.flats.size()); ++flat) {
       if (!is_sharded(unit, flat)) continue;
       for (const Piece& piece : layout.flats[static_cast<size_t>(flat)].pieces) {
         ShardRecord record;
-        record.slab = shards_;
-        record.shard = shard(unit, flat);
+        record.home = home_;
+        record.unit = unit;
+        record.offset = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].offset;
         record.flat = layout.flats[static_cast<size_t>(flat)];
         record.piece = piece;
         record.world = layout_.world;

@@ -11,6 +11,7 @@
 #include "device/slab.h"
 #include "layout/stage.h"
 #include "shard/param_slot.h"
+#include "shard/shard_home.h"
 #include "shoal/config.h"
 #include "shoal/group.h"
 
@@ -19,16 +20,25 @@ namespace shoal {
 class Weights {
  public:
   // Allocates by the layout, where the queue's memory is; zero until somebody fills it. Channel and queue outlive this
-  // object.
-  // `shards` is the tier of sharded flats. With a GPU, those of the host come to it when they are gathered.
-  Weights(const ModelLayout& layout, int stage, Tier shards, Group& channel, Queue& queue,
-          const std::shared_ptr<Ledger>& ledger);
+  // object. `shards` says where sharded flats are kept, `file` is make_shard_file()'s. With a GPU, those of the host
+  // come to it when they are gathered.
+  Weights(const ModelLayout& layout, const ShardOptions& shards, std::unique_ptr<ScratchFile> file, Group& channel,
+          Queue& queue, const std::shared_ptr<Ledger>& ledger);
 
   // Hands over a unit's parameters, in the order of its spec. Whole flats are attached at once.
   void take_params(int unit, std::vector<ParamSlot> params);
 
-  // This rank's shard of a flat; inside the whole flat where that is kept.
+  // The place of this rank's shard of a flat; inside the whole flat where that is kept. The bytes of a sharded flat are
+  // there after fetch() or change(), until either is called for another unit or a unit is gathered.
   std::byte* shard(int unit, int flat) const;
+  void fetch(int unit) const { home_->fetch(unit); }
+  // To change them. store() may follow, when that is done: they are written while other work goes on.
+  void change(int unit) { home_->change(unit); }
+  void store(int unit) { home_->store(unit); }
+  // The units whose shards are used next, the first maybe now: those that are on disk begin to come.
+  void expect(const std::vector<int>& units) { home_->expect(units); }
+  // How many of them are of use.
+  int reads_ahead() const { return home_->reads_ahead(); }
   // The whole flat, where this stage keeps it whole; null otherwise.
   std::byte* whole(int unit, int flat) const;
   bool is_sharded(int unit, int flat) const {
@@ -65,11 +75,14 @@ class Weights {
   // The engine is going: released parameters keep a record of their shard, whole ones keep their memory.
   void leave();
 
+  // Of shards on disk; null where there are none.
+  const ScratchFile* file() const { return home_->file(); }
+
   std::vector<ParamSlot>& params(int unit) { return units_[static_cast<size_t>(unit)].params; }
 
  private:
   struct Flat {
-    size_t offset = 0;        // of this rank's bytes in its slab
+    size_t offset = 0;        // among the unit's shards, or the whole flats
     size_t arena_offset = 0;  // within the unit's arena range
     bool sharded = false;
     bool alone = false;  // its shard is the flat: gathering it takes neither bytes nor memory
@@ -86,7 +99,6 @@ class Weights {
 
   // Ranks update a part of the flat each and keep all of it.
   bool is_published(int unit, int flat) const;
-  const std::shared_ptr<Slab>& slab_of(const Flat& flat) const { return flat.sharded ? shards_ : wholes_; }
   void attach_flat(int unit, int flat, std::byte* data, const std::shared_ptr<Slab>& owner);
 
   const ModelLayout& layout_;
@@ -94,8 +106,8 @@ class Weights {
   bool off_device_;  // shards are in host memory, and the queue's is a GPU's
   Group& channel_;
   std::vector<Unit> units_;
-  std::shared_ptr<Slab> wholes_;  // shared with the parameters' storages, which may outlive this
-  std::shared_ptr<Slab> shards_;
+  std::shared_ptr<Slab> wholes_;     // shared with the parameters' storages, which may outlive this
+  std::shared_ptr<ShardHome> home_;  // shared with the records of released parameters
   std::unique_ptr<Arena> arena_;
   std::vector<Handle> publishes_;
 };

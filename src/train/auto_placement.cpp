@@ -71,7 +71,7 @@ std::string words_of(const Placement& placement, const Room& room, size_t activa
   if (plan.host_total() > 0) {
     text += fmt::format("; {} of the host, of {}", format_nbytes(plan.host_total()), format_nbytes(room.host));
   }
-  if (plan.disk_states > 0) text += fmt::format("; {} of disk", format_nbytes(plan.disk_states));
+  if (plan.disk_total() > 0) text += fmt::format("; {} of disk", format_nbytes(plan.disk_total()));
   return text;
 }
 

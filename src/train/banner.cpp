@@ -62,6 +62,7 @@ std::string memory_table(const BannerFacts& facts) {
   below("activations on host", facts.host_activations);
   const size_t beside = facts.on_gpu ? 0 : here.plan.host_total();  // in the same memory, without a GPU
   line("total", here.plan.total() + beside, there.plan.total());
+  below("weights, disk tier", here.plan.disk_weights);
   below("states, disk tier", here.plan.disk_states);
   return text;
 }

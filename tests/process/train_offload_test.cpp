@@ -44,17 +44,47 @@ TEST(TrainOffload, EveryTierGivesTheCharactersOfTheResidentRunAndLeavesNothing) 
   EXPECT_EQ(entries_in(folder / "disk"), 0u);
 }
 
+// Which parameters are sharded says in what order the norm is summed, at every stage.
+const Words kAllSharded = {"--set", "bf16.enabled=true", "--set",
+                           "zero_optimization.stage3_param_persistence_threshold=0"};
+
+Words weights_on_disk(const RunFolder& folder) {
+  return {"--set",
+          "zero_optimization.stage=3",
+          "--set",
+          "zero_optimization.stage3_param_persistence_threshold=0",
+          "--set",
+          "zero_optimization.offload_param={\"device\": \"nvme\", \"nvme_path\": \"" + (folder / "disk") +
+              "\", \"buffer_count\": 2, \"max_in_cpu\": 5000}"};
+}
+
+TEST(TrainOffload, WeightsOnDiskGiveTheCharactersOfTheResidentRunAndLeaveNothing) {
+  const RunFolder folder;
+  const Result whole = train(folder, "llama", "whole", kSteps + kAllSharded);
+  ASSERT_EQ(whole.exit_code, 0) << whole.out << whole.err;
+  for (const std::string tier : {"none", "nvme"}) {
+    const Result result = train(folder, "llama", tier, kSteps + states_on(tier, folder) + weights_on_disk(folder));
+    ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_THAT(result.out, HasSubstr("weights, disk tier"));
+    EXPECT_THAT(result.out, HasSubstr("weights, host tier"));
+    EXPECT_THAT(result.err, HasSubstr("shoal: weights on disk: " + (folder / "disk")));
+    expect_same_characters(folder, tier, "whole");
+  }
+  EXPECT_EQ(entries_in(folder / "disk"), 0u);
+}
+
 TEST(TrainOffload, AKilledRunGoesOnAndItsFolderIsTakenAway) {
   const RunFolder folder;
   const Words on_disk = {"--steps", "10", "--ranks", "2", "--save-every", "2"};
-  const Result whole = train(folder, "gpt2", "whole", kSteps + Words{"--set", "bf16.enabled=true"});
+  const Result whole = train(folder, "gpt2", "whole", kSteps + kAllSharded);
   ASSERT_EQ(whole.exit_code, 0) << whole.out << whole.err;
   {
-    Command killed(train_words(folder, "gpt2", "run", on_disk + states_on("nvme", folder)));
+    Command killed(train_words(folder, "gpt2", "run", on_disk + states_on("nvme", folder) + weights_on_disk(folder)));
     ASSERT_TRUE(killed.wait_for_output("step-00000004")) << killed.out() << killed.err();
     killed.kill(SIGKILL);
   }
-  const Result resumed = train(folder, "gpt2", "run", on_disk + states_on("nvme", folder) + Words{"--resume", "auto"});
+  const Result resumed = train(
+      folder, "gpt2", "run", on_disk + states_on("nvme", folder) + weights_on_disk(folder) + Words{"--resume", "auto"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;
   expect_same_characters(folder, "run", "whole");
   EXPECT_EQ(entries_in(folder / "disk"), 0u) << "what the killed run left is still there";

@@ -1,4 +1,5 @@
-// Where never changes what: every placement of the optimizer's states gives the bits of the resident run.
+// Where never changes what: every placement of the optimizer's states, and of the weights, gives the bits of the
+// resident run.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 
 #include "plan/from_config.h"
 #include "plan/memory.h"
+#include "shoal/checkpoint.h"
 #include "temp_folder.h"
 #include "training/exactness.h"
 #include "training/matrix_engine.h"
@@ -43,6 +45,16 @@ std::map<std::string, std::vector<float>> state_of(const Engine& engine) {
     state[fmt::format("{} {} {}", run.param, static_cast<int>(run.kind), run.begin)] = values;
   }
   return state;
+}
+
+// Stage 3, with sharded weights on disk.
+RunOptions weights_on_disk(RunOptions options, const TempFolder& folder, int buffers = 2, int64_t in_host = 0) {
+  options.stage = 3;
+  options.weights_tier = Tier::disk;
+  options.weights_path = folder.path();
+  options.weight_buffers = buffers;
+  options.weights_in_host = in_host;
+  return options;
 }
 
 using PlacedCell = std::tuple<int, Precision, int64_t>;  // world, precision, accumulation
@@ -96,6 +108,37 @@ TEST(Offload, DeviceHostAndDiskTogetherGiveTheBitsOfTheResidentRun) {
     EXPECT_EQ(held.host_states, planned.host_states) << "stage " << stage;
     EXPECT_EQ(held.disk_states, planned.disk_states) << "stage " << stage;
   }
+}
+
+TEST_P(Placement, WeightsOnDiskGiveTheBitsOfTheResidentRun) {
+  const auto [world, precision, accumulation] = GetParam();
+  const TempFolder folder;
+  RunOptions options = steps_with(precision, accumulation);
+  std::map<int64_t, std::vector<RunResult>> residents;  // with small parameters whole, and sharded too
+  for (const int64_t threshold : {100, 0}) {
+    options.persistence_threshold = threshold;
+    residents[threshold] = train_on_threads(world, options);
+  }
+  int turn = 0;
+  for (const Tier states : {Tier::device, Tier::host, Tier::disk}) {
+    for (const int buffers : {1, 2, 9}) {
+      ++turn;
+      options.offload = placed(states, 1.0, folder);
+      options.overlap = turn % 2 == 0;
+      options.recompute = turn % 3 == 0;
+      options.persistence_threshold = turn % 2 == 0 ? 100 : 0;
+      options.defer = turn % 4 > 1;
+      const std::vector<RunResult> got =
+          train_on_threads(world, weights_on_disk(options, folder, buffers, turn % 3 == 1 ? 700 : 0));
+      const std::vector<RunResult>& resident = residents[options.persistence_threshold];
+      for (size_t rank = 0; rank < got.size(); ++rank) {
+        EXPECT_TRUE(got[rank] == resident[rank])
+            << fmt::format("states on {}, {} buffers, rank {}", name_of(states), buffers, rank);
+        EXPECT_GT(got[rank].memory.held.disk_weights, 0u);
+      }
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "a run left something behind";
 }
 
 // Small parameters are sharded too: where ranks send each other updated weights, nothing is deferred.
@@ -252,6 +295,175 @@ TEST(Offload, ParametersInHostMemoryAreCountedThere) {
     EXPECT_GT(memory.held.host_weights, 0u);
     return 0;
   });
+}
+
+TEST(WeightsOnDisk, TheEngineHoldsWhatThePlanCounts) {
+  const TempFolder folder;
+  for (const int world : {1, 2, 3}) {
+    for (const int64_t in_host : {0, 500, 1'000'000}) {
+      RunOptions options = weights_on_disk(released_at(3), folder, 3, in_host);
+      options.precision = Precision::bf16;
+      options.offload = placed(Tier::disk, 1.0, folder);
+      on_threads<int>(world, [&](Group& group) {
+        MatrixEngine run(group, options);
+        run.train_step(0);
+        run.train_step(1);
+        const MemoryReport memory = run.engine->memory();
+        EXPECT_EQ(memory.held.weights, memory.planned.weights);
+        EXPECT_EQ(memory.held.host_weights, memory.planned.host_weights);
+        EXPECT_EQ(memory.held.disk_weights, memory.planned.disk_weights);
+        EXPECT_EQ(memory.held.disk_states, memory.planned.disk_states);
+        EXPECT_EQ(memory.held.disk_buffers, memory.planned.disk_buffers);
+        EXPECT_EQ(memory.held.disk_weights > 0, in_host < 1'000'000);
+        EXPECT_EQ(memory.held.host_weights > 0, in_host > 0);
+        return 0;
+      });
+    }
+  }
+}
+
+// A step reads every shard for forward, for backward and for the update, and writes it once, where buffers are too few
+// to keep any.
+TEST(WeightsOnDisk, AStepReadsThemThreeTimesAndWritesThemOnce) {
+  const TempFolder folder;
+  const std::unique_ptr<Group> group = make_single_group();
+  RunOptions options = weights_on_disk(released_at(3), folder, 1);
+  MatrixEngine run(*group, options);
+  for (int step = 0; step < 3; ++step) run.train_step(step);
+  run.weights();  // what was changed last is written
+  const DiskTraffic before = run.engine->disk();
+  run.train_step(3);
+  run.weights();
+  const DiskTraffic after = run.engine->disk();
+  const size_t file = run.engine->memory().held.disk_weights;
+  EXPECT_EQ(after.written_nbytes - before.written_nbytes, file);
+  EXPECT_GE(after.read_nbytes - before.read_nbytes, 3 * file - 3 * file / 4);
+  EXPECT_LE(after.read_nbytes - before.read_nbytes, 6 * file);  // the matrix model uses two of its units twice
+}
+
+TEST(WeightsOnDisk, WhateverReadsThroughTheEngineSeesTheResidentRun) {
+  const TempFolder folder;
+  for (const int world : {1, 2}) {
+    for (const bool defer : {false, true}) {
+      RunOptions options = released_at(3);
+      options.precision = Precision::bf16;
+      RunOptions on_disk = weights_on_disk(options, folder);
+      on_disk.defer = defer;
+      on_threads<int>(world, [&](Group& group) {
+        MatrixEngine plain(group, options);
+        MatrixEngine disk(group, on_disk);
+        int step = 0;
+        const auto after_a_step = [&](const auto& use) {
+          plain.train_step(step);
+          disk.train_step(step);
+          EXPECT_EQ(use(plain), use(disk)) << "step " << step;
+          ++step;
+        };
+        after_a_step([](MatrixEngine& run) { return run.weights(); });
+        after_a_step([](MatrixEngine& run) { return state_of(*run.engine); });
+        after_a_step([](MatrixEngine& run) {
+          float loss = 0;
+          run.engine->evaluate([&] { loss = run.loss(50).item<float>(); });
+          return loss;
+        });
+        after_a_step([](MatrixEngine& run) {
+          run.engine->with_gathered({"wte", "drop.w"}, Access::write, [&] {
+            const at::NoGradGuard without_graph;
+            run.model.tensors()[0].fill_(0.5);
+          });
+          return run.weights();
+        });
+        after_a_step([](MatrixEngine& run) { return state_of(*run.engine); });
+        return 0;
+      });
+    }
+  }
+}
+
+TEST(WeightsOnDisk, ACheckpointGoesToResidentWeightsAndBack) {
+  const TempFolder folder, checkpoints;
+  for (const int world : {1, 2, 3}) {
+    RunOptions resident = released_at(3);
+    resident.precision = Precision::bf16;
+    const RunOptions on_disk = weights_on_disk(resident, folder);
+    on_threads<int>(world, [&](Group& group) {
+      MatrixEngine straight(group, resident);
+      MatrixEngine first(group, on_disk);
+      for (int step = 0; step < 2; ++step) straight.train_step(step), first.train_step(step);
+      const std::string path = checkpoints / std::to_string(world);
+      save_checkpoint(*first.engine, group, {path, 2, 0, {}});
+      MatrixEngine second(group, resident);
+      load_checkpoint(*second.engine, group, path);
+      straight.train_step(2);
+      second.train_step(2);
+      EXPECT_EQ(straight.weights(), second.weights());
+      save_checkpoint(*second.engine, group, {path, 3, 0, {}});
+      MatrixEngine third(group, on_disk);
+      load_checkpoint(*third.engine, group, path);
+      straight.train_step(3);
+      third.train_step(3);
+      EXPECT_EQ(straight.weights(), third.weights());
+      return 0;
+    });
+  }
+}
+
+// The file stays as long as a parameter has its shard there.
+TEST(WeightsOnDisk, AnotherEngineTakesThemFromTheOneThatIsGone) {
+  const TempFolder folder;
+  for (const int world : {1, 2, 3}) {
+    RunOptions resident = released_at(3);
+    resident.precision = Precision::bf16;
+    const RunOptions on_disk = weights_on_disk(resident, folder);
+    on_threads<int>(world, [&](Group& group) {
+      std::vector<std::string> left;
+      for (const auto& [from, to] : {std::pair(resident, resident), std::pair(on_disk, resident),
+                                     std::pair(resident, on_disk), std::pair(on_disk, on_disk)}) {
+        MatrixEngine run(group, from);
+        run.train_step(0);
+        run.engine.reset();
+        run.engine = std::make_unique<Engine>(run.model.units(), config_of(to, group.size()), group, two_groups());
+        run.train_step(1);
+        left.push_back(run.weights());
+        run.engine.reset();
+        make_whole(run.model.units(), group);
+        EXPECT_EQ(run.plain_weights(), left.back());
+        EXPECT_EQ(left.back(), left.front());
+        group.barrier({"end", ""}).wait();
+      }
+      return 0;
+    });
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "the file of an engine that is gone is still there";
+  }
+}
+
+TEST(WeightsOnDisk, ADamagedFileIsAnErrorAtThePassThatNeedsItAndTheProcessLives) {
+  const TempFolder folder;
+  const RunOptions options = weights_on_disk(released_at(3), folder, 1);
+  const std::unique_ptr<Group> group = make_single_group();
+  MatrixEngine run(*group, options);
+  run.train_step(0);
+  const std::filesystem::path file = only_file_named("weights", folder.path());
+  ASSERT_FALSE(file.empty());
+  std::filesystem::resize_file(file, 4096);
+  const std::string message = message_of([&] { run.train_step(1); });
+  EXPECT_NE(message.find(file.string()), std::string::npos) << message;
+  MatrixEngine another(*group, options);
+  EXPECT_TRUE(another.train_step(0).applied);
+}
+
+TEST(WeightsOnDisk, AFailureInTheUpdateStopsTheEngineFromGoingOn) {
+  const TempFolder folder;
+  const RunOptions options = weights_on_disk(released_at(3), folder, 1);
+  const std::unique_ptr<Group> group = make_single_group();
+  MatrixEngine run(*group, options);
+  run.train_step(0);
+  run.engine->backward(run.loss(1));
+  const std::filesystem::path file = only_file_named("weights", folder.path());
+  std::filesystem::resize_file(file, 4096);
+  const std::string message = message_of([&] { run.engine->step(); });
+  EXPECT_NE(message.find(file.string()), std::string::npos) << message;
+  EXPECT_NE(message_of([&] { run.train_step(2); }).find("an earlier step failed half-way"), std::string::npos);
 }
 
 TEST(Offload, ADamagedFileIsAnErrorAtTheStepThatNeedsItAndTheProcessLives) {

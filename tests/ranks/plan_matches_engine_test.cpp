@@ -7,16 +7,18 @@
 #include "models/open_model.h"
 #include "plan/stage_plans.h"
 #include "shoal/engine.h"
+#include "temp_folder.h"
 
 namespace shoal {
 namespace {
 
-Config config_of(int stage, Precision precision, int world) {
+Config config_of(int stage, Precision precision, int world, const std::vector<std::string>& more = {}) {
   const std::string flag = precision == Precision::bf16 ? "bf16" : "fp16";
   std::vector<std::string> settings = {"train_micro_batch_size_per_gpu=1", "optimizer.type=AdamW",
                                        "zero_optimization.stage=" + std::to_string(stage),
                                        "zero_optimization.stage3_param_persistence_threshold=1000"};
   if (precision != Precision::fp32) settings.push_back(flag + ".enabled=true");
+  settings.insert(settings.end(), more.begin(), more.end());
   return Config::from_text("{}", {.world_size = world}, "config", settings);
 }
 
@@ -54,6 +56,29 @@ TEST(Plan, EqualsWhatTheEngineHoldsAtEveryStageWorldAndPrecision) {
           EXPECT_EQ(held.states, planned.states) << "stage " << stage << " of " << world;
           EXPECT_EQ(held.reduce_slots, planned.reduce_slots) << "stage " << stage << " of " << world;
         }
+      }
+    }
+  }
+}
+
+TEST(Plan, EqualsWhatTheEngineHoldsOfWeightsOnDisk) {
+  const auto model = models::open_model("llama-tiny");
+  const testing::TempFolder folder;
+  for (const int world : {1, 2, 3}) {
+    for (const std::string in_cpu : {"0", "200000"}) {
+      const Config config = config_of(3, Precision::bf16, world,
+                                      {"zero_optimization.offload_param={\"device\": \"nvme\", \"nvme_path\": \"" +
+                                       folder.path() + "\", \"buffer_count\": 2, \"max_in_cpu\": " + in_cpu + "}"});
+      PlanSubject subject;
+      subject.units = make_blueprint(model->units(), config, 1).specs;
+      const MemoryPlan planned = plan_stages(subject, config, world)[3].memory;
+      EXPECT_GT(planned.disk_weights, 0u);
+      EXPECT_EQ(planned.host_weights > 0, in_cpu != "0");
+      for (const MemoryPlan& held : held_by_engines(config, world)) {
+        EXPECT_EQ(held.weights, planned.weights) << world << " ranks";
+        EXPECT_EQ(held.host_weights, planned.host_weights) << world << " ranks";
+        EXPECT_EQ(held.disk_weights, planned.disk_weights) << world << " ranks";
+        EXPECT_EQ(held.disk_buffers, planned.disk_buffers) << world << " ranks";
       }
     }
   }

@@ -38,6 +38,9 @@ struct RunOptions {
   at::Device device = at::kCPU;
   OffloadConfig offload = {};
   Tier weights_tier = Tier::device;
+  std::string weights_path = {};  // of the disk tier
+  int weight_buffers = 2;         // of the disk tier
+  int64_t weights_in_host = 0;    // elements, of the disk tier
   int64_t offload_chunk = 64;
   bool verify_offload = true;
   OffloadUpdate offload_update = OffloadUpdate::automatic;
@@ -76,7 +79,10 @@ inline Config config_of(const RunOptions& options, int world) {
   config.zero.reduce_bucket_size = 700;
   config.zero.prefetch_bucket_size = options.prefetch;
   config.zero.param_persistence_threshold = options.persistence_threshold;
-  config.zero.offload_param.tier = options.weights_tier;
+  config.zero.offload_param = {.tier = options.weights_tier,
+                               .nvme_path = options.weights_path,
+                               .buffer_count = options.weight_buffers,
+                               .max_in_cpu = options.weights_in_host};
   config.zero.offload_optimizer = options.offload;
   config.aio.block_size = 4096;
   config.inputs_on_host = options.inputs_on_host;

@@ -23,6 +23,38 @@ TEST(Handle, KeepsItsErrorForEveryWait) {
   EXPECT_THROW(handle.wait(), Error);
 }
 
+TEST(Handle, IsOverInHostMemoryWhenItIsDone) {
+  auto state = std::make_shared<Handle::State>();
+  EXPECT_FALSE(Handle(state).over());
+  state->finish(nullptr);
+  EXPECT_TRUE(Handle(state).over());
+  EXPECT_TRUE(Handle().over());
+  Handle(state).wait_over();
+}
+
+TEST(Handle, WaitHoldsTheStreamBackAndWaitOverTheCaller) {
+  auto state = std::make_shared<Handle::State>();
+  int held_back = 0, blocked = 0;
+  bool reached = false;
+  state->finish(nullptr, {.hold_back = [&] { ++held_back; },
+                          .over =
+                              [&](bool block) {
+                                blocked += block ? 1 : 0;
+                                return reached;
+                              }});
+  const Handle handle(state);
+  handle.wait();
+  EXPECT_EQ(held_back, 1);
+  EXPECT_EQ(blocked, 0);
+  EXPECT_TRUE(handle.done());
+  EXPECT_FALSE(handle.over());
+  handle.wait_over();
+  EXPECT_EQ(held_back, 1);
+  EXPECT_EQ(blocked, 1);
+  reached = true;
+  EXPECT_TRUE(handle.over());
+}
+
 TEST(Handle, LetsGoOfWhatItKeptBeforeItIsDone) {
   auto state = std::make_shared<Handle::State>();
   bool done_when_dropped = true;

@@ -33,12 +33,18 @@ TEST(Offload, TheDiskNeedsAPath) {
             "nvme_path.");
 }
 
-TEST(Offload, ParametersGoToTheHostAndNotYetToTheDisk) {
+TEST(Offload, ParametersGoToTheHostOrToTheDisk) {
   EXPECT_EQ(
-      parse_members(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}})").zero.offload_param.tier,
-      Tier::host);
+      parse_members(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}})").zero.offload_param,
+      (OffloadConfig{.tier = Tier::host, .buffer_count = 5}));
+  const Config config = parse_members(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme",
+      "nvme_path": "/local", "buffer_count": 7, "max_in_cpu": 1000}})");
+  EXPECT_EQ(config.zero.offload_param,
+            (OffloadConfig{.tier = Tier::disk, .nvme_path = "/local", .buffer_count = 7, .max_in_cpu = 1000}));
+  EXPECT_EQ(config.notices, std::vector<std::string>{});
   EXPECT_EQ(mistakes_of(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}})"),
-            "[line 1, zero_optimization.offload_param.device] nvme is not supported yet. Give one of none, cpu.");
+            "[line 1, zero_optimization.offload_param.device] \"nvme\" needs a folder on that disk. Give it as "
+            "nvme_path.");
 }
 
 TEST(Offload, MistakesAreNamed) {

@@ -86,7 +86,7 @@ inline std::string text_with(const Section& section, const std::string& spelling
   if (spelling == "total_num_steps") home->set("warmup_num_steps", 1);
   if (spelling.starts_with("decay_")) home->set("decay_step_size", 4);
   if (spelling == "nesterov") home->set("momentum", 0.5);
-  if (section.path == "zero_optimization.offload_optimizer" && spelling == "device") home->set("nvme_path", "/local");
+  if (section.path.starts_with("zero_optimization.offload_") && spelling == "device") home->set("nvme_path", "/local");
   home->set(spelling, value);
   if (section.path == "zero_optimization.offload_param") root.find("zero_optimization")->set("stage", 3);
   return json::write(root);

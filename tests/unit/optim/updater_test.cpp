@@ -261,13 +261,14 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
   const int stage = weights_tier == Tier::device ? 1 : 3;
   Config config = config_with(optimizer_of(OptimizerKind::adamw), stage);
   config.zero.offload_optimizer = offload;
-  config.zero.offload_param.tier = weights_tier;
+  config.zero.offload_param = {
+      .tier = weights_tier, .nvme_path = offload.nvme_path, .buffer_count = 1, .max_in_cpu = 0};
   config.shoal = shoal;
   config.shoal.offload_chunk_size = 64;
   const std::vector<UnitSpec> specs = {Training::spec(dtype, 0)};
   const ModelLayout layout = lay_out(specs, {.world = 1, .persistence_threshold = 0});
   const auto ledger = std::make_shared<Ledger>();
-  Weights weights(layout, stage, weights_tier, *group, queue, ledger);
+  Weights weights(layout, shard_options(config), make_shard_file(layout, config, ledger), *group, queue, ledger);
   Gradients gradients(layout, {.stage = stage, .communication_dtype = DType::f32}, {}, *group, queue, queue, ledger);
   Updater updater(layout, specs, config, 0, queue, ledger);
   if (auto* far = dynamic_cast<testing::FarQueue*>(&queue)) {
@@ -279,6 +280,7 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
   const int64_t numel = layout.units[0].flats[0].numel;
   const auto weight_bytes = [&] {
     std::string bytes(static_cast<size_t>(numel) * nbytes_of(dtype), '\0');
+    weights.fetch(0);
     const std::byte* at = weights.is_sharded(0, 0) ? weights.shard(0, 0) : weights.whole(0, 0);
     std::memcpy(bytes.data(), at, bytes.size());
     return bytes;
@@ -360,6 +362,21 @@ TEST(Updater, WeightsOfTheHostComeToTheDeviceForTheirUpdate) {
       const OffloadConfig offload{.tier = tier, .nvme_path = folder.path(), .buffer_count = 2};
       const Outcome got = run_steps(far, dtype, offload, {.offload_ring_size = 2000}, Tier::host);
       expect_same(got, expected, std::string(name_of(dtype)) + " " + std::string(name_of(tier)));
+    }
+  }
+}
+
+TEST(Updater, WeightsOfTheDiskAreUpdatedToTheSameBitsThere) {
+  const testing::TempFolder folder;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const std::unique_ptr<Queue> near = make_host_queue();
+    const Outcome expected = run_steps(*near, dtype, {});
+    for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
+      testing::FarQueue far;
+      const OffloadConfig offload{.tier = tier, .nvme_path = folder.path(), .buffer_count = 2};
+      const std::string what = std::string(name_of(dtype)) + " " + std::string(name_of(tier));
+      expect_same(run_steps(*near, dtype, offload, {}, Tier::disk), expected, what);
+      expect_same(run_steps(far, dtype, offload, {.offload_ring_size = 2000}, Tier::disk), expected, what + " far");
     }
   }
 }

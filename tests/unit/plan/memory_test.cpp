@@ -48,16 +48,35 @@ TEST(MemoryPlan, OffloadedStatesAreCountedOnTheirTier) {
   const MemoryPlan disk = plan_memory(layout, options);  // 256, 512 and 256 elements a rank: one, two and one pages
   EXPECT_EQ(disk.host_states, 0u);
   EXPECT_EQ(disk.disk_states, 4u * kDiskPage);
-  EXPECT_EQ(disk.disk_buffers, 2u * 2 * kDiskPage);
+  EXPECT_EQ(disk.disk_buffers, kDiskPage + 2u * kDiskPage);
   EXPECT_EQ(disk.host_total(), disk.disk_buffers);
 }
 
 TEST(MemoryPlan, ShardedWeightsMayLieInHostMemory) {
   MemoryOptions options;
   options.gradients.stage = 3;
-  options.weights_tier = Tier::host;
+  options.shards.tier = Tier::host;
   EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).weights, 0u);
   EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).host_weights, 4096u * 2 / 4);
+}
+
+TEST(MemoryPlan, ShardedWeightsOnDiskPassThroughBuffersAndTheArena) {
+  MemoryOptions options;
+  options.gradients.stage = 3;
+  options.shards = {.tier = Tier::disk, .max_in_host = 256, .buffers = 5};
+  MemoryPlan plan = plan_memory(three_units(4, DType::bf16), options);
+  EXPECT_EQ(plan.weights, 0u);
+  EXPECT_EQ(plan.host_weights, 256u * 2);
+  EXPECT_EQ(plan.disk_weights, 2u * kDiskPage);
+  EXPECT_EQ(plan.disk_buffers, 2u * kDiskPage);
+  EXPECT_EQ(plan.disk_total(), plan.disk_weights);
+  // In a world of one too, where resident shards are attached as they are.
+  plan = plan_memory(three_units(1, DType::bf16), options);
+  EXPECT_EQ(plan.gather_arena, kArenaGranule);
+  EXPECT_EQ(plan.disk_weights, 3u * kDiskPage);
+  options.shards.max_in_host = 4096;
+  EXPECT_EQ(plan_memory(three_units(1, DType::bf16), options).gather_arena, 0u);
+  EXPECT_EQ(plan_memory(three_units(1, DType::bf16), options).disk_buffers, 0u);
 }
 
 TEST(MemoryPlan, AccumulationKeepsFp32Gradients) {

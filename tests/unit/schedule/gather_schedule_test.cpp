@@ -203,6 +203,24 @@ TEST(GatherSchedule, RanksAgreeGatherByGatherInTheFirstPass) {
   }
 }
 
+TEST(GatherSchedule, TellsWhatIsGatheredNextAcrossPhases) {
+  GatherSchedule schedule({10, 10, 0, 10}, {.prefetch_numel = 10});
+  schedule.begin(Phase::forward);
+  EXPECT_EQ(schedule.upcoming(9), (std::vector<int>{0, 1, 3}));  // the likely order
+  EXPECT_EQ(schedule.upcoming(0), (std::vector<int>{}));
+  schedule.enter(0);
+  EXPECT_EQ(schedule.upcoming(2), (std::vector<int>{1, 3}));
+  schedule.finish();
+  record_orders(schedule, 4);
+  schedule.begin(Phase::forward);
+  schedule.enter(0);                                             // prefetches 1
+  EXPECT_EQ(schedule.upcoming(3), (std::vector<int>{3, 1, 0}));  // then backward begins, with 3
+  schedule.finish();
+  schedule.begin(Phase::backward);
+  schedule.enter(3);
+  EXPECT_EQ(schedule.upcoming(3), (std::vector<int>{0, 1, 3}));  // then the next forward
+}
+
 TEST(GatherSchedule, FindsRanksThatUseUnitsInDifferentOrders) {
   const std::vector<int> order = {0, 1, 2, 1};
   const auto found = find_inversion(order, {1, 1, 1, 0,    // rank 0: 0 1 2

@@ -137,15 +137,14 @@ TEST(ParamSlot, LeavesARecordThatKeepsTheMemoryUntilTheParameterIsTakenAgain) {
     ParamSlot slot(param, "w", DType::f32);
     EXPECT_EQ(find_shard_record(param), nullptr);
     ShardRecord record;
-    record.slab = slab;
-    record.shard = slab->data();
+    record.home = make_resident_home(slab);
     record.piece = {0, 128, 4};
     record.world = 3;
     slot.leave(std::move(record));
   }
   const ShardRecord* found = find_shard_record(param);
   ASSERT_NE(found, nullptr);
-  EXPECT_EQ(found->shard, slab->data());
+  EXPECT_EQ(found->fetch(), slab->data());
   EXPECT_EQ(found->piece.offset, 128);
   EXPECT_EQ(found->world, 3);
   EXPECT_THAT(message_of([&] { param.sum(); }), HasSubstr("[parameter w] is released"));

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/from_config.h"
 #include "plan/memory.h"
+#include "temp_folder.h"
 #include "unit/comm/rank_threads.h"
 #include "unit/optim/far_queue.h"
 #include "unit/shard/model_parts.h"
@@ -44,6 +46,7 @@ std::vector<std::vector<at::Tensor>> fill(ModelParts& parts, Weights& weights) {
     for (int flat = 0; flat < static_cast<int>(flats.size()); ++flat) {
       const int64_t shard_numel = flats[static_cast<size_t>(flat)].shard_numel;
       const std::vector<float> mine = values_of(unit, parts.group.rank() * shard_numel, shard_numel);
+      if (weights.is_sharded(unit, flat)) weights.change(unit);
       if (!mine.empty()) std::memcpy(weights.shard(unit, flat), mine.data(), mine.size() * sizeof(float));
     }
   }
@@ -82,7 +85,7 @@ TEST(Weights, ShardsOfTheHostComeToADeviceWhenTheyAreGathered) {
     testing::run_ranks(world, [&](Group& group) {
       ModelParts parts({unit_spec(0, {5, 131}), unit_spec(1, {64})}, 3, group);
       testing::FarQueue far;
-      Weights weights(parts.layout, 3, Tier::host, group, far, parts.ledger);
+      Weights weights(parts.layout, {.stage = 3, .tier = Tier::host}, nullptr, group, far, parts.ledger);
       const auto tensors = fill(parts, weights);
       const FlatLayout& flat = parts.layout.units[0].flats.at(0);
       EXPECT_TRUE(weights.is_off_device(0, 0));
@@ -99,6 +102,42 @@ TEST(Weights, ShardsOfTheHostComeToADeviceWhenTheyAreGathered) {
       weights.release(0);
     });
   }
+}
+
+// Gathers run ahead of their use, with fewer buffers than gathers.
+TEST(Weights, ShardsOfTheDiskComeWhenTheyAreGathered) {
+  const testing::TempFolder folder;
+  for (int world = 1; world <= 3; ++world) {
+    for (const int buffers : {1, 2, 3}) {
+      testing::run_ranks(world, [&](Group& group) {
+        ModelParts parts({unit_spec(0, {5, 131}), unit_spec(1, {64}), unit_spec(2, {3000})}, 3, group);
+        Config config;
+        config.zero.stage = 3;
+        config.zero.offload_param = {
+            .tier = Tier::disk, .nvme_path = folder.path(), .buffer_count = buffers, .max_in_cpu = 0};
+        Weights weights(parts.layout, shard_options(config), make_shard_file(parts.layout, config, parts.ledger), group,
+                        *parts.queue, parts.ledger);
+        const auto tensors = fill(parts, weights);
+        EXPECT_EQ(parts.ledger->line(MemoryKind::weights).nbytes, 0u);
+        EXPECT_FALSE(weights.is_off_device(0, 0));
+        for (int round = 0; round < 3; ++round) {
+          weights.expect({0, 1, 2});
+          for (int unit = 0; unit < 3; ++unit) weights.gather(unit);
+          for (int unit = 0; unit < 3; ++unit) {
+            weights.finish_gather(unit);
+            for (const Piece& piece : parts.layout.units[static_cast<size_t>(unit)].flats.at(0).pieces) {
+              const at::Tensor& tensor = tensors[static_cast<size_t>(unit)][static_cast<size_t>(piece.param)];
+              EXPECT_EQ(floats_at(tensor.const_data_ptr(), piece.numel), values_of(unit, piece.offset, piece.numel));
+            }
+            weights.release(unit);
+          }
+        }
+        EXPECT_EQ(weights.file()->counters().written_nbytes > 0, buffers < 3);
+        weights.leave();
+      });
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(Weights, ReleaseWaitsForAGatherThatNobodyFinished) {
@@ -175,7 +214,7 @@ TEST(Weights, LeaveRecordsShardsOfReleasedParametersAndKeepsWholeOnes) {
     ASSERT_NE(record, nullptr);
     EXPECT_EQ(record->world, 2);
     EXPECT_EQ(record->piece.numel, 300);
-    EXPECT_EQ(floats_at(record->shard, 2), values_of(0, group.rank() * record->flat.shard_numel, 2));
+    EXPECT_EQ(floats_at(record->fetch(), 2), values_of(0, group.rank() * record->flat.shard_numel, 2));
     EXPECT_THAT(message_of([&] { at::sum(tensors[0][0]); }), HasSubstr("is released"));
     EXPECT_EQ(find_shard_record(tensors[0][1]), nullptr);
     EXPECT_EQ(floats_at(tensors[0][1].const_data_ptr(), 3),

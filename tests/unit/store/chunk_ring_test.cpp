@@ -24,7 +24,7 @@ struct Rounds {
   explicit Rounds(int buffers, std::function<std::unique_ptr<BlockIo>(int)> make_io = nullptr)
       : file({.folder = folder.path(),
               .name = "chunks",
-              .nbytes = ChunkRing::file_nbytes(sizes),
+              .nbytes = ChunkBuffers::file_nbytes(sizes),
               .checksum = true,
               .make_io = std::move(make_io)}),
         ring(file, sizes, buffers, ledger) {}
@@ -64,8 +64,8 @@ TEST(ChunkRing, WhatWasGivenComesBackWithAnyNumberOfBuffers) {
 }
 
 TEST(ChunkRing, TakesItsBuffersAndNoMore) {
-  EXPECT_EQ(Rounds(2).ledger->line(MemoryKind::disk_buffers).nbytes, 2u * 12'288);
-  EXPECT_EQ(Rounds(9).ledger->line(MemoryKind::disk_buffers).nbytes, 5u * 12'288);
+  EXPECT_EQ(Rounds(2).ledger->line(MemoryKind::disk_buffers).nbytes, 8192u + 12'288);
+  EXPECT_EQ(Rounds(9).ledger->line(MemoryKind::disk_buffers).nbytes, 8192u + 4096 + 4096 + 12'288 + 8192);
 }
 
 TEST(ChunkRing, MovesEveryByteOnceEachWayARound) {
@@ -75,7 +75,7 @@ TEST(ChunkRing, MovesEveryByteOnceEachWayARound) {
   const DiskFile::Counters before = rounds.file.counters();
   rounds.round();
   rounds.round();
-  const size_t whole = ChunkRing::file_nbytes(rounds.sizes);
+  const size_t whole = ChunkBuffers::file_nbytes(rounds.sizes);
   for (int chunk = 0; chunk < 5; ++chunk) rounds.ring.look(chunk);
   const DiskFile::Counters after = rounds.file.counters();
   EXPECT_EQ(after.written_nbytes - before.written_nbytes, 2 * whole);
@@ -107,7 +107,7 @@ TEST(ChunkRing, ReadsNoChunkTwiceInARoundWithAnyNumberOfBuffers) {
       const auto step = static_cast<size_t>(buffers);
       if (chunk + step < rounds.sizes.size() || chunk >= step) sharing.push_back(rounds.sizes[chunk]);
     }
-    EXPECT_EQ(rounds.file.counters().read_nbytes - before, 6 * ChunkRing::file_nbytes(sharing))
+    EXPECT_EQ(rounds.file.counters().read_nbytes - before, 6 * ChunkBuffers::file_nbytes(sharing))
         << buffers << " buffers";
   }
 }
@@ -152,7 +152,7 @@ TEST(ChunkRing, WhatCouldNotBeWrittenIsNotForgotten) {
   testing::TempFolder folder;
   const std::vector<size_t> sizes = {4096, 4096};
   std::atomic<int> writes = 0;
-  DiskFile::Options options{.folder = folder.path(), .name = "chunks", .nbytes = ChunkRing::file_nbytes(sizes)};
+  DiskFile::Options options{.folder = folder.path(), .name = "chunks", .nbytes = ChunkBuffers::file_nbytes(sizes)};
   options.make_io = [&](int depth) {
     return std::make_unique<testing::FaultyIo>(depth, [&](const BlockRequest& request, int) {
       const bool first_write = request.kind == BlockRequest::Kind::write && writes++ == 0;

@@ -1,0 +1,35 @@
+// See weight_shards.h.
+#include "plan/weight_shards.h"
+
+#include "layout/stage.h"
+
+namespace shoal {
+
+std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptions& options) {
+  std::vector<UnitShards> units;
+  int64_t room = options.tier == Tier::disk ? options.max_in_host : 0;
+  for (const UnitLayout& unit : layout.units) {
+    UnitShards& shards = units.emplace_back();
+    int64_t numel = 0;
+    for (const FlatLayout& flat : unit.flats) {
+      if (!row_of(flat, options.stage).shard_weights) continue;
+      numel += flat.shard_numel;
+      shards.nbytes += static_cast<size_t>(flat.shard_numel) * nbytes_of(flat.dtype);
+    }
+    if (shards.nbytes == 0) continue;
+    const bool stays = options.tier == Tier::disk && numel <= room;
+    if (stays) room -= numel;
+    shards.tier = stays ? Tier::host : options.tier;
+  }
+  return units;
+}
+
+std::vector<size_t> shards_on_disk(const std::vector<UnitShards>& units) {
+  std::vector<size_t> sizes;
+  for (const UnitShards& unit : units) {
+    if (unit.tier == Tier::disk) sizes.push_back(unit.nbytes);
+  }
+  return sizes;
+}
+
+}  // namespace shoal

@@ -1,0 +1,33 @@
+// This rank's shards of sharded weights, unit by unit, and the tier of each. Pure: the engine keeps shards by it, the
+// planner counts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "layout/flat_layout.h"
+#include "shoal/config.h"
+
+namespace shoal {
+
+struct ShardOptions {
+  int stage = 0;
+  Tier tier = Tier::device;
+  int64_t max_in_host = 0;  // of the disk's tier: elements that stay in host memory all the same
+  int buffers = 5;          // of the disk's tier: units on their way
+};
+
+// The shards of one unit lie together, flat after flat, and move together.
+struct UnitShards {
+  size_t nbytes = 0;
+  Tier tier = Tier::device;
+};
+
+// One entry a unit. Of the disk's tier the front units stay in host memory, as far as they fit there.
+std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptions& options);
+
+// The sizes of those on disk, in the order of units: the chunks of the file.
+std::vector<size_t> shards_on_disk(const std::vector<UnitShards>& units);
+
+}  // namespace shoal

@@ -1,0 +1,85 @@
+// See disk_shards.h.
+#include "shard/disk_shards.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace shoal {
+
+DiskShards::DiskShards(const std::vector<UnitShards>& units, std::unique_ptr<ScratchFile> file, int buffers,
+                       const Allocate& allocate)
+    : file_(std::move(file)) {
+  size_t host_nbytes = 0;
+  int chunks = 0;
+  for (const UnitShards& unit : units) {
+    Place& place = places_.emplace_back();
+    if (unit.tier == Tier::disk) {
+      place.chunk = chunks++;
+    } else {
+      place.offset = host_nbytes;
+      host_nbytes += unit.nbytes;
+    }
+  }
+  buffers_ = std::make_unique<ChunkBuffers>(file_->file(), shards_on_disk(units), buffers,
+                                            [&](size_t nbytes) { return allocate(nbytes, MemoryKind::disk_buffers); });
+  memory_ = buffers_->slab();
+  host_ = host_nbytes > 0 ? allocate(host_nbytes, MemoryKind::host_weights) : memory_;
+  readers_.resize(static_cast<size_t>(buffers_->buffers()));
+}
+
+std::byte* DiskShards::address(int unit) const {
+  const Place& place = places_[static_cast<size_t>(unit)];
+  return place.chunk < 0 ? host_->data() + place.offset : buffers_->memory(place.chunk);
+}
+
+void DiskShards::make_way(int chunk) {
+  if (buffers_->has(chunk)) return;
+  for (const Handle& reader : readers_of(chunk)) reader.wait_over();
+  readers_of(chunk).clear();
+}
+
+void DiskShards::fetch(int unit) {
+  const int chunk = chunk_of(unit);
+  if (chunk < 0) return;
+  make_way(chunk);
+  buffers_->look(chunk);
+}
+
+void DiskShards::change(int unit) {
+  const int chunk = chunk_of(unit);
+  if (chunk < 0) return;
+  make_way(chunk);
+  buffers_->change(chunk);
+}
+
+void DiskShards::store(int unit) {
+  if (chunk_of(unit) >= 0) buffers_->store(chunk_of(unit));
+}
+
+void DiskShards::lend(int unit, const Handle& reader) {
+  if (chunk_of(unit) < 0) return;
+  std::vector<Handle>& readers = readers_of(chunk_of(unit));
+  std::erase_if(readers, [](const Handle& other) { return other.over(); });
+  readers.push_back(reader);
+}
+
+// A unit that comes sooner keeps its buffer.
+void DiskShards::expect(const std::vector<int>& units) {
+  std::vector<bool> taken(readers_.size(), false);
+  for (const int unit : units) {
+    const int chunk = chunk_of(unit);
+    if (chunk < 0) continue;
+    const auto buffer = static_cast<size_t>(buffers_->buffer_of(chunk));
+    if (taken[buffer]) continue;
+    taken[buffer] = true;
+    const bool lent = std::any_of(readers_[buffer].begin(), readers_[buffer].end(),
+                                  [](const Handle& reader) { return !reader.over(); });
+    if (!lent) buffers_->expect(chunk);
+  }
+}
+
+void DiskShards::leave() {
+  for (std::vector<Handle>& readers : readers_) readers.clear();
+}
+
+}  // namespace shoal

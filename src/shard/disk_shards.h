@@ -1,0 +1,52 @@
+// A rank's shards of weights in a file: a unit's come to a buffer before a gather or an update reads them, and go back
+// when they have changed. Some units may stay in host memory.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "shard/shard_home.h"
+#include "store/chunk_buffers.h"
+
+namespace shoal {
+
+class DiskShards final : public ShardHome {
+ public:
+  using Allocate = std::function<std::shared_ptr<Slab>(size_t nbytes, MemoryKind kind)>;
+
+  // At least one unit is on disk. The file has room for shards_on_disk(units).
+  DiskShards(const std::vector<UnitShards>& units, std::unique_ptr<ScratchFile> file, int buffers,
+             const Allocate& allocate);
+
+  std::byte* address(int unit) const override;
+  const std::shared_ptr<Slab>& slab() const override { return buffers_->slab(); }
+  void fetch(int unit) override;
+  void change(int unit) override;
+  void store(int unit) override;
+  void lend(int unit, const Handle& reader) override;
+  void expect(const std::vector<int>& units) override;
+  int reads_ahead() const override { return buffers_->buffers(); }
+  void leave() override;
+  const ScratchFile* file() const override { return file_.get(); }
+
+ private:
+  struct Place {
+    int chunk = -1;     // of the file; -1: in host memory
+    size_t offset = 0;  // there
+  };
+
+  int chunk_of(int unit) const { return places_[static_cast<size_t>(unit)].chunk; }
+  std::vector<Handle>& readers_of(int chunk) { return readers_[static_cast<size_t>(buffers_->buffer_of(chunk))]; }
+  // Waits for whoever reads from the chunk's buffer what is another unit's.
+  void make_way(int chunk);
+
+  std::vector<Place> places_;
+  std::shared_ptr<Slab> host_;
+  std::shared_ptr<Slab> memory_;  // the buffers'; registered with the file, so it outlives it
+  std::unique_ptr<ScratchFile> file_;
+  std::unique_ptr<ChunkBuffers> buffers_;
+  std::vector<std::vector<Handle>> readers_;  // of each buffer: collectives that may not be over
+};
+
+}  // namespace shoal

@@ -1,0 +1,49 @@
+#include "plan/weight_shards.h"
+
+#include <gtest/gtest.h>
+
+namespace shoal {
+namespace {
+
+// Units of 1024, 4096, 1024 and 2048 elements, on two ranks; the last one has a frozen parameter too.
+ModelLayout four_units() {
+  const ParamSpec frozen{.name = "f", .shape = {512}, .dtype = DType::f32, .trainable = false};
+  return lay_out({{"a", {{"w", {1024}, DType::bf16}}, {}},
+                  {"b", {{"w", {4096}, DType::bf16}}, {}},
+                  {"c", {{"w", {1024}, DType::bf16}}, {}},
+                  {"d", {{"w", {2048}, DType::bf16}, frozen}, {}}},
+                 {.world = 2, .persistence_threshold = 0});
+}
+
+std::vector<Tier> tiers_of(const ShardOptions& options) {
+  std::vector<Tier> tiers;
+  for (const UnitShards& unit : place_shards(four_units(), options)) tiers.push_back(unit.tier);
+  return tiers;
+}
+
+TEST(WeightShards, AUnitsShardsLieTogether) {
+  std::vector<size_t> nbytes;
+  for (const UnitShards& unit : place_shards(four_units(), {.stage = 3})) nbytes.push_back(unit.nbytes);
+  EXPECT_EQ(nbytes, (std::vector<size_t>{1024, 4096, 1024, 2048 + 1024}));
+  for (const UnitShards& unit : place_shards(four_units(), {.stage = 2, .tier = Tier::disk})) {
+    EXPECT_EQ(unit.nbytes, 0u);
+    EXPECT_EQ(unit.tier, Tier::device);
+  }
+}
+
+TEST(WeightShards, WhatTheHostMayKeepIsTakenFromTheFront) {
+  const Tier host = Tier::host, disk = Tier::disk;
+  EXPECT_EQ(tiers_of({.stage = 3, .tier = disk, .max_in_host = 0}), (std::vector<Tier>{disk, disk, disk, disk}));
+  EXPECT_EQ(tiers_of({.stage = 3, .tier = disk, .max_in_host = 1024}), (std::vector<Tier>{host, disk, host, disk}));
+  EXPECT_EQ(tiers_of({.stage = 3, .tier = disk, .max_in_host = 1 << 20}), (std::vector<Tier>{host, host, host, host}));
+  EXPECT_EQ(tiers_of({.stage = 3, .tier = host, .max_in_host = 0}), (std::vector<Tier>{host, host, host, host}));
+  EXPECT_EQ(tiers_of({.stage = 3, .max_in_host = 1 << 20})[0], Tier::device);
+}
+
+TEST(WeightShards, TheFileHasThoseOnDisk) {
+  const auto placed = place_shards(four_units(), {.stage = 3, .tier = Tier::disk, .max_in_host = 600});
+  EXPECT_EQ(shards_on_disk(placed), (std::vector<size_t>{4096, 1024, 2048 + 1024}));
+}
+
+}  // namespace
+}  // namespace shoal
