@@ -20,7 +20,7 @@ struct Placement {
   double ratio = 1;       // of the states, that left the device
   double disk_ratio = 1;  // of the states, on disk at most; where the tier is the disk
   Tier param = Tier::device;
-  MemoryPlan plan;
+  MemoryPlan plan = {};
 };
 // The config under a placement.
 Config with(const Config& config, const Placement& placement);
