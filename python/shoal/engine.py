@@ -210,7 +210,10 @@ class Engine:
 
     def write_owned_grads(self, name: str, values: torch.Tensor) -> None:
         """write_grad, where each rank passes the elements that it owns, in a row. Every rank calls it."""
-        self.write_grad(name, self._joined(name, self.owned_grads(name), values))
+        whole = self._joined(name, self.owned_grads(name), values)
+        if whole is None:
+            raise _core.Error(f"[gradient of {name}] no rank owns any of it: the parameter is frozen or empty.")
+        self.write_grad(name, whole)
 
     def _index(self, name: str) -> int:
         if self._indices is None:

@@ -138,27 +138,27 @@ void ChannelGroup::work() {
       job = std::move(jobs_.front());
       jobs_.pop_front();
     }
-    std::exception_ptr outcome = carry_out(job);
+    Outcome outcome = carry_out(job);
     Joining joining;
     try {
-      if (outcome) {
-        carrier_->drop();
-      } else {
+      if (outcome.ran) {
         joining = carrier_->joining();
+      } else {
+        carrier_->drop();
       }
     } catch (...) {
-      outcome = std::current_exception();
+      outcome.error = std::current_exception();
     }
     const auto state = std::move(job.state);
     job = Job{};  // what the collective held is gone before the caller sees it done
-    state->finish(std::move(outcome), std::move(joining));
+    state->finish(std::move(outcome.error), std::move(joining));
   }
 }
 
-std::exception_ptr ChannelGroup::carry_out(const Job& job) {
+ChannelGroup::Outcome ChannelGroup::carry_out(const Job& job) {
   {
     const std::lock_guard lock(mutex_);
-    if (failure_) return failure_;
+    if (failure_) return {failure_};
   }
   try {
     carrier_->come_after(job.mark, job.ticket);
@@ -166,9 +166,9 @@ std::exception_ptr ChannelGroup::carry_out(const Job& job) {
   } catch (const Error&) {
     const std::lock_guard lock(mutex_);
     failure_ = std::current_exception();
-    return failure_;
+    return {failure_};
   } catch (...) {
-    return std::current_exception();
+    return {std::current_exception()};
   }
   {
     const std::lock_guard lock(mutex_);
@@ -179,9 +179,9 @@ std::exception_ptr ChannelGroup::carry_out(const Job& job) {
   try {
     if (job.after) job.after();
   } catch (...) {
-    return std::current_exception();  // the caller's own error: the channel itself is sound
+    return {std::current_exception(), true};  // the caller's own error: the channel itself is sound
   }
-  return nullptr;
+  return {nullptr, true};
 }
 
 }  // namespace shoal

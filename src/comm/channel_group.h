@@ -55,7 +55,11 @@ class ChannelGroup final : public Group {
 
   Handle issue(std::shared_ptr<const void> keep, const std::function<Job(uint64_t sequence)>& make);
   void work();
-  std::exception_ptr carry_out(const Job& job);
+  struct Outcome {
+    std::exception_ptr error;
+    bool ran = false;  // the collective itself; what came after it may have failed
+  };
+  Outcome carry_out(const Job& job);
 
   std::unique_ptr<Carrier> carrier_;
   mutable std::mutex mutex_;

@@ -68,8 +68,7 @@ std::string cause_unconnected(Timeout timeout) {
 std::string cause_no_answer(int rank, Timeout silence) {
   return fmt::format(
       "the CUDA runtime of rank {} did not answer for {} s: one of its threads waits there, behind this collective or "
-      "a "
-      "kernel that hangs. Look at the output of the other ranks, or raise shoal.timeout_seconds.",
+      "a kernel that hangs. Look at the output of the other ranks, or raise shoal.timeout_seconds.",
       rank, seconds_of(silence));
 }
 

@@ -285,12 +285,18 @@ class FateOfGloo final : public Fate {
   explicit FateOfGloo(std::shared_ptr<GlooWorld> world) : world_(std::move(world)) {}
 
   Timeout timeout() const override { return world_->timeout(); }
-  std::optional<Failure> failure() override { return world_->ask_for_failure(); }
+  std::optional<Failure> failure() override {
+    const std::lock_guard lock(mutex_);
+    if (!heard_) heard_ = world_->ask_for_failure();
+    return heard_;
+  }
   std::string dead_peer() override { return world_->ask_for_gone_peer(); }
   void fail(const Failure& failure) override { world_->fail(failure); }
 
  private:
   std::shared_ptr<GlooWorld> world_;  // shared with the carriers
+  std::mutex mutex_;
+  std::optional<Failure> heard_;  // the world is not asked at every look
 };
 
 }  // namespace

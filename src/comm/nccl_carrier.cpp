@@ -63,13 +63,22 @@ std::shared_ptr<NcclLink> NcclCarrier::connect() {
     }
     throw error_of(*found, rank(), at);
   };
-  return std::make_shared<NcclLink>(
-      nccl_,
-      [&nccl = nccl_, id, ranks = size(), own = rank(), device = compute().device](NcclComm* comm) {
-        cuda::use_device(device);
-        return nccl.comm_init_rank(comm, ranks, id, own);
-      },
-      look_around);
+  try {
+    return std::make_shared<NcclLink>(
+        nccl_,
+        [&nccl = nccl_, id, ranks = size(), own = rank(), device = compute().device](NcclComm* comm) {
+          cuda::use_device(device);
+          return nccl.comm_init_rank(comm, ranks, id, own);
+        },
+        look_around);
+  } catch (const Error& error) {
+    tell_others(at, error);
+    throw;
+  }
+}
+
+void NcclCarrier::tell_others(const std::string& at, const Error& error) {
+  if (const std::shared_ptr<Fate> fate = host_->fate()) fate->fail({rank(), at, error.what()});
 }
 
 NcclCarrier::~NcclCarrier() {
@@ -83,24 +92,25 @@ NcclCarrier::~NcclCarrier() {
   link_->abort();  // where the others do not come: destroying would wait for them
 }
 
-void NcclCarrier::call(const char* name, const std::function<int(NcclComm)>& call) {
+void NcclCarrier::call(const Ticket& ticket, const char* name, const std::function<int(NcclComm)>& call) {
   try {
     link_->call(name, call);
-  } catch (const Error&) {
+  } catch (const Error& error) {
     failed_ = true;
     check();  // why it was aborted says more than that it was
+    tell_others(describe(ticket, channel_name()), error);
     throw;
   }
 }
 
-void NcclCarrier::all_gather(const Ticket&, const AllGather& args) {
+void NcclCarrier::all_gather(const Ticket& ticket, const AllGather& args) {
   const void* shard = shard_on_gpu(args);
-  call("ncclAllGather", [&](NcclComm comm) {
+  call(ticket, "ncclAllGather", [&](NcclComm comm) {
     return nccl_.all_gather(shard, args.whole, args.shard_nbytes, NcclType::int8, comm, stream());
   });
 }
 
-void NcclCarrier::reduce_scatter(const Ticket&, const ReduceScatter& args) {
+void NcclCarrier::reduce_scatter(const Ticket& ticket, const ReduceScatter& args) {
   const size_t element = nbytes_of(args.whole_dtype);
   const size_t shard_nbytes = static_cast<size_t>(args.shard_numel) * element;
   const size_t whole_nbytes = shard_nbytes * static_cast<size_t>(size());
@@ -116,7 +126,7 @@ void NcclCarrier::reduce_scatter(const Ticket&, const ReduceScatter& args) {
     sum_slices({args.whole}, scale);
     sent = sum + shard_nbytes;
   }
-  call("ncclReduceScatter", [&](NcclComm comm) {
+  call(ticket, "ncclReduceScatter", [&](NcclComm comm) {
     return nccl_.reduce_scatter(sent, sum, static_cast<size_t>(args.shard_numel), type_of(args.whole_dtype),
                                 NcclOp::sum, comm, stream());
   });
@@ -125,8 +135,8 @@ void NcclCarrier::reduce_scatter(const Ticket&, const ReduceScatter& args) {
   sum_slices({sum}, finish);
 }
 
-void NcclCarrier::all_reduce(const Ticket&, const AllReduce& args) {
-  call("ncclAllReduce", [&](NcclComm comm) {
+void NcclCarrier::all_reduce(const Ticket& ticket, const AllReduce& args) {
+  call(ticket, "ncclAllReduce", [&](NcclComm comm) {
     return nccl_.all_reduce(args.data, args.data, static_cast<size_t>(args.numel), type_of(args.dtype), NcclOp::sum,
                             comm, stream());
   });
@@ -134,8 +144,8 @@ void NcclCarrier::all_reduce(const Ticket&, const AllReduce& args) {
   sum_slices({args.data}, reduction_of(args));
 }
 
-void NcclCarrier::broadcast(const Ticket&, const Broadcast& args) {
-  call("ncclBroadcast", [&](NcclComm comm) {
+void NcclCarrier::broadcast(const Ticket& ticket, const Broadcast& args) {
+  call(ticket, "ncclBroadcast", [&](NcclComm comm) {
     return nccl_.broadcast(args.data, args.data, args.nbytes, NcclType::int8, args.root, comm, stream());
   });
 }

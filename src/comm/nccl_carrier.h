@@ -34,7 +34,9 @@ class NcclCarrier final : public CudaCarrier {
 
  private:
   std::shared_ptr<NcclLink> connect();
-  void call(const char* name, const std::function<int(NcclComm)>& call);
+  void call(const Ticket& ticket, const char* name, const std::function<int(NcclComm)>& call);
+  // What NCCL says to this rank alone; the first failure counts.
+  void tell_others(const std::string& at, const Error& error);
 
   std::unique_ptr<Group> host_;
   const std::string name_;

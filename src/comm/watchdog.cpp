@@ -2,6 +2,7 @@
 #include "comm/watchdog.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace shoal {
@@ -9,8 +10,6 @@ namespace shoal {
 namespace {
 
 constexpr Timeout kLongestPeriod = std::chrono::milliseconds(100);
-// On a busy machine a thread may begin late; that is no silence.
-constexpr Timeout kShortestSilence = std::chrono::milliseconds(1000);
 // Enough for whoever asks every few microseconds to see the alarm.
 constexpr Timeout kLeaving = std::chrono::milliseconds(100);
 
@@ -54,7 +53,10 @@ void Watchdog::run() {
       if (leaving_) return;
       oldest = watch_.oldest();
     }
-    if (const std::optional<Finding> finding = look(oldest)) return end(*finding);
+    try {
+      if (const std::optional<Finding> finding = look(oldest)) return end(*finding);
+    } catch (const std::system_error&) {  // there is no thread to ask with: the next look may have one
+    }
   }
 }
 
@@ -63,7 +65,7 @@ std::optional<Watchdog::Finding> Watchdog::look(const std::string& oldest) {
   ++looks_;
   question_ = std::async(std::launch::async, [this] { return ask(); });
   const auto asked_at = std::chrono::steady_clock::now();
-  const Timeout most_silence = std::max(options_.timeout, kShortestSilence);
+  const Timeout most_silence = std::max(options_.timeout, options_.shortest_silence);
   for (;;) {
     if (question_.wait_for(period_of(options_.timeout)) == std::future_status::ready) {
       const Answer answer = question_.get();

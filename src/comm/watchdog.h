@@ -39,6 +39,9 @@ class Watchdog {
     // How long a collective is under way before a rank that is gone counts: one that has done its part of the last
     // collective may end before this one is through with it.
     Timeout overdue = std::chrono::seconds(1);
+    // A question to the GPU that is not answered for so long, or for the timeout where that is longer, counts as
+    // silence. On a busy machine a thread may begin late.
+    Timeout shortest_silence = std::chrono::seconds(1);
     std::shared_ptr<Fate> fate;            // null: nobody else is there
     std::shared_ptr<Alarm> alarm;          // shared with those who wait
     std::function<void()> prepare;         // before questions to the GPU, in the thread that asks them

@@ -24,6 +24,8 @@ using ::testing::StartsWith;
 using namespace std::chrono_literals;
 
 constexpr int64_t kNumel = 1024;
+constexpr auto kTimeout = 5s;  // also of NCCL's connecting, which takes a while on a busy GPU
+constexpr auto kSoon = 60s;
 
 // Holds a stream up until it is opened, or goes.
 class Gate {
@@ -99,7 +101,7 @@ class GpuWatchdog : public ::testing::Test {
 TEST_F(GpuWatchdog, NcclThatDoesNotEndIsNamedWithinSecondsAndTheProcessLivesOn) {
   cuda::Stream compute;
   {
-    const auto world = make_thread_groups(1, 1s);
+    const auto world = make_thread_groups(1, kTimeout);
     Rank rank(nccl_channel(*world[0], compute), compute);
     rank.reduce("block.2");
     EXPECT_EQ(rank.wait(), "");
@@ -108,11 +110,11 @@ TEST_F(GpuWatchdog, NcclThatDoesNotEndIsNamedWithinSecondsAndTheProcessLivesOn) 
     const auto begin = std::chrono::steady_clock::now();
     rank.reduce("block.3", [&] { gate.close(rank.channel->stream()); });
     const std::string message = rank.wait();
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 3s);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kSoon);
     gate.open();
     EXPECT_THAT(message,
                 StartsWith("[comm rank 0] reduce of block.3 (weights #2): it began on the GPU of rank 0 and was "
-                           "not over within 1 s"));
+                           "not over within 5 s"));
     // Whatever comes later says the same.
     EXPECT_EQ(message_of([&] { rank.reduce("block.4"); }), message);
     EXPECT_EQ(message_of([&] {
@@ -125,7 +127,7 @@ TEST_F(GpuWatchdog, NcclThatDoesNotEndIsNamedWithinSecondsAndTheProcessLivesOn) 
                 }),
                 HasSubstr("reduce of block.3 (weights #2)"));
   }
-  const auto world = make_thread_groups(1, 1s);
+  const auto world = make_thread_groups(1, kTimeout);
   Rank rank(nccl_channel(*world[0], compute), compute);
   rank.reduce("block.3");
   EXPECT_EQ(rank.wait(), "");
@@ -133,13 +135,13 @@ TEST_F(GpuWatchdog, NcclThatDoesNotEndIsNamedWithinSecondsAndTheProcessLivesOn) 
 
 TEST_F(GpuWatchdog, TimeBehindTheRanksOwnComputeIsNotCounted) {
   cuda::Stream compute;
-  const auto world = make_thread_groups(1, 500ms);
+  const auto world = make_thread_groups(1, kTimeout);
   Rank rank(nccl_channel(*world[0], compute), compute);
   Gate gate;
   gate.close(compute.handle());
   rank.reduce("block.3");
   std::thread opener([&] {
-    std::this_thread::sleep_for(1500ms);
+    std::this_thread::sleep_for(kTimeout + 2s);
     gate.open();
   });
   EXPECT_EQ(rank.wait(), "");
@@ -155,14 +157,14 @@ TEST_F(GpuWatchdog, AnAbortEndsWhatIsUnderWayAtOnce) {
   const auto begin = std::chrono::steady_clock::now();
   world[0]->abort("the disk is full");
   const std::string message = rank.wait();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 3s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kSoon);
   gate.open();
   EXPECT_EQ(message, "[comm rank 0] reduce of block.3 (weights #1): rank 0 gave up: the disk is full");
 }
 
 TEST_F(GpuWatchdog, IsNotBlindWhileAThreadFreesMemoryBehindAStuckCollective) {
   cuda::Stream compute;
-  const auto world = make_thread_groups(1, 1s);
+  const auto world = make_thread_groups(1, kTimeout);
   Rank rank(nccl_channel(*world[0], compute), compute);
   Gate gate;
   rank.reduce("block.3", [&] { gate.close(rank.channel->stream()); });
@@ -170,7 +172,7 @@ TEST_F(GpuWatchdog, IsNotBlindWhileAThreadFreesMemoryBehindAStuckCollective) {
     cuda::use_device(gpu().index());
     cuda::release(cuda::allocate(1 << 20));
   });
-  const auto deadline = std::chrono::steady_clock::now() + 5s;
+  const auto deadline = std::chrono::steady_clock::now() + kSoon;
   while (!rank.channel->alarm()->raised() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(1ms);
   }
@@ -181,7 +183,7 @@ TEST_F(GpuWatchdog, IsNotBlindWhileAThreadFreesMemoryBehindAStuckCollective) {
 }
 
 TEST_F(GpuWatchdog, ThreadsOnOneGpuAllEndWhenOneOfTheirStreamsStandsStill) {
-  const auto world = make_thread_groups(2, 1s);
+  const auto world = make_thread_groups(2, kTimeout);
   std::vector<std::string> messages(2);
   std::vector<std::thread> threads;
   Gate gate;
@@ -204,12 +206,12 @@ TEST_F(GpuWatchdog, ThreadsOnOneGpuAllEndWhenOneOfTheirStreamsStandsStill) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kSoon);
   for (int number = 0; number < 2; ++number) {
     const std::string& message = messages[static_cast<size_t>(number)];
     EXPECT_THAT(message, StartsWith("[comm rank " + std::to_string(number) + "] reduce of block."));
     EXPECT_THAT(message, AnyOf(HasSubstr("(gradients #1)"), HasSubstr("(gradients #2)")));
-    EXPECT_THAT(message, HasSubstr("was not over within 1 s"));
+    EXPECT_THAT(message, HasSubstr("was not over within 5 s"));
   }
 }
 

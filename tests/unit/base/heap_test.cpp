@@ -1,3 +1,4 @@
+// Freed memory that stays with the process, by the pages that the system had to bring.
 #include "shoal/heap.h"
 
 #include <gtest/gtest.h>

@@ -75,6 +75,7 @@ TEST(GlooWorld, APeerThatIsGoneIsFoundByAsking) {
   for (const auto deadline = std::chrono::steady_clock::now() + 20s;
        cause.empty() && std::chrono::steady_clock::now() < deadline;) {
     cause = fate->dead_peer();
+    std::this_thread::sleep_for(10ms);
   }
   EXPECT_THAT(cause, StartsWith("rank 1 died (or left: its connections are closed)."));
   EXPECT_FALSE(fate->failure());

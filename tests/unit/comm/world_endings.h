@@ -94,6 +94,7 @@ inline void check_fate_is_heard_by_everyone(const MakeGroups& make) {
   for (const auto deadline = std::chrono::steady_clock::now() + 30s;
        !heard && std::chrono::steady_clock::now() < deadline;) {
     heard = reader->failure();
+    std::this_thread::sleep_for(10ms);
   }
   ASSERT_TRUE(heard);
   EXPECT_EQ(to_text(*heard), to_text(Failure{1, "gather of block.3 (weights #42)", "it hangs"}));
