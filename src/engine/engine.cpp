@@ -72,7 +72,7 @@ class Engine::Impl {
         gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), gradients_channel_->bytes(),
                    *queue_, gradients_channel_->queue(), ledger_),
         state_(blueprint_, layout_, world.rank(), updater_, weights_),
-        passes_(layout_, pass_options(config), weights_, gradients_, weights_channel_->notes(),
+        passes_(layout_, pass_options(config, layout_), weights_, gradients_, weights_channel_->notes(),
                 gradients_channel_->notes()),
         stepper_({layout_, config_, weights_, gradients_, updater_, gradients_channel_->bytes(), *queue_, ledger_},
                  group_lrs(options, config), group_weight_decays(options, config)),

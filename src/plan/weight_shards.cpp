@@ -32,4 +32,11 @@ std::vector<size_t> shards_on_disk(const std::vector<UnitShards>& units) {
   return sizes;
 }
 
+std::vector<int> shard_buffers(const std::vector<UnitShards>& units, int buffers) {
+  std::vector<int> buffer_of;
+  int chunks = 0;
+  for (const UnitShards& unit : units) buffer_of.push_back(unit.tier == Tier::disk ? chunks++ % buffers : -1);
+  return buffer_of;
+}
+
 }  // namespace shoal

@@ -29,5 +29,7 @@ std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptio
 
 // The sizes of those on disk, in the order of units: the chunks of the file.
 std::vector<size_t> shards_on_disk(const std::vector<UnitShards>& units);
+// Per unit: which of so many buffers its shards pass through, -1: none. Chunk i has buffer i modulo their number.
+std::vector<int> shard_buffers(const std::vector<UnitShards>& units, int buffers);
 
 }  // namespace shoal

@@ -45,5 +45,12 @@ TEST(WeightShards, TheFileHasThoseOnDisk) {
   EXPECT_EQ(shards_on_disk(placed), (std::vector<size_t>{4096, 1024, 2048 + 1024}));
 }
 
+TEST(WeightShards, ThoseOnDiskTakeTheBuffersInTurn) {
+  const auto placed = place_shards(four_units(), {.stage = 3, .tier = Tier::disk, .max_in_host = 600});
+  EXPECT_EQ(shard_buffers(placed, 1), (std::vector<int>{-1, 0, 0, 0}));
+  EXPECT_EQ(shard_buffers(placed, 2), (std::vector<int>{-1, 0, 1, 0}));
+  EXPECT_EQ(shard_buffers(placed, 5), (std::vector<int>{-1, 0, 1, 2}));
+}
+
 }  // namespace
 }  // namespace shoal
