@@ -105,6 +105,9 @@ class Engine::Impl {
   }
 
   ~Impl() {
+    // An update of weights on disk waits for gathers that read from its buffer, and peers may never come to them. (One
+    // rank has no peers, and its updates still go through the channel.)
+    if (weights_.file() != nullptr && layout_.world > 1) weights_channel_.reset();
     try {
       stepper_.settle_all();  // whoever deferred updates communicates nothing in them
     } catch (const std::exception& error) {
