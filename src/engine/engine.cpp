@@ -166,10 +166,17 @@ class Engine::Impl {
 
   bool is_last() const { return boundary_.value_or(micro_step_ + 1 == config_.batch.accumulation_steps); }
 
-  // A step that threw half-way has updated some units and not others.
+  // A step that threw half-way has updated some units and not others; a pass that could not gather its weights has some
+  // units gathered and not others.
   void check_whole(const char* place) const {
-    if (!stepper_.torn()) return;
-    throw Error(place, "an earlier step failed half-way, and its weights are of two steps. Resume from a checkpoint.");
+    if (stepper_.torn()) {
+      throw Error(place,
+                  "an earlier step failed half-way, and its weights are of two steps. Resume from a checkpoint.");
+    }
+    if (!passes_.lost_because().empty()) {
+      throw Error(place, fmt::format("an earlier pass could not gather its weights: {} Resume from a checkpoint.",
+                                     passes_.lost_because()));
+    }
   }
 
   void begin_backward() {
@@ -556,12 +563,14 @@ at::Tensor Engine::recompute(const at::Tensor& input, const std::function<at::Te
 void Engine::evaluate(const std::function<void()>& forward) {
   double evaluation = 0;  // no part of a step's times
   Stopwatch watch(evaluation, impl_->timing_);
+  impl_->check_whole("evaluate");
   impl_->passes_.begin_evaluation();
   at::NoGradGuard without_graph;
   try {
     forward();
   } catch (...) {
-    impl_->passes_.finish_evaluation();  // the next pass begins clean, and the other ranks' gathers have this rank
+    // The next pass begins clean, and the other ranks' gathers have this rank.
+    if (impl_->passes_.lost_because().empty()) impl_->passes_.finish_evaluation();
     throw;
   }
   impl_->passes_.finish_evaluation();

@@ -451,6 +451,14 @@ TEST(WeightsOnDisk, ADamagedFileIsAnErrorAtThePassThatNeedsItAndTheProcessLives)
   std::filesystem::resize_file(file, 4096);
   const std::string message = message_of([&] { run.train_step(1); });
   EXPECT_NE(message.find(file.string()), std::string::npos) << message;
+  for (const auto& use :
+       {std::function<void()>([&] { run.train_step(2); }), std::function<void()>([&] { run.weights(); }),
+        std::function<void()>([&] { run.engine->evaluate([&] { run.loss(0); }); }),
+        std::function<void()>([&] { run.engine->finish_restore({}); })}) {
+    const std::string later = message_of(use);
+    EXPECT_NE(later.find("an earlier pass could not gather its weights"), std::string::npos) << later;
+    EXPECT_NE(later.find(file.string()), std::string::npos) << later;
+  }
   MatrixEngine another(*group, options);
   EXPECT_TRUE(another.train_step(0).applied);
 }
@@ -514,6 +522,19 @@ TEST(WeightsOnDisk, AFailureInTheUpdateStopsTheEngineFromGoingOn) {
   const std::string message = message_of([&] { run.engine->step(); });
   EXPECT_NE(message.find(file.string()), std::string::npos) << message;
   EXPECT_NE(message_of([&] { run.train_step(2); }).find("an earlier step failed half-way"), std::string::npos);
+}
+
+TEST(WeightsOnDisk, ADamagedFileInAnEvaluationIsNamedOnce) {
+  const TempFolder folder;
+  const RunOptions options = weights_on_disk(released_at(3), folder, 1);
+  const std::unique_ptr<Group> group = make_single_group();
+  MatrixEngine run(*group, options);
+  run.train_step(0);
+  const std::filesystem::path file = only_file_named("weights", folder.path());
+  std::filesystem::resize_file(file, 4096);
+  const auto evaluate = [&] { run.engine->evaluate([&] { run.loss(0); }); };
+  EXPECT_NE(message_of(evaluate).find(file.string()), std::string::npos);
+  EXPECT_NE(message_of(evaluate).find("an earlier pass could not gather its weights"), std::string::npos);
 }
 
 TEST(Offload, ADamagedFileIsAnErrorAtTheStepThatNeedsItAndTheProcessLives) {
