@@ -92,6 +92,8 @@ class Engine::Impl {
     if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
     if (world.rank() == 0) {
       for (const std::string& notice : config.notices) fmt::print(stderr, "shoal: {}\n", notice);
+      const std::string notice = notice_of_unused_disk(layout_, shard_options(config));
+      if (!notice.empty()) fmt::print(stderr, "shoal: {}\n", notice);
     }
     say_of_disk("optimizer states", updater_.states().file());
     say_of_disk("weights", weights_.file());
