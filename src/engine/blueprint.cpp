@@ -120,7 +120,9 @@ Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, s
 void check_agreement(const Blueprint& blueprint, const Config& config, const std::vector<ParamGroup>& groups,
                      Group& channel) {
   Config agreed = config;
-  agreed.zero.offload_optimizer.nvme_path.clear();  // each host has disks of its own
+  // Each host has disks of its own.
+  agreed.zero.offload_optimizer.nvme_path.clear();
+  agreed.zero.offload_param.nvme_path.clear();
   const std::array<uint64_t, 3> mine = {hash_text(to_text(blueprint.specs)), hash_text(agreed.to_json()),
                                         hash_text(text_of(groups))};
   constexpr std::array<std::string_view, 3> kWhat = {"another model", "another config", "other parameter groups"};

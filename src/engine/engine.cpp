@@ -72,7 +72,7 @@ class Engine::Impl {
         gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), gradients_channel_->bytes(),
                    *queue_, gradients_channel_->queue(), ledger_),
         state_(blueprint_, layout_, world.rank(), updater_, weights_),
-        passes_(layout_, pass_options(config), weights_, gradients_, weights_channel_->notes(),
+        passes_(layout_, pass_options(config, layout_), weights_, gradients_, weights_channel_->notes(),
                 gradients_channel_->notes()),
         stepper_({layout_, config_, weights_, gradients_, updater_, gradients_channel_->bytes(), *queue_, ledger_},
                  group_lrs(options, config), group_weight_decays(options, config)),
@@ -92,6 +92,8 @@ class Engine::Impl {
     if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
     if (world.rank() == 0) {
       for (const std::string& notice : config.notices) fmt::print(stderr, "shoal: {}\n", notice);
+      const std::string notice = notice_of_unused_disk(layout_, shard_options(config));
+      if (!notice.empty()) fmt::print(stderr, "shoal: {}\n", notice);
     }
     say_of_disk("optimizer states", updater_.states().file());
     say_of_disk("weights", weights_.file());
@@ -105,6 +107,9 @@ class Engine::Impl {
   }
 
   ~Impl() {
+    // An update of weights on disk waits for gathers that read from its buffer, and peers may never come to them. (One
+    // rank has no peers, and its updates still go through the channel.)
+    if (weights_.file() != nullptr && layout_.world > 1) weights_channel_.reset();
     try {
       stepper_.settle_all();  // whoever deferred updates communicates nothing in them
     } catch (const std::exception& error) {
@@ -163,10 +168,17 @@ class Engine::Impl {
 
   bool is_last() const { return boundary_.value_or(micro_step_ + 1 == config_.batch.accumulation_steps); }
 
-  // A step that threw half-way has updated some units and not others.
+  // A step that threw half-way has updated some units and not others; a pass that could not gather its weights has some
+  // units gathered and not others.
   void check_whole(const char* place) const {
-    if (!stepper_.torn()) return;
-    throw Error(place, "an earlier step failed half-way, and its weights are of two steps. Resume from a checkpoint.");
+    if (stepper_.torn()) {
+      throw Error(place,
+                  "an earlier step failed half-way, and its weights are of two steps. Resume from a checkpoint.");
+    }
+    if (!passes_.lost_because().empty()) {
+      throw Error(place, fmt::format("an earlier pass could not gather its weights: {} Resume from a checkpoint.",
+                                     passes_.lost_because()));
+    }
   }
 
   void begin_backward() {
@@ -553,12 +565,14 @@ at::Tensor Engine::recompute(const at::Tensor& input, const std::function<at::Te
 void Engine::evaluate(const std::function<void()>& forward) {
   double evaluation = 0;  // no part of a step's times
   Stopwatch watch(evaluation, impl_->timing_);
+  impl_->check_whole("evaluate");
   impl_->passes_.begin_evaluation();
   at::NoGradGuard without_graph;
   try {
     forward();
   } catch (...) {
-    impl_->passes_.finish_evaluation();  // the next pass begins clean, and the other ranks' gathers have this rank
+    // The next pass begins clean, and the other ranks' gathers have this rank.
+    if (impl_->passes_.lost_because().empty()) impl_->passes_.finish_evaluation();
     throw;
   }
   impl_->passes_.finish_evaluation();

@@ -19,8 +19,8 @@ ReduceOptions reduce_options(const Config& config, int world) {
   return options;
 }
 
-PassOptions pass_options(const Config& config) {
-  return {.stage = config.zero.stage, .gather = gather_limits(config), .overlap = config.zero.overlap_comm};
+PassOptions pass_options(const Config& config, const ModelLayout& layout) {
+  return {.stage = config.zero.stage, .gather = gather_limits(config, layout), .overlap = config.zero.overlap_comm};
 }
 
 std::vector<double> group_lrs(const EngineOptions& options, const Config& config) {

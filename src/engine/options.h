@@ -14,7 +14,7 @@ namespace shoal {
 // rest of the division follows the sum.
 ReduceOptions reduce_options(const Config& config, int world);
 
-PassOptions pass_options(const Config& config);
+PassOptions pass_options(const Config& config, const ModelLayout& layout);
 
 // Of each parameter group: its own value, or the config's.
 std::vector<double> group_lrs(const EngineOptions& options, const Config& config);

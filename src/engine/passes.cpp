@@ -272,7 +272,7 @@ void Passes::enter_needed(int unit) {
     if (schedule_.must_agree_on(other)) agree_on_next(other);
     carry_out(schedule_.enter(other));
   }
-  weights_.expect(schedule_.upcoming(weights_.reads_ahead()));
+  expect_weights();
   for (const int other : units) {
     need(other);
     weights_.finish_gather(other);
@@ -345,11 +345,29 @@ void Passes::pass_by(int unit) {
   carry_out(schedule_.pass_by(unit));
 }
 
+void Passes::expect_weights() {
+  try {
+    weights_.expect(schedule_.upcoming(weights_.reads_ahead()));
+  } catch (const std::exception& error) {
+    lost_because_ = error.what();
+    throw;
+  }
+}
+
+void Passes::gather(int unit) {
+  try {
+    weights_.gather(unit);
+  } catch (const std::exception& error) {
+    lost_because_ = error.what();
+    throw;
+  }
+}
+
 void Passes::carry_out(const std::vector<Action>& actions) {
   for (const Action& action : actions) {
     if (action.verb == Action::Verb::gather) {
       if (weights_.gather_reads(action.unit)) need(action.unit);
-      weights_.gather(action.unit);
+      gather(action.unit);
       if (!options_.overlap) weights_.finish_gather(action.unit);
     } else {
       weights_.release(action.unit);

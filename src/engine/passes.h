@@ -103,6 +103,10 @@ class Passes {
   // The unit that was entered last, in forward or backward: where something that goes wrong goes wrong.
   int unit_at_work() const { return unit_at_work_; }
 
+  // Why a pass could not gather its weights; empty: none failed so. What is gathered is not what the schedule holds for
+  // gathered any more, so nothing goes on.
+  const std::string& lost_because() const { return lost_because_; }
+
   bool between_passes() const { return !schedule_.is_open(); }
   bool in_backward() const { return mode_ == Mode::backward; }
   bool evaluating() const { return mode_ == Mode::evaluate; }
@@ -142,6 +146,8 @@ class Passes {
   void reduce(const std::vector<int>& units);
   void pass_by(int unit);
   void carry_out(const std::vector<Action>& actions);
+  void expect_weights();
+  void gather(int unit);
   void agree_on_order(Phase phase);
 
   const ModelLayout& layout_;
@@ -162,6 +168,7 @@ class Passes {
   std::function<void()> begin_outside_;
   Mode mode_ = Mode::forward;
   int unit_at_work_ = 0;
+  std::string lost_because_;
   int64_t micro_step_ = 0;
   bool gather_orders_agreed_ = false;
   bool evaluation_order_agreed_ = false;

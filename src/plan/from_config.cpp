@@ -26,6 +26,13 @@ GatherLimits gather_limits(const Config& config) {
           .max_live_numel = config.zero.max_live_parameters};
 }
 
+GatherLimits gather_limits(const Config& config, const ModelLayout& layout) {
+  const ShardOptions shards = shard_options(config);
+  GatherLimits limits = gather_limits(config);
+  limits.buffer_of = shard_buffers(place_shards(layout, shards), shards.buffers);
+  return limits;
+}
+
 int reduce_slots(const Config& config) { return config.zero.overlap_comm ? 2 : 1; }
 
 int moments_of(const OptimizerConfig& config) {

@@ -11,7 +11,9 @@ namespace shoal {
 
 LayoutOptions layout_options(const Config& config, int world);
 GradientOptions gradient_options(const Config& config);
+// Without the buffers of shards on disk, which take the layout.
 GatherLimits gather_limits(const Config& config);
+GatherLimits gather_limits(const Config& config, const ModelLayout& layout);
 // Units whose gradients may be on their way at one time.
 int reduce_slots(const Config& config);
 // fp32 numbers per element that an optimizer keeps beside the weight.

@@ -190,7 +190,9 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
   add_shards(plan, shards, options);
   add_states(plan, layout, options);
   plan.state_ring += largest_fetch;
-  plan.gather_arena = largest_live_nbytes(layout, stage, options.gather, moved);
+  GatherLimits limits = options.gather;
+  limits.buffer_of = shard_buffers(shards, options.shards.buffers);
+  plan.gather_arena = largest_live_nbytes(layout, stage, limits, moved);
   plan.reduce_slots = largest_slot * static_cast<size_t>(options.reduce_slots);
   return plan;
 }

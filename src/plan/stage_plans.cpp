@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "layout/flat_layout.h"
 #include "layout/stage.h"
 #include "plan/from_config.h"
@@ -28,6 +30,26 @@ PlanSubject subject_of_count(int64_t numel, Precision precision) {
   return subject;
 }
 
+namespace {
+
+// One unit stands for many, which are not placed as it is: the host keeps as much as it may.
+void place_counted_shards(MemoryPlan& plan, const ModelLayout& layout, const ShardOptions& options) {
+  const UnitShards all = place_shards(layout, options)[0];
+  if (options.tier != Tier::disk || all.nbytes == 0) return;
+  if (all.tier == Tier::disk) {
+    plan.disk_weights -= in_pages(all.nbytes);
+    plan.disk_buffers -= in_pages(all.nbytes);
+  } else {
+    plan.host_weights -= all.nbytes;
+  }
+  const size_t element = nbytes_of(layout.units[0].flats[0].dtype);
+  const size_t in_host = std::min(static_cast<size_t>(options.max_in_host), all.nbytes / element) * element;
+  plan.host_weights += in_host;
+  plan.disk_weights += in_pages(all.nbytes - in_host);
+}
+
+}  // namespace
+
 StagePlan plan_stage(const PlanSubject& subject, const Config& config, int world, bool on_gpu) {
   LayoutOptions options = layout_options(config, world);
   if (subject.count_only) options.persistence_threshold = 0;  // one stands for many, so its own size says nothing
@@ -37,6 +59,7 @@ StagePlan plan_stage(const PlanSubject& subject, const Config& config, int world
   plan.memory = plan_memory(layout, memory_options(config, on_gpu));
   if (subject.count_only) {
     plan.memory.gather_arena = plan.memory.reduce_slots = 0;
+    place_counted_shards(plan.memory, layout, shard_options(config));
     const bool fetches = on_gpu && config.zero.offload_param.tier != Tier::device;
     if (fetches) plan.memory.state_ring -= fetched_weight_nbytes(layout.units[0], config.zero.stage);
   }

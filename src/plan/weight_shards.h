@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "layout/flat_layout.h"
@@ -27,7 +28,13 @@ struct UnitShards {
 // One entry a unit. Of the disk's tier the front units stay in host memory, as far as they fit there.
 std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptions& options);
 
+// What to say where the disk is asked for and nothing goes there, for all fits what may stay in host memory; empty
+// otherwise.
+std::string notice_of_unused_disk(const ModelLayout& layout, const ShardOptions& options);
+
 // The sizes of those on disk, in the order of units: the chunks of the file.
 std::vector<size_t> shards_on_disk(const std::vector<UnitShards>& units);
+// Per unit: which of so many buffers its shards pass through, -1: none. Chunk i has buffer i modulo their number.
+std::vector<int> shard_buffers(const std::vector<UnitShards>& units, int buffers);
 
 }  // namespace shoal

@@ -12,10 +12,13 @@ namespace shoal {
 
 GatherSchedule::GatherSchedule(std::vector<int64_t> numel, GatherLimits limits)
     : numel_(std::move(numel)),
-      limits_(limits),
+      limits_(std::move(limits)),
       uses_(numel_.size(), 0),
       live_(numel_.size(), false),
-      ahead_(numel_.size(), false) {}
+      ahead_(numel_.size(), false) {
+  SHOAL_CHECK(limits_.buffer_of.empty() || limits_.buffer_of.size() == numel_.size(), "buffers of {} units, not of {}",
+              limits_.buffer_of.size(), numel_.size());
+}
 
 std::vector<Action> GatherSchedule::begin(Phase phase) {
   std::vector<Action> actions = open_ ? finish() : std::vector<Action>{};
@@ -217,10 +220,22 @@ void GatherSchedule::prefetch(std::vector<Action>& actions) {
     if (live_[u]) return;  // still in use: its next gather comes after its release
     if (ahead_numel_ + numel_[u] > limits_.prefetch_numel) return;
     if (live_numel_ + numel_[u] > limits_.max_live_numel) return;
+    if (buffer_is_taken(unit)) return;
     gather(unit, actions);
     ahead_[u] = true;
     ahead_numel_ += numel_[u];
   }
+}
+
+// By a unit that is ahead of use itself: see [Note: what may run ahead].
+bool GatherSchedule::buffer_is_taken(int unit) const {
+  if (limits_.buffer_of.empty()) return false;
+  const int buffer = limits_.buffer_of[static_cast<size_t>(unit)];
+  if (buffer < 0) return false;
+  for (size_t other = 0; other < ahead_.size(); ++other) {
+    if (ahead_[other] && limits_.buffer_of[other] == buffer) return true;
+  }
+  return false;
 }
 
 void GatherSchedule::record(int unit, bool used) {

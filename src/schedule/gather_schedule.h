@@ -10,6 +10,13 @@
 // wants next (kNoUnit at the end of the phase), choose() picks one of the wishes, the same on every rank, and all take
 // part in its gather. A rank may leave units out, not swap them: ranks that do are found at the end of the first
 // forward, since in backward they could wait for each other in a gather and a reduction at once.
+//
+// [Note: what may run ahead]
+// How far a rank runs ahead is its own affair, since the order stays the same. But what it issues ahead of use must not
+// hold it up: it would wait for peers that may wait for it, in a reduction that it has not come to. Shards that pass
+// through buffers do hold up: one that finds its buffer lent waits until the gather that reads there is over. So of the
+// units of one buffer only one runs ahead. The unit in use may have the same buffer, as its own gather is waited for
+// anyway.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +40,8 @@ struct Action {
 struct GatherLimits {
   int64_t prefetch_numel = 0;          // elements gathered ahead of use, at most; 0: none
   int64_t max_live_numel = INT64_MAX;  // elements gathered in all; only ahead-of-use gathers wait for it
+  // Per unit: the buffer that its shards pass through before a gather reads them; -1: none. Empty: none of any.
+  std::vector<int> buffer_of = {};
 };
 
 class GatherSchedule {
@@ -87,6 +96,7 @@ class GatherSchedule {
   void release(int unit, std::vector<Action>& actions);
   void skip_to(size_t entry, std::vector<Action>& actions);
   void prefetch(std::vector<Action>& actions);
+  bool buffer_is_taken(int unit) const;
   std::vector<int>::const_iterator find_ahead(int unit) const;
   void record(int unit, bool used);
 

@@ -32,9 +32,15 @@ std::byte* DiskShards::address(int unit) const {
   return place.chunk < 0 ? host_->data() + place.offset : buffers_->memory(place.chunk);
 }
 
+// A reader that failed reads no more; who finishes the gather hears of it.
 void DiskShards::make_way(int chunk) {
   if (buffers_->has(chunk)) return;
-  for (const Handle& reader : readers_of(chunk)) reader.wait_over();
+  for (const Handle& reader : readers_of(chunk)) {
+    try {
+      reader.wait_over();
+    } catch (const std::exception&) {
+    }
+  }
   readers_of(chunk).clear();
 }
 

@@ -13,6 +13,7 @@ Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::uni
                  Group& channel, Queue& queue, const std::shared_ptr<Ledger>& ledger)
     : layout_(layout),
       stage_(shards.stage),
+      rank_(channel.rank()),
       off_device_(shards.tier != Tier::device && queue.device() >= 0),
       channel_(channel) {
   const std::vector<UnitShards> placed = place_shards(layout_, shards);
@@ -57,8 +58,7 @@ std::byte* Weights::shard(int unit, int flat) const {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
   const Flat& place = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
   if (place.sharded) return home_->address(unit) + place.offset;
-  return wholes_->data() + place.offset +
-         static_cast<size_t>(channel_.rank() * layout.shard_numel) * nbytes_of(layout.dtype);
+  return wholes_->data() + place.offset + static_cast<size_t>(rank_ * layout.shard_numel) * nbytes_of(layout.dtype);
 }
 
 std::byte* Weights::whole(int unit, int flat) const {

@@ -19,9 +19,9 @@ namespace shoal {
 
 class Weights {
  public:
-  // Allocates by the layout, where the queue's memory is; zero until somebody fills it. Channel and queue outlive this
-  // object. `shards` says where sharded flats are kept, `file` is make_shard_file()'s. With a GPU, those of the host
-  // come to it when they are gathered.
+  // Allocates by the layout, where the queue's memory is; zero until somebody fills it. The queue outlives
+  // this object, the channel whatever gathers or publishes. `shards` says where sharded flats are kept, `file` is
+  // make_shard_file()'s. With a GPU, those of the host come to it when they are gathered.
   Weights(const ModelLayout& layout, const ShardOptions& shards, std::unique_ptr<ScratchFile> file, Group& channel,
           Queue& queue, const std::shared_ptr<Ledger>& ledger);
 
@@ -103,6 +103,7 @@ class Weights {
 
   const ModelLayout& layout_;
   int stage_;
+  int rank_;
   bool off_device_;  // shards are in host memory, and the queue's is a GPU's
   Group& channel_;
   std::vector<Unit> units_;

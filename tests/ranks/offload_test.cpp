@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <map>
+#include <thread>
 #include <tuple>
 
 #include "plan/from_config.h"
@@ -448,8 +451,63 @@ TEST(WeightsOnDisk, ADamagedFileIsAnErrorAtThePassThatNeedsItAndTheProcessLives)
   std::filesystem::resize_file(file, 4096);
   const std::string message = message_of([&] { run.train_step(1); });
   EXPECT_NE(message.find(file.string()), std::string::npos) << message;
+  for (const auto& use :
+       {std::function<void()>([&] { run.train_step(2); }), std::function<void()>([&] { run.weights(); }),
+        std::function<void()>([&] { run.engine->evaluate([&] { run.loss(0); }); }),
+        std::function<void()>([&] { run.engine->finish_restore({}); })}) {
+    const std::string later = message_of(use);
+    EXPECT_NE(later.find("an earlier pass could not gather its weights"), std::string::npos) << later;
+    EXPECT_NE(later.find(file.string()), std::string::npos) << later;
+  }
   MatrixEngine another(*group, options);
   EXPECT_TRUE(another.train_step(0).applied);
+}
+
+// Rank 1 cannot read its second unit, so rank 0's gather of that one, ahead of use, never ends. It reads from the
+// buffer that rank 0's deferred updates need when its engine goes.
+TEST(WeightsOnDisk, AnEngineThatGoesFinishesItsStepAndWaitsForNoPeer) {
+  constexpr int kUnits = 4, kSide = 16;
+  std::atomic<bool> gone = false;
+  ::testing::internal::CaptureStderr();
+  on_threads<int>(
+      2,
+      [&](Group& group) {
+        at::set_num_threads(1);
+        const TempFolder folder;
+        RunOptions options = weights_on_disk(released_at(3), folder, 1);
+        options.defer = true;
+        std::vector<at::Tensor> weights;
+        std::vector<Unit> units;
+        for (int unit = 0; unit < kUnits; ++unit) {
+          weights.push_back(at::full({kSide, kSide}, 0.1).set_requires_grad(true));
+          units.push_back({fmt::format("u{}", unit), {{fmt::format("w{}", unit), weights.back()}}});
+        }
+        auto engine = std::make_unique<Engine>(units, config_of(options, 2), group);
+        const auto use = [&](int unit, const at::Tensor& x) {
+          return engine->run(unit, x, [&](const at::Tensor& t) { return at::linear(t, weights[unit]); });
+        };
+        for (int step = 0; step < 2; ++step) {
+          at::Tensor x = at::ones({2, kSide});
+          for (int unit = 0; unit < kUnits; ++unit) x = use(unit, x);
+          engine->backward(x.square().mean());
+          engine->step();
+        }
+        if (group.rank() == 1) {
+          std::filesystem::resize_file(only_file_named("weights", folder.path()), 4096);
+          EXPECT_NE(message_of([&] { use(0, at::ones({2, kSide})); }), "");
+          while (!gone) std::this_thread::yield();
+          return 0;
+        }
+        use(0, at::ones({2, kSide}));
+        const auto begin = std::chrono::steady_clock::now();
+        engine.reset();
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+        gone = true;
+        return 0;
+      },
+      std::chrono::seconds(5));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(said.find("is lost"), std::string::npos) << said;
 }
 
 TEST(WeightsOnDisk, AFailureInTheUpdateStopsTheEngineFromGoingOn) {
@@ -464,6 +522,19 @@ TEST(WeightsOnDisk, AFailureInTheUpdateStopsTheEngineFromGoingOn) {
   const std::string message = message_of([&] { run.engine->step(); });
   EXPECT_NE(message.find(file.string()), std::string::npos) << message;
   EXPECT_NE(message_of([&] { run.train_step(2); }).find("an earlier step failed half-way"), std::string::npos);
+}
+
+TEST(WeightsOnDisk, ADamagedFileInAnEvaluationIsNamedOnce) {
+  const TempFolder folder;
+  const RunOptions options = weights_on_disk(released_at(3), folder, 1);
+  const std::unique_ptr<Group> group = make_single_group();
+  MatrixEngine run(*group, options);
+  run.train_step(0);
+  const std::filesystem::path file = only_file_named("weights", folder.path());
+  std::filesystem::resize_file(file, 4096);
+  const auto evaluate = [&] { run.engine->evaluate([&] { run.loss(0); }); };
+  EXPECT_NE(message_of(evaluate).find(file.string()), std::string::npos);
+  EXPECT_NE(message_of(evaluate).find("an earlier pass could not gather its weights"), std::string::npos);
 }
 
 TEST(Offload, ADamagedFileIsAnErrorAtTheStepThatNeedsItAndTheProcessLives) {

@@ -93,6 +93,7 @@ TEST(Blueprint, EveryRankIsToldWhichRankDiffersInWhat) {
       Config config;
       config.optimizer.lr = rank == odd_config ? 0.5 : 0.25;
       config.zero.offload_optimizer.nvme_path = std::to_string(rank);  // may differ
+      config.zero.offload_param.nvme_path = std::to_string(rank);
       const std::vector<ParamGroup> groups = {{}, {.lr = 0.1, .weight_decay = rank == odd_groups ? 0.0 : 0.01}};
       check_agreement(make_blueprint({{"u", {{"w", leaf(rank == odd_model ? 3 : 2)}}}}, config, 2), config, groups,
                       *group);

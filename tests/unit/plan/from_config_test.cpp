@@ -15,6 +15,19 @@ TEST(FromConfig, WithoutOverlapNothingRunsAhead) {
   EXPECT_EQ(reduce_slots(config), 1);
 }
 
+TEST(FromConfig, UnitsOnDiskRunAheadByTheirBuffers) {
+  Config config;
+  config.zero.stage = 3;
+  config.zero.offload_param = {.tier = Tier::disk, .buffer_count = 2, .max_in_cpu = 0};
+  const ParamSpec weight{.name = "w", .shape = {1024}};
+  const ModelLayout layout = lay_out({{"a", {weight}, {}}, {"b", {weight}, {}}, {"c", {weight}, {}}},
+                                     {.world = 2, .persistence_threshold = 0});
+  EXPECT_EQ(gather_limits(config, layout).buffer_of, (std::vector<int>{0, 1, 0}));
+  EXPECT_EQ(gather_limits(config, layout).prefetch_numel, config.zero.prefetch_bucket_size);
+  config.zero.offload_param.tier = Tier::host;
+  EXPECT_EQ(gather_limits(config, layout).buffer_of, (std::vector<int>{-1, -1, -1}));
+}
+
 TEST(FromConfig, EachOptimizerKeepsItsMoments) {
   EXPECT_EQ(moments_of({.kind = OptimizerKind::adamw}), 2);
   EXPECT_EQ(moments_of({.kind = OptimizerKind::adam}), 2);

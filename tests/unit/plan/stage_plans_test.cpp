@@ -52,6 +52,24 @@ TEST(StagePlans, ACountIsShardedHoweverSmallItIs) {
   EXPECT_EQ(plans[3].memory.model_states(), 1024u / 8 * 14);
 }
 
+TEST(StagePlans, ACountOnDiskLeavesInTheHostWhatMayStayThere) {
+  const int64_t numel = 4'000'000;  // 2'000'000 a rank, of two bytes
+  Config config = config_in(Precision::bf16, 3);
+  config.zero.offload_param.tier = Tier::disk;
+  for (const auto& [max_in_cpu, in_host] :
+       {std::pair<int64_t, size_t>{0, 0}, {1'500'000, 3'000'000}, {2'000'000, 4'000'000}, {9'000'000'000, 4'000'000}}) {
+    config.zero.offload_param.max_in_cpu = max_in_cpu;
+    const MemoryPlan plan = plan_stages(subject_of_count(numel, Precision::bf16), config, 2)[3].memory;
+    EXPECT_EQ(plan.host_weights, in_host) << max_in_cpu;
+    EXPECT_EQ(plan.disk_weights, in_pages(4'000'000 - in_host)) << max_in_cpu;
+    EXPECT_EQ(plan.disk_buffers, 0u) << "units are not known, nor the buffers that they pass through";
+    EXPECT_EQ(plan.weights, 0u);
+  }
+  const auto plans = plan_stages(subject_of_count(numel, Precision::bf16), config, 2);
+  EXPECT_EQ(plans[2].memory.weights, 8'000'000u);
+  EXPECT_EQ(plans[2].memory.host_weights + plans[2].memory.disk_weights, 0u);
+}
+
 TEST(StagePlans, KnowTheNumberOfParameters) {
   EXPECT_EQ(stack(3, 10, DType::f32).numel(), 3 * 210);
   EXPECT_EQ(subject_of_count(7'000'000'000, Precision::fp32).numel(), 7'000'000'000);

@@ -40,9 +40,27 @@ TEST(WeightShards, WhatTheHostMayKeepIsTakenFromTheFront) {
   EXPECT_EQ(tiers_of({.stage = 3, .max_in_host = 1 << 20})[0], Tier::device);
 }
 
+TEST(WeightShards, ADiskThatNothingGoesToIsSpokenOf) {
+  ShardOptions options{.stage = 3, .tier = Tier::disk, .max_in_host = 4352};  // 8704 elements on two ranks
+  EXPECT_EQ(notice_of_unused_disk(four_units(), options),
+            "offload_param.device nvme: all 4352 elements of a rank fit max_in_cpu 4352, nothing is on disk. Lower "
+            "max_in_cpu.");
+  options.max_in_host = 4351;
+  EXPECT_EQ(notice_of_unused_disk(four_units(), options), "");
+  EXPECT_EQ(notice_of_unused_disk(four_units(), {.stage = 2, .tier = Tier::disk, .max_in_host = 1 << 20}), "");
+  EXPECT_EQ(notice_of_unused_disk(four_units(), {.stage = 3, .tier = Tier::host, .max_in_host = 1 << 20}), "");
+}
+
 TEST(WeightShards, TheFileHasThoseOnDisk) {
   const auto placed = place_shards(four_units(), {.stage = 3, .tier = Tier::disk, .max_in_host = 600});
   EXPECT_EQ(shards_on_disk(placed), (std::vector<size_t>{4096, 1024, 2048 + 1024}));
+}
+
+TEST(WeightShards, ThoseOnDiskTakeTheBuffersInTurn) {
+  const auto placed = place_shards(four_units(), {.stage = 3, .tier = Tier::disk, .max_in_host = 600});
+  EXPECT_EQ(shard_buffers(placed, 1), (std::vector<int>{-1, 0, 0, 0}));
+  EXPECT_EQ(shard_buffers(placed, 2), (std::vector<int>{-1, 0, 1, 0}));
+  EXPECT_EQ(shard_buffers(placed, 5), (std::vector<int>{-1, 0, 1, 2}));
 }
 
 }  // namespace

@@ -78,6 +78,20 @@ TEST(GatherSchedule, MaxLiveHoldsBackPrefetchButNeverADemandedUnit) {
   EXPECT_EQ(to_text(schedule.enter(2)), "gather 2\n");
 }
 
+TEST(GatherSchedule, OneUnitOfABufferRunsAheadAtATime) {
+  GatherSchedule schedule({10, 10, 10, 10, 10}, {.prefetch_numel = 1000, .buffer_of = {0, 1, 0, -1, 1}});
+  record_orders(schedule, 5);
+  schedule.begin(Phase::forward);
+  EXPECT_EQ(to_text(schedule.enter(0)), "gather 0\ngather 1\ngather 2\ngather 3\n");
+  schedule.exit(0);
+  EXPECT_EQ(to_text(schedule.enter(1)), "gather 4\n");
+  schedule.exit(1);
+  schedule.begin(Phase::backward);
+  EXPECT_EQ(to_text(schedule.enter(4)), "gather 4\ngather 3\ngather 2\ngather 1\n");
+  schedule.exit(4);
+  EXPECT_EQ(to_text(schedule.enter(2)), "release 3\ngather 0\n");
+}
+
 TEST(GatherSchedule, SkippedUnitsAreGatheredAndReleasedForTheOthers) {
   GatherSchedule schedule({10, 10, 10, 10}, {});
   record_orders(schedule, 4);

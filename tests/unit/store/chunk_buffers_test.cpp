@@ -24,12 +24,13 @@ struct InAFile {
               .checksum = true,
               .make_io = std::move(make_io)}),
         buffers(file, sizes, count, [this](size_t nbytes) {
-          return Slab::create(nbytes, Slab::Backing::anonymous, ledger, MemoryKind::disk_buffers);
+          return slab = Slab::create(nbytes, Slab::Backing::anonymous, ledger, MemoryKind::disk_buffers);
         }) {}
 
   testing::TempFolder folder;
   std::vector<size_t> sizes = {5000, 4096, 1, 12'000, 8192};
   std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
+  std::shared_ptr<Slab> slab;  // of the buffers; registered with the file, so it outlives it
   DiskFile file;
   ChunkBuffers buffers;
 };
