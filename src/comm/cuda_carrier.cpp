@@ -35,7 +35,7 @@ void CudaCarrier::watch(WatchFrom from, std::shared_ptr<Fate> fate, Watchdog::Op
   alarm_ = std::make_shared<Alarm>();
   watching_.add(alarm_);
   queue_->heed(alarm_);
-  marks_ = std::make_shared<EventPool>(compute_.device);
+  marks_ = std::make_shared<EventPool>();
   options.rank = rank();
   if (fate) options.timeout = fate->timeout();
   options.fate = std::move(fate);

@@ -14,13 +14,10 @@ namespace shoal {
 
 class EventPool {
  public:
-  explicit EventPool(int device) : device_(device) {}
   std::unique_ptr<cuda::Event> take();  // in a thread whose GPU is the pool's
   void put_back(std::unique_ptr<cuda::Event> event);
-  int device() const { return device_; }
 
  private:
-  const int device_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<cuda::Event>> free_;
 };
