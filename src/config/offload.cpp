@@ -55,8 +55,8 @@ std::vector<Section> offload_sections() {
       .keys = {
           text("device", "none")
               .one_of({"none", "cpu", "nvme"})
-              .means("Where sharded parameters live: on the device, in host memory or on disk, which is for CPU ranks "
-                     "so far. Never changes a bit.")
+              .means("Where sharded parameters live: on the device, in host memory or on disk. Never "
+                     "changes a bit.")
               .must(check_param)
               .fills(bound_to_choice([=](auto& c) -> auto& { return of_param(c).tier; }, {"none", "cpu", "nvme"})),
           text("nvme_path", Value())

@@ -55,7 +55,7 @@ constexpr int64_t kStepsBeforeGrowth = 2;
 class Engine::Impl {
  public:
   Impl(const std::vector<Unit>& units, const Config& config, Group& world, const EngineOptions& options)
-      : config_((check_world(config, world.size()), check_offload(config, options.device), config)),
+      : config_((check_world(config, world.size()), check_placed(config), config)),
         blueprint_(make_blueprint(units, config, options.groups.size())),
         layout_(lay_out(blueprint_.specs, layout_options(config, world.size()))),
         device_(options.device),

@@ -47,19 +47,11 @@ void check_world(const Config& config, int world) {
                           batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps, world, product));
 }
 
-void check_offload(const Config& config, at::Device device) {
-  if (config.shoal.auto_placement) {
-    throw Error(
-        "config shoal.placement",
-        "\"auto\" is carried out by `shoal train`, which knows the model's activations. Here, write the offload "
-        "sections; `shoal plan` proposes them.");
-  }
-  if (!device.is_cuda()) return;
-  const Tier tier = config.zero.offload_param.tier;
-  if (tier != Tier::disk) return;
-  throw Error(
-      "config zero_optimization.offload_param",
-      fmt::format("the weights of a GPU cannot live on the {} tier yet. Use \"cpu\", or more GPUs.", name_of(tier)));
+void check_placed(const Config& config) {
+  if (!config.shoal.auto_placement) return;
+  throw Error("config shoal.placement",
+              "\"auto\" is carried out by `shoal train`, which knows the model's activations. Here, write the offload "
+              "sections; `shoal plan` proposes them.");
 }
 
 }  // namespace shoal

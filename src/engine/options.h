@@ -23,7 +23,7 @@ std::vector<double> group_weight_decays(const EngineOptions& options, const Conf
 // Throws when the config's batch sizes were derived for another number of ranks.
 void check_world(const Config& config, int world);
 
-// Throws when the config wants something off the device that this device cannot do without.
-void check_offload(const Config& config, at::Device device);
+// Throws when the config leaves the placement to somebody who has not carried it out.
+void check_placed(const Config& config);
 
 }  // namespace shoal

@@ -159,13 +159,14 @@ void Weights::finish_publish() {
 void Weights::gather_into(int unit_index, int flat, std::byte* destination) {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit_index)].flats[static_cast<size_t>(flat)];
   home_->fetch(unit_index);
-  channel_
-      .all_gather({.subject = {"gather for the user", layout_.units[static_cast<size_t>(unit_index)].name},
-                   .shard = shard(unit_index, flat),
-                   .whole = destination,
-                   .shard_nbytes = static_cast<size_t>(layout.shard_numel) * nbytes_of(layout.dtype),
-                   .keep = home_})
-      .wait();
+  const Handle gather =
+      channel_.all_gather({.subject = {"gather for the user", layout_.units[static_cast<size_t>(unit_index)].name},
+                           .shard = shard(unit_index, flat),
+                           .whole = destination,
+                           .shard_nbytes = static_cast<size_t>(layout.shard_numel) * nbytes_of(layout.dtype),
+                           .keep = home_});
+  home_->lend(unit_index, gather);
+  gather.wait();
 }
 
 void Weights::leave() {

@@ -1,10 +1,12 @@
-// States of a GPU's rank in host memory and on disk: the bits of the resident run.
+// States and weights of a GPU's rank in host memory and on disk: the bits of the resident run.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "cuda/torch_gpu.h"
 #include "temp_folder.h"
-#include "training/matrix_run.h"
+#include "training/matrix_engine.h"
 
 namespace shoal::testing {
 namespace {
@@ -105,7 +107,7 @@ TEST(GpuOffload, DeferredUpdatesGiveTheBitsOfTheResidentRun) {
 }
 
 // Worlds of one and of two ranks that share the GPU; states on it, in host memory, on disk.
-TEST(GpuOffload, WeightsOfTheHostGiveTheBitsOfTheResidentRun) {
+TEST(GpuOffload, WeightsOffTheGpuGiveTheBitsOfTheResidentRun) {
   SHOAL_NEEDS_GPU();
   const TempFolder folder;
   for (const int world : {1, 2}) {
@@ -117,17 +119,58 @@ TEST(GpuOffload, WeightsOfTheHostGiveTheBitsOfTheResidentRun) {
       options.steps = 10;
       options.recompute = true;
       const std::vector<RunResult> resident = train_on_threads(world, options);
-      options.weights_tier = Tier::host;
-      for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
-        options.offload = {.tier = tier, .nvme_path = folder.path()};
-        const std::vector<RunResult> got = train_on_threads(world, options);
-        EXPECT_TRUE(got[0] == resident[0])
-            << fmt::format("world {} {} states on {}", world, name_of(precision), name_of(tier));
-        EXPECT_GT(got[0].memory.held.host_weights, 0u);
-        EXPECT_LT(got[0].memory.held.weights, resident[0].memory.held.weights);
+      options.weights_path = folder.path();
+      for (const Tier weights : {Tier::host, Tier::disk}) {
+        for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
+          options.weights_tier = weights;
+          options.weight_buffers = tier == Tier::host ? 1 : 2;
+          options.offload = {.tier = tier, .nvme_path = folder.path()};
+          const std::vector<RunResult> got = train_on_threads(world, options);
+          EXPECT_TRUE(got[0] == resident[0]) << fmt::format("world {} {} weights on {} states on {}", world,
+                                                            name_of(precision), name_of(weights), name_of(tier));
+          const MemoryPlan& held = got[0].memory.held;
+          EXPECT_GT(weights == Tier::host ? held.host_weights : held.disk_weights, 0u);
+          EXPECT_LT(held.weights, resident[0].memory.held.weights);
+        }
       }
     }
   }
+}
+
+// What is read and written through the engine, and left to the next one, with weights on disk.
+TEST(GpuOffload, WeightsOnDiskAreReadWrittenAndLeftAsResidentOnesAre) {
+  SHOAL_NEEDS_GPU();
+  const TempFolder folder;
+  for (const bool defer : {false, true}) {
+    RunOptions options = released_at(3);
+    options.device = gpu();
+    options.precision = Precision::bf16;
+    EngineOptions on_gpu = two_groups();
+    on_gpu.device = gpu();
+    RunOptions on_disk = options;
+    on_disk.weights_tier = Tier::disk;
+    on_disk.weights_path = folder.path();
+    on_disk.defer = defer;
+    on_threads<int>(2, [&](Group& group) {
+      std::vector<std::string> left;
+      for (const RunOptions& each : {options, on_disk}) {
+        MatrixEngine run(group, each, on_gpu);
+        run.train_step(0);
+        run.engine->with_gathered(MatrixModel::names(), Access::write, [&] {
+          const at::NoGradGuard without_graph;
+          run.model.tensors()[0].fill_(0.5);
+        });
+        run.train_step(1);
+        run.engine.reset();
+        run.engine = std::make_unique<Engine>(run.model.units(), config_of(each, group.size()), group, on_gpu);
+        run.train_step(2);
+        left.push_back(run.weights());
+      }
+      EXPECT_EQ(left[0], left[1]);
+      return 0;
+    });
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 namespace shoal::testing {
 
 inline std::string bytes_of(const at::Tensor& tensor) {
-  return std::string(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+  const at::Tensor here = tensor.detach().cpu();
+  return std::string(static_cast<const char*>(here.const_data_ptr()), here.nbytes());
 }
 
 }  // namespace shoal::testing

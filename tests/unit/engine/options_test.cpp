@@ -10,22 +10,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(EngineOptions, AGpuRefusesTiersThatItCannotServeYet) {
-  Config config;
-  config.zero.offload_optimizer.tier = Tier::disk;
-  EXPECT_NO_THROW(check_offload(config, at::Device("cuda:0")));
-  config.zero.offload_param.tier = Tier::host;
-  EXPECT_NO_THROW(check_offload(config, at::Device("cuda:0")));
-  config.zero.offload_param.tier = Tier::disk;
-  EXPECT_NO_THROW(check_offload(config, at::kCPU));
-  EXPECT_THAT(testing::message_of([&] { check_offload(config, at::Device("cuda:0")); }),
-              HasSubstr("[config zero_optimization.offload_param] the weights of a GPU cannot live on the disk tier"));
-}
-
 TEST(EngineOptions, APlacementThatNobodyCarriedOutIsRefused) {
   Config config;
   config.shoal.auto_placement = true;
-  EXPECT_THAT(testing::message_of([&] { check_offload(config, at::kCPU); }), HasSubstr("[config shoal.placement]"));
+  EXPECT_THAT(testing::message_of([&] { check_placed(config); }), HasSubstr("[config shoal.placement]"));
 }
 
 TEST(EngineOptions, TheMeanDividesOnceAfterTheSum) {
