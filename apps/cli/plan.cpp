@@ -44,12 +44,12 @@ Config read_config(const PlanOptions& options, int64_t hidden_size) {
 }
 
 // What is left to ask for, the heaviest first: more recomputed, inputs on the host, then the smallest micro-batch too.
-std::vector<LighterWork> lighter_work(const PlanOptions& options, const models::MicroStep& step) {
+std::vector<LighterWork> lighter_work(const PlanOptions& options, const models::LanguageModel& model,
+                                      const models::MicroStep& step) {
   using models::Recompute;
   std::vector<LighterWork> lighter;
   const auto add = [&](const std::string& flags, Recompute recompute, const models::MicroStep& of) {
-    const auto model = models::open_model(options.model, {.recompute = recompute});
-    const models::ActivationNbytes nbytes = model->activation_nbytes(of);
+    const models::ActivationNbytes nbytes = model.activation_nbytes(of, blocks_of(recompute, model.info().layers));
     lighter.push_back({flags, nbytes.device, nbytes.host});
   };
   const Recompute asked = recompute_named(options.recompute);
@@ -69,6 +69,19 @@ std::vector<LighterWork> lighter_work(const PlanOptions& options, const models::
   return lighter;
 }
 
+// `--recompute auto`: the least that fits at the config's stage.
+models::RecomputedBlocks recomputed_within(const PlanOptions& options, const models::LanguageModel& model,
+                                           const models::MicroStep& step, const PlanReport& report) {
+  if (options.gpu_memory.empty()) {
+    throw Error("--recompute", "auto keeps what fits into the GPU's memory. Say how much there is: --gpu-memory 80GiB.");
+  }
+  const size_t room = parse_nbytes(options.gpu_memory, "--gpu-memory");
+  const size_t states = plan_stage(report.subject, report.config, options.world, /*on_gpu=*/true).memory.total();
+  return models::least_recompute(model.info().layers, [&](const models::RecomputedBlocks& recomputed) {
+    return states + model.activation_nbytes(step, recomputed).device <= room;
+  });
+}
+
 PlanReport plan_model(const PlanOptions& options) {
   const models::Recompute recompute = recompute_named(options.recompute);
   const auto model = models::open_model(options.model, {.recompute = recompute});
@@ -84,12 +97,16 @@ PlanReport plan_model(const PlanOptions& options) {
   step.inputs_on_host = report.config.inputs_on_host;
   report.subject.name = info.name;
   report.subject.units = make_blueprint(model->units(), report.config, 1).specs;
+  if (recompute == models::Recompute::automatic) {
+    model->set_recomputed(recomputed_within(options, *model, step, report));
+  }
   const models::ActivationNbytes activations = model->activation_nbytes(step);
   report.subject.activations = activations.device;
   report.subject.host_activations = activations.host;
-  report.subject.lighter = lighter_work(options, step);
+  report.subject.lighter = lighter_work(options, *model, step);
   report.workload = fmt::format("micro-batch of {} x {} tokens", step.batch, step.time);
-  if (recompute != models::Recompute::none) report.workload += fmt::format(", recompute {}", options.recompute);
+  const std::string recomputed = models::describe(model->recomputed(), info.layers);
+  if (recomputed != "none") report.workload += ", recompute " + recomputed;
   return report;
 }
 

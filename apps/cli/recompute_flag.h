@@ -14,7 +14,7 @@ namespace shoal::cli {
 inline void add_recompute(CLI::App& verb, std::string& name) {
   verb.add_option("--recompute", name,
                   "what is not kept for backward but computed again: selective, the outputs of norms and activation "
-                  "functions; full, all but each block's input")
+                  "functions; full, all but each block's input; auto, as little as the memory allows, block by block")
       ->check(CLI::IsMember(std::vector<std::string>(models::kRecomputeNames.begin(), models::kRecomputeNames.end())))
       ->capture_default_str();
 }

@@ -11,7 +11,7 @@ namespace shoal {
 Error error_of(const Failure& failure, int rank, const std::string& at) {
   const std::string place = fmt::format("comm rank {}", rank);
   const std::string own = at.empty() ? "" : at + ": ";
-  if (failure.reporter == rank || failure.at.empty() || failure.at == at) return Error(place, own + failure.cause);
+  if (failure.at.empty() || failure.at == at) return Error(place, own + failure.cause);
   return Error(place, fmt::format("{}rank {} stopped at {}: {}", own, failure.reporter, failure.at, failure.cause));
 }
 

@@ -41,7 +41,7 @@ Binding bound_to_path(Access access) {
 Key pin_key(const char* what) {
   return boolean("pin_memory", true)
       .means(fmt::format("Keep {} in page-locked host memory.", what))
-      .has_no_effect("states and weights are not page-locked in this version");
+      .has_no_effect("what a GPU copies is page-locked wherever the system allows it, and nothing else is");
 }
 
 }  // namespace

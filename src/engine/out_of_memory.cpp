@@ -28,8 +28,7 @@ Error explain(const OutOfMemory& event) {
     remedies.push_back(fmt::format("a micro-batch below {} with more gradient_accumulation_steps", event.micro_batch));
   }
   remedies.push_back(
-      "recompute of activations (--recompute selective or full, or Engine::recompute), with their inputs in host "
-      "memory "
+      "recompute of activations (--recompute auto or full, or Engine::recompute), with their inputs in host memory "
       "(activation_checkpointing.cpu_checkpointing)");
   if (event.world > 1 && event.stage < 3) {
     remedies.push_back(fmt::format("a zero_optimization.stage above {}", event.stage));

@@ -19,7 +19,7 @@ static ops::Matmul matmul_of(const Fp8Config& fp8) {
 }
 
 Decoder::Decoder(ModelInfo info, std::vector<Unit> units, Recompute recompute)
-    : info_(std::move(info)), units_(std::move(units)), recompute_(recompute) {}
+    : info_(std::move(info)), units_(std::move(units)), recomputed_(blocks_of(recompute, info_.layers)) {}
 
 at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens) const {
   if (tokens.dim() != 2 || tokens.numel() == 0 || tokens.scalar_type() != at::kLong) {
@@ -35,16 +35,17 @@ at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens) const {
   Pass pass;
   pass.randomness = {!engine.evaluating(), engine.generator()};
   pass.matmul = matmul_of(engine.config().fp8);
-  pass.remakes = recompute_ == Recompute::selective;
   if (pass.matmul != ops::Matmul::plain) ops::check_fp8(tokens);
   at::Tensor x = engine.run(0, tokens, [&](const at::Tensor& t) { return embed(pass, t); });
   add_positions(pass, x);
+  const auto full = static_cast<size_t>(recomputed_.full), selective = static_cast<size_t>(recomputed_.selective);
   for (size_t layer = 0; layer + 2 < units_.size(); ++layer) {
+    pass.remakes = layer >= full && layer < full + selective;
     // A recomputed block runs again in backward, when this function has returned: it holds the pass itself.
     const auto run = [this, pass, layer, &engine](const at::Tensor& input) {
       return engine.run(static_cast<int>(layer) + 1, input, [&](const at::Tensor& t) { return block(pass, layer, t); });
     };
-    x = recompute_ == Recompute::full ? engine.recompute(x, run) : run(x);
+    x = layer < full ? engine.recompute(x, run) : run(x);
   }
   return x;
 }
@@ -67,10 +68,9 @@ at::Tensor Decoder::logits(Engine& engine, const at::Tensor& tokens) const {
                     [&](const at::Tensor& t) { return at::linear(last_norm(t), head_weight()).to(at::kFloat); });
 }
 
-ActivationNbytes Decoder::activation_nbytes(const MicroStep& of) const {
+ActivationNbytes Decoder::activation_nbytes(const MicroStep& of, const RecomputedBlocks& recomputed) const {
   const int64_t tokens = of.batch * of.time;
   const auto rows = static_cast<size_t>(tokens);
-  const auto layers = static_cast<size_t>(info_.layers);
   const bool fused = of.device == at::DeviceType::CUDA;
   const size_t x = rows * static_cast<size_t>(info_.hidden) * nbytes_of(of.dtype);
   // The head: its input and the normed input; on the CPU logits, in fp32 and in the dtype, their log-softmax and its
@@ -80,16 +80,20 @@ ActivationNbytes Decoder::activation_nbytes(const MicroStep& of) const {
   const size_t head =
       2 * x + (fused ? ops::linear_cross_entropy_nbytes(tokens, info_.vocab, info_.hidden, of.dtype) : logits);
   const BlockNbytes block = block_nbytes(of.batch, of.time, of.dtype, fused);
-  // While the head runs, every block's activations wait. With full recompute only the inputs do, most of them on the
-  // host where they may go there, and then one block at a time is whole again.
-  if (recompute_ == Recompute::full) {
-    const bool on_host = of.inputs_on_host && fused;
-    const size_t inputs = on_host ? std::min(layers, HostInputs::kOnDevice) : layers;
-    return {inputs * x + std::max(block.kept + block.in_flight, head), on_host ? layers * x : 0};
-  }
-  // What selective recompute makes again is there once, beside the gradients.
-  const size_t remade = recompute_ == Recompute::selective ? block.remade : 0;
-  return {layers * (block.kept - remade) + std::max(block.in_flight + remade, head), 0};
+  const auto layers = static_cast<size_t>(info_.layers), full = static_cast<size_t>(recomputed.full),
+             selective = static_cast<size_t>(recomputed.selective);
+  const bool on_host = of.inputs_on_host && fused;
+  // What waits for backward, from the first block on: inputs, most of them on the host where they may go there; what
+  // selective recompute leaves; everything.
+  const size_t inputs = (on_host ? std::min(full, HostInputs::kOnDevice) : full) * x;
+  const size_t left = inputs + selective * (block.kept - block.remade);
+  const size_t all = left + (layers - full - selective) * block.kept;
+  // The head runs while all of it waits, then one block after the other, the last first, with what it makes again.
+  size_t peak = all + head;
+  if (full + selective < layers) peak = std::max(peak, all + block.in_flight);
+  if (selective > 0) peak = std::max(peak, left + block.remade + block.in_flight);
+  if (full > 0) peak = std::max(peak, inputs + block.kept + block.in_flight);
+  return {peak, on_host ? full * x : 0};
 }
 
 }  // namespace shoal::models

@@ -18,7 +18,7 @@ struct Pass {
   Randomness randomness;
   ops::Matmul matmul = ops::Matmul::plain;  // of the blocks
   ops::RotaryTable rotary;                  // undefined where a family has no rotary positions
-  bool remakes = false;                     // selective recompute
+  bool remakes = false;                     // this block recomputes selectively
 
   // A matmul's input, with what is kept of it for backward.
   ops::Operand operand(at::Tensor made, ops::Origin origin) const {
@@ -34,7 +34,10 @@ class Decoder : public LanguageModel {
   std::vector<Unit> units() const final { return units_; }
   at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const final;
   at::Tensor logits(Engine& engine, const at::Tensor& tokens) const final;
-  ActivationNbytes activation_nbytes(const MicroStep& of) const final;
+  const RecomputedBlocks& recomputed() const final { return recomputed_; }
+  void set_recomputed(const RecomputedBlocks& blocks) final { recomputed_ = blocks; }
+  using LanguageModel::activation_nbytes;
+  ActivationNbytes activation_nbytes(const MicroStep& of, const RecomputedBlocks& recomputed) const final;
 
  protected:
   // tokens [batch, time] -> x [batch, time, hidden].
@@ -60,7 +63,7 @@ class Decoder : public LanguageModel {
 
   ModelInfo info_;
   std::vector<Unit> units_;
-  Recompute recompute_;
+  RecomputedBlocks recomputed_;
 };
 
 }  // namespace shoal::models

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "models/recompute.h"
 #include "shoal/engine.h"
 
 namespace shoal::models {
@@ -51,9 +52,14 @@ class LanguageModel {
   // tokens [batch, time] -> logits [batch, time, vocab], fp32. Call inside Engine::evaluate.
   virtual at::Tensor logits(Engine& engine, const at::Tensor& tokens) const = 0;
 
+  // What backward computes again; another choice gives the same values, and does not change forwards that have run.
+  virtual const RecomputedBlocks& recomputed() const = 0;
+  virtual void set_recomputed(const RecomputedBlocks& blocks) = 0;
+
   // Bytes of activations that one micro-step keeps for backward at its peak, estimated from the shapes (for the plan).
   // On a GPU the fused operations of models/ops keep less.
-  virtual ActivationNbytes activation_nbytes(const MicroStep& of) const = 0;
+  virtual ActivationNbytes activation_nbytes(const MicroStep& of, const RecomputedBlocks& recomputed) const = 0;
+  ActivationNbytes activation_nbytes(const MicroStep& of) const { return activation_nbytes(of, recomputed()); }
 };
 
 }  // namespace shoal::models

@@ -2,25 +2,15 @@
 // (or without) safetensors.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "models/language_model.h"
+#include "models/recompute.h"
 
 namespace shoal::models {
-
-// What a block keeps for backward; the rest backward computes again.
-enum class Recompute : uint8_t {
-  none,       // everything that its operations need
-  selective,  // what matmuls and attention gave; not what norms and activation functions made of it
-  full,       // its input
-};
-// As the command line has them.
-inline constexpr std::array<const char*, 3> kRecomputeNames = {"none", "selective", "full"};
-inline const char* name_of(Recompute recompute) { return kRecomputeNames[static_cast<size_t>(recompute)]; }
 
 struct OpenOptions {
   uint64_t seed = 0;  // of initial weights, where no file gives them

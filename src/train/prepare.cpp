@@ -75,6 +75,7 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   PreparedRun run;
   run.world = world;
   run.model = models::open_model(options.model, {.seed = options.seed, .recompute = options.recompute});
+  run.recompute = options.recompute;
   const models::ModelInfo& info = run.model->info();
   RunConfig made = make_run_config(options, world, info.hidden);
   run.config = std::move(made.config);
@@ -103,14 +104,18 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   return run;
 }
 
-models::ActivationNbytes activations_of(const PreparedRun& run, at::Device device) {
+models::MicroStep micro_step_of(const PreparedRun& run, at::Device device) {
   models::MicroStep step;
   step.batch = run.config.batch.micro_batch_size;
   step.time = run.cut.sequence;
   step.dtype = dtype_of(run.config.precision);
   step.device = device.type();
   step.inputs_on_host = run.config.inputs_on_host;
-  return run.model->activation_nbytes(step);
+  return step;
+}
+
+models::ActivationNbytes activations_of(const PreparedRun& run, at::Device device) {
+  return run.model->activation_nbytes(micro_step_of(run, device));
 }
 
 std::string find_start(const TrainOptions& options) {

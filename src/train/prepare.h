@@ -19,6 +19,7 @@ namespace shoal::train {
 struct PreparedRun {
   int world = 1;
   std::unique_ptr<models::LanguageModel> model;
+  models::Recompute recompute = models::Recompute::none;  // as asked for
   Config config;
   std::vector<std::string> choices;  // decided here and not by the user; to be printed
   Vocabulary vocabulary;
@@ -41,7 +42,8 @@ std::string find_start(const TrainOptions& options);
 inline constexpr int64_t kLongestDefaultSequence = 1024;
 int64_t sequence_for(int64_t asked, const models::ModelInfo& info);
 
-// What a micro-step of the run keeps for backward on this device, by the plan.
+models::MicroStep micro_step_of(const PreparedRun& run, at::Device device);
+// What it keeps for backward on this device, by the plan.
 models::ActivationNbytes activations_of(const PreparedRun& run, at::Device device);
 
 std::string checkpoints_of(const std::string& run_folder);

@@ -30,6 +30,7 @@
 #include "shoal/error.h"
 #include "train/agreement.h"
 #include "train/auto_placement.h"
+#include "train/auto_recompute.h"
 #include "train/banner.h"
 #include "train/metrics_file.h"
 #include "train/progress.h"
@@ -73,6 +74,12 @@ void check_tokens_together(const PreparedRun& run, Group& world) {
   });
 }
 
+// What the run left to the memory that there is; then its config.
+const Config& fit_to_memory(PreparedRun& run, Group& world, at::Device device) {
+  carry_out_recompute(run, world, device);
+  return carry_out_placement(run, world, device);
+}
+
 // One rank's run, from the first step it takes to the last.
 class Trainer {
  public:
@@ -90,7 +97,7 @@ class Trainer {
                    .log_every = options.log_every}),
         exchange_(world),
         // Every parameter has a source of its first values, equal on every rank.
-        engine_(run.model->units(), carry_out_placement(run, world, device), world,
+        engine_(run.model->units(), fit_to_memory(run, world, device), world,
                 {.device = device, .seed = options.seed, .broadcast_weights = false}),
         lag_(static_cast<size_t>(options.read_behind.value_or(device.is_cuda() ? 1 : 0))) {}
 
@@ -156,7 +163,7 @@ class Trainer {
     facts.transport = world_.transport_name();
     facts.threads = threads_;
     facts.on_gpu = engine_.device().is_cuda();
-    facts.recompute = models::name_of(options_.recompute);
+    facts.recompute = models::describe(run_.model->recomputed(), info.layers);
     facts.host_activations = activations_of(run_, engine_.device()).host;
     std::string text = banner(facts);
     text.pop_back();  // say() ends the line

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "base/text.h"
 #include "cuda/torch_gpu.h"
 #include "kernels/cuda/fp8.h"
@@ -33,6 +35,7 @@ std::string gpt2_json() {
 struct ActivationRun {
   std::string config_json;
   Recompute recompute = Recompute::none;
+  std::optional<models::RecomputedBlocks> blocks = {};  // instead
   int stage = 0;
   bool fp8 = false;
   bool inputs_on_host = false;
@@ -50,6 +53,7 @@ struct ActivationResult {
 ActivationResult result_of(const ActivationRun& run) {
   const auto world = make_single_group();
   const auto model = open_json(run.config_json, {.recompute = run.recompute});
+  if (run.blocks) model->set_recomputed(*run.blocks);
   Config config = Config::from_text(
       fmt::format(R"({{"train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {}, "bf16": {{"enabled": )"
                   R"(true}}, "fp8": {{"enabled": {}}}, "activation_checkpointing": {{"cpu_checkpointing": {}}}, )"
@@ -95,6 +99,9 @@ TEST(GpuActivations, EveryRecomputeGivesTheSameBitsAtEveryStage) {
         EXPECT_EQ(got.norms, none.norms) << models::name_of(recompute) << " stage " << stage;
       }
     }
+    const ActivationResult mixed = result_of({.config_json = config, .blocks = models::RecomputedBlocks{1, 1}});
+    EXPECT_EQ(mixed.losses, none.losses);
+    EXPECT_EQ(mixed.norms, none.norms);
   }
 }
 

@@ -12,8 +12,10 @@
 namespace shoal {
 namespace {
 
+using ::testing::AllOf;
 using testing::Command;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::Result;
 
 Result plan(std::vector<std::string> words) {
@@ -81,6 +83,21 @@ TEST(CliPlan, CountsWhatRecomputeLeavesAndWhatGoesToTheHost) {
   EXPECT_GT(full.first, moved.first);
   EXPECT_EQ(full.second, 0);
   EXPECT_EQ(moved.second, int64_t{16} * 8 * 2048 * 2048 * 2);
+}
+
+TEST(CliPlan, KeepsTheActivationsThatFit) {
+  const auto text = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--model", "llama-8b", "--world", "1", "--set", "bf16.enabled=true", "--batch", "8",
+                               "--sequence", "2048", "--recompute", "auto"});
+    return plan(more);
+  };
+  EXPECT_THAT(text({"--gpu-memory", "200GiB"}).out, Not(HasSubstr("recompute")));
+  EXPECT_THAT(text({"--gpu-memory", "134GiB"}).out,
+              AllOf(HasSubstr(", recompute full in 16 of 32 blocks, selective in the others"),
+                    HasSubstr("\nStage 3 fits: ")));
+  const Result blind = text({});
+  EXPECT_EQ(blind.exit_code, 2);
+  EXPECT_THAT(blind.err, HasSubstr("--gpu-memory 80GiB"));
 }
 
 TEST(CliPlan, NamesTheRecomputeThatWouldFit) {

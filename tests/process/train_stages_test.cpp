@@ -47,6 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
     Train, EveryStage,
     ::testing::Values(Case{"fp32", {}}, Case{"bf16", {"--set", "bf16.enabled=true", "--recompute", "full"}},
                       Case{"selective", {"--set", "bf16.enabled=true", "--recompute", "selective"}},
+                      Case{"automatic", {"--recompute", "auto", "--set", "shoal.device_budget=1"}},
                       Case{"accumulated",
                            {"--set", "gradient_accumulation_steps=2", "--set", "shoal.reproducible=true"}}),
     [](const auto& info) { return info.param.name; });

@@ -18,6 +18,9 @@ TEST(Failure, EachRankSaysWhatItWasDoingAndWhoIsToBlame) {
               StartsWith("[comm rank 2] gather of head (#7): rank 0 died (process 12 is gone)."));
   EXPECT_THAT(error_of(failure, 2, "reduce of x (grads #3)").what(),
               StartsWith("[comm rank 2] reduce of x (grads #3): rank 1 stopped at gather of head (#7): rank 0 died"));
+  // Also the rank that found it, at what it was not doing then.
+  EXPECT_THAT(error_of(failure, 1, "reduce of x (grads #3)").what(),
+              StartsWith("[comm rank 1] reduce of x (grads #3): rank 1 stopped at gather of head (#7): rank 0 died"));
 }
 
 TEST(Failure, LateRanksAreAllNamed) {

@@ -34,6 +34,11 @@ TEST(Decoder, RecomputeDoesNotChangeABitAlsoWithDropout) {
                               *world);
         EXPECT_EQ(repeated.train(4), losses) << config << name_of(recompute);
       }
+      for (const RecomputedBlocks& blocks : {RecomputedBlocks{1, 0}, RecomputedBlocks{0, 1}, RecomputedBlocks{1, 1}}) {
+        TinyTraining mixed({.config_json = config, .precision = precision}, *world);
+        mixed.model->set_recomputed(blocks);
+        EXPECT_EQ(mixed.train(4), losses) << config << describe(blocks, mixed.model->info().layers);
+      }
     }
   }
 }
@@ -124,9 +129,10 @@ TEST(Decoder, TokensThatDoNotFitAreRefused) {
 namespace {
 
 // Bytes that tensors hold at the peak of a micro-step, beyond what they hold between steps.
-int64_t measured_nbytes(const std::string& config, const std::string& precision, Recompute recompute) {
+int64_t measured_nbytes(const std::string& config, const std::string& precision, const RecomputedBlocks& blocks) {
   const auto world = make_single_group();
-  TinyTraining training({.config_json = config, .open = {.recompute = recompute}, .precision = precision}, *world);
+  TinyTraining training({.config_json = config, .precision = precision}, *world);
+  training.model->set_recomputed(blocks);
   const at::Tensor tokens = TinyTraining::tokens(0, 64);
   const auto run = [&] { training.engine.backward(training.model->loss(training.engine, tokens, tokens)); };
   run();
@@ -150,7 +156,7 @@ TEST(Decoder, TheEstimateOfActivationsIsNearWhatAMicroStepHolds) {
       double measured_before = 0, estimated_before = 0;
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         const DType dtype = std::string(precision) == "fp32" ? DType::f32 : DType::bf16;
-        const double measured = static_cast<double>(measured_nbytes(config, precision, recompute));
+        const double measured = static_cast<double>(measured_nbytes(config, precision, blocks_of(recompute, 8)));
         const double estimated =
             static_cast<double>(open_json(config, {.recompute = recompute})->activation_nbytes({2, 64, dtype}).device);
         EXPECT_GT(estimated, 0.6 * measured) << config << precision << name_of(recompute);
@@ -163,6 +169,20 @@ TEST(Decoder, TheEstimateOfActivationsIsNearWhatAMicroStepHolds) {
         estimated_before = estimated;
       }
     }
+  }
+}
+
+TEST(Decoder, TheEstimateOfMixedBlocksIsAsNear) {
+  const std::string llama = R"({"model_type": "llama", "vocab_size": 29, "hidden_size": 48, "intermediate_size": 128,)"
+                            R"( "num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 2,)"
+                            R"( "max_position_embeddings": 64})";
+  const auto model = open_json(llama);
+  const double none = static_cast<double>(measured_nbytes(llama, "bf16", {}));
+  const double planned = static_cast<double>(model->activation_nbytes({2, 64, DType::bf16}).device);
+  for (const RecomputedBlocks& blocks : {RecomputedBlocks{0, 4}, RecomputedBlocks{3, 5}, RecomputedBlocks{6, 2}}) {
+    const double saved = none - static_cast<double>(measured_nbytes(llama, "bf16", blocks));
+    const double said = planned - static_cast<double>(model->activation_nbytes({2, 64, DType::bf16}, blocks).device);
+    EXPECT_NEAR(said, saved, 0.2 * saved) << describe(blocks, 8);
   }
 }
 

@@ -7,14 +7,6 @@
 namespace shoal::train {
 namespace {
 
-TEST(AutoPlacement, ReadsWhatIsAvailable) {
-  EXPECT_EQ(available_nbytes("MemTotal:  100 kB\nMemFree: 10 kB\nMemAvailable:    50 kB\nBuffers: 1 kB\n"), 50u * 1024);
-  EXPECT_EQ(available_nbytes("MemTotal: 100 kB\n"), 0u);
-  EXPECT_EQ(available_nbytes("MemAvailable: 50 kB\n", "max\n", "100\n"), 50u * 1024);
-  EXPECT_EQ(available_nbytes("MemAvailable: 50 kB\n", "20000\n", "4000\n"), 16000u);
-  EXPECT_EQ(available_nbytes("MemAvailable: 50 kB\n", "20000\n", "24000\n"), 0u);
-}
-
 TEST(AutoPlacement, WithoutAGpuNothingIsMoved) {
   PreparedRun run;
   run.config.shoal.auto_placement = true;

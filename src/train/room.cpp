@@ -1,0 +1,87 @@
+// See room.h.
+#include "train/room.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "comm/gpus_of_ranks.h"
+#include "device/cuda.h"
+
+namespace shoal::train {
+
+namespace {
+
+// Of the memory that is free: torch's allocator and the system need some of it for themselves.
+constexpr double kDeviceShare = 0.97, kHostShare = 0.9;
+
+std::string read_all(const char* path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+Room own_room(const Config& config, Group& world, at::Device device) {
+  const auto share = [](size_t nbytes, double part) { return static_cast<size_t>(static_cast<double>(nbytes) * part); };
+  const auto device_budget = static_cast<size_t>(config.shoal.device_budget);
+  const auto host_budget = static_cast<size_t>(config.shoal.host_budget);
+  const size_t available = available_nbytes(read_all("/proc/meminfo"), read_all("/sys/fs/cgroup/memory.max"),
+                                            read_all("/sys/fs/cgroup/memory.current"));
+  const size_t of_host = host_budget > 0 ? host_budget : share(available, kHostShare);
+  const size_t host = of_host / static_cast<size_t>(local_ranks(world.size()));
+  if (!device.is_cuda()) return {device_budget > 0 ? device_budget : host, host};
+  const int ranks_on_gpu = ranks_that_share(gpus_of_ranks(world, device.index()), world.rank());
+  const size_t of_gpu = share(cuda::facts_of(device.index()).free_nbytes, kDeviceShare);
+  return {device_budget > 0 ? device_budget : of_gpu / static_cast<size_t>(ranks_on_gpu), host};
+}
+
+// All ranks place alike: by the least that one of them has.
+Room least_room(const Room& own, Group& world) {
+  const std::array<uint64_t, 2> numbers = {own.device, own.host};
+  std::vector<std::array<uint64_t, 2>> all(static_cast<size_t>(world.size()));
+  world
+      .all_gather({.subject = {"say how much memory there is", "all ranks"},
+                   .shard = numbers.data(),
+                   .whole = all.data(),
+                   .shard_nbytes = sizeof(numbers),
+                   .keep = nullptr})
+      .wait();
+  Room least = own;
+  for (const auto& [device, host] : all) {
+    least.device = std::min<size_t>(least.device, device);
+    least.host = std::min<size_t>(least.host, host);
+  }
+  return least;
+}
+
+}  // namespace
+
+int local_ranks(int world) {
+  for (const char* name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_TASKS_PER_NODE"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && std::atoi(value) > 0) return std::min(std::atoi(value), world);
+  }
+  return world;
+}
+
+size_t available_nbytes(const std::string& meminfo, const std::string& limit, const std::string& used) {
+  size_t available = 0;
+  std::istringstream lines(meminfo);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("MemAvailable:")) available = std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
+  }
+  const size_t most = std::strtoull(limit.c_str(), nullptr, 10);  // "max": no limit, and no number
+  const size_t taken = std::strtoull(used.c_str(), nullptr, 10);
+  if (most == 0) return available;
+  return std::min(available, most > taken ? most - taken : 0);
+}
+
+Room room_of_ranks(const Config& config, Group& world, at::Device device) {
+  return least_room(own_room(config, world, device), world);
+}
+
+}  // namespace shoal::train

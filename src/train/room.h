@@ -1,0 +1,26 @@
+// How much memory a rank may take, of the machine that it finds itself on.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "plan/placement.h"
+#include "shoal/config.h"
+#include "shoal/group.h"
+
+namespace shoal::train {
+
+// Ranks of this host, as the launchers say it; all ranks when none does.
+int local_ranks(int world);
+
+// Memory that can be had without paging, from the text of /proc/meminfo; 0 where it does not say. Within a container's
+// limit, where `limit` and `used` are the numbers of its memory.max and memory.current.
+size_t available_nbytes(const std::string& meminfo, const std::string& limit = "", const std::string& used = "");
+
+// What each rank may take: the config's budgets, or of what is free a little less than the rank's part. The same on all
+// ranks, so that they decide alike: the least that one of them has. Without a GPU the device is the host. Every rank
+// calls it.
+Room room_of_ranks(const Config& config, Group& world, at::Device device);
+
+}  // namespace shoal::train
