@@ -129,7 +129,8 @@ class Engine::Impl {
       if (!spec.params[static_cast<size_t>(param)].trainable) continue;
       const at::Tensor& tensor = blueprint_.tensors[static_cast<size_t>(unit)][static_cast<size_t>(param)];
       gradient_hooks_.emplace_back(
-          tensor, [this, unit, param](const at::Tensor& grad) { passes_.take_gradient(unit, param, grad); });
+          tensor, [this, unit, param](const at::Tensor& grad) { passes_.take_gradient(unit, param, grad); },
+          [this, unit, param, &tensor] { return passes_.room_for_gradient(unit, param, tensor); });
     }
   }
 

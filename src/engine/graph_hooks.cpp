@@ -3,6 +3,7 @@
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "shoal/error.h"
@@ -12,17 +13,6 @@ namespace shoal {
 namespace ag = torch::autograd;
 
 namespace {
-
-struct TakeGradient final : ag::FunctionPreHook {
-  explicit TakeGradient(std::weak_ptr<std::function<void(const at::Tensor&)>> take) : take_(std::move(take)) {}
-  ag::variable_list operator()(const ag::variable_list& grads) override {
-    const auto take = take_.lock();
-    if (!take) return grads;  // the engine is gone: autograd accumulates as it always did
-    if (grads.at(0).defined()) (*take)(grads[0]);
-    return {at::Tensor()};  // nothing left to accumulate
-  }
-  std::weak_ptr<std::function<void(const at::Tensor&)>> take_;
-};
 
 template <class Calls>
 struct BeforeNode final : ag::FunctionPreHook {
@@ -42,10 +32,35 @@ struct BeforeNode final : ag::FunctionPreHook {
 
 }  // namespace
 
-GradientHook::GradientHook(const at::Tensor& param, std::function<void(const at::Tensor&)> take)
-    : take_(std::make_shared<std::function<void(const at::Tensor&)>>(std::move(take))),
+struct GradientHook::OnNode final : ag::FunctionPreHook {
+  explicit OnNode(std::weak_ptr<Calls> calls) : calls_(std::move(calls)) {}
+  ag::variable_list operator()(const ag::variable_list& grads) override {
+    const auto calls = calls_.lock();
+    if (!calls) return grads;  // the engine is gone: autograd accumulates as it always did
+    if (grads.at(0).defined()) calls->take(grads[0]);
+    return {at::Tensor()};  // nothing left to accumulate
+  }
+  std::weak_ptr<Calls> calls_;
+};
+
+GradientHook::GradientHook(const at::Tensor& param, Take take, Room room)
+    : calls_(std::make_shared<Calls>(Calls{std::move(take), std::move(room)})),
       accumulator_(ag::impl::grad_accumulator(param)) {
-  accumulator_->add_pre_hook(std::make_unique<TakeGradient>(take_));
+  accumulator_->add_pre_hook(std::make_unique<OnNode>(calls_));
+}
+
+// See [Note: gradients made where they are kept].
+at::Tensor gradient_room(const at::Tensor& param) {
+  const auto accumulator = ag::impl::try_get_grad_accumulator(param);
+  if (!accumulator) return {};
+  const auto* asked_for = ag::get_current_graph_task_exec_info();
+  if (asked_for != nullptr && !asked_for->empty()) return {};
+  for (const auto& hook : accumulator->pre_hooks()) {
+    const auto* ours = dynamic_cast<GradientHook::OnNode*>(hook.get());
+    const auto calls = ours != nullptr ? ours->calls_.lock() : nullptr;
+    if (calls && calls->room) return calls->room();
+  }
+  return {};
 }
 
 bool NodeHooks::when_gradient_complete(const at::Tensor& tensor, std::function<void()> call) {

@@ -18,12 +18,30 @@ namespace shoal {
 // Calls `take` with each gradient of the parameter instead of letting autograd accumulate it, as long as this lives.
 class GradientHook {
  public:
-  GradientHook(const at::Tensor& param, std::function<void(const at::Tensor&)> take);
+  using Take = std::function<void(const at::Tensor&)>;
+  using Room = std::function<at::Tensor()>;  // see gradient_room
+  GradientHook(const at::Tensor& param, Take take, Room room = {});
 
  private:
-  std::shared_ptr<std::function<void(const at::Tensor&)>> take_;  // the node's hook holds it weakly
-  std::shared_ptr<torch::autograd::Node> accumulator_;            // autograd itself keeps it only weakly
+  struct Calls {
+    Take take;
+    Room room;
+  };
+  struct OnNode;
+  friend at::Tensor gradient_room(const at::Tensor& param);
+
+  std::shared_ptr<Calls> calls_;                        // the node's hook holds it weakly
+  std::shared_ptr<torch::autograd::Node> accumulator_;  // autograd itself keeps it only weakly
 };
+
+// [Note: gradients made where they are kept]
+// An operation of ours that is about to compute a parameter's gradient asks here, in its backward, and computes it
+// into what it gets; what it returns to autograd is that tensor. When the gradient arrives it lies where it belongs, and
+// a pass over it is saved. Memory is given out once in a micro-step: whatever autograd adds up in between, in place or
+// elsewhere, the sum is taken as any other gradient.
+// Undefined where the gradient is to be computed anywhere: the engine adds it to others or keeps it in another dtype,
+// the parameter is no engine's, or somebody asked autograd for gradients to have them himself.
+at::Tensor gradient_room(const at::Tensor& param);
 
 // Calls back when the nodes of one pass's graph are about to run.
 class NodeHooks {

@@ -2,11 +2,13 @@
 #include "engine/passes.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "plan/memory.h"
+#include "shard/param_slot.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -204,6 +206,13 @@ void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
   go_on();
   reduce_if_complete(unit);
   release_if_through(unit);
+}
+
+at::Tensor Passes::room_for_gradient(int unit, int param, const at::Tensor& like) {
+  if (mode_ != Mode::backward) return {};  // the gradient will be refused
+  std::byte* room = gradients_.room(unit, param, to_dtype(like.scalar_type(), "parameter"));
+  if (room == nullptr) return {};
+  return at::for_blob(room, like.sizes()).options(like.options()).target_device(like.device()).make_tensor();
 }
 
 void Passes::begin_nested() {

@@ -89,6 +89,8 @@ class Passes {
   void when_work_goes_on(std::function<void()> call) { on_work_ = std::move(call); }
 
   void take_gradient(int unit, int param, const at::Tensor& grad);
+  // See [Note: gradients made where they are kept] in graph_hooks.h.
+  at::Tensor room_for_gradient(int unit, int param, const at::Tensor& like);
 
   // Around a region's forward, and around its repetition in backward.
   void begin_region(Region* region) { regions_.push_back(region); }

@@ -44,7 +44,8 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
         if (static_cast<size_t>(piece.param) >= unit.params.size())
           unit.params.resize(static_cast<size_t>(piece.param) + 1);
         if (flat_layout.trainable) {
-          unit.params[static_cast<size_t>(piece.param)] = {static_cast<int>(index), piece.offset, piece.numel, false};
+          unit.params[static_cast<size_t>(piece.param)] = {
+              .flat = static_cast<int>(index), .offset = piece.offset, .numel = piece.numel};
         }
       }
     }
@@ -89,15 +90,33 @@ void Gradients::begin_micro_step(int64_t index) {
   micro_step_ = index;
   last_ = index + 1 == options_.accumulation_steps;
   for (Unit& unit : units_) {
-    for (Param& param : unit.params) param.seen = false;
+    for (Param& param : unit.params) param.seen = param.lent = false;
   }
+}
+
+Gradients::Place Gradients::place_of(int unit_index, const Param& param) {
+  const Flat& flat = units_[static_cast<size_t>(unit_index)].flats[static_cast<size_t>(param.flat)];
+  const bool in_slot = collects_in_slot(flat);
+  const DType dtype = in_slot ? flat.rule.wire : flat.rule.kept;
+  std::byte* base = in_slot ? slot_of(unit_index) + flat.slot_offset : kept(flat);
+  return {base + static_cast<size_t>(param.offset) * nbytes_of(dtype), dtype,
+          param.seen || (!in_slot && micro_step_ > 0)};
+}
+
+std::byte* Gradients::room(int unit_index, int param_index, DType dtype) {
+  Param& param = units_[static_cast<size_t>(unit_index)].params[static_cast<size_t>(param_index)];
+  SHOAL_CHECK(param.flat >= 0, "a frozen parameter is to get a gradient");
+  if (param.lent) return nullptr;
+  const Place place = place_of(unit_index, param);
+  if (place.adds || place.dtype != dtype) return nullptr;
+  param.lent = true;
+  return place.data;
 }
 
 void Gradients::deposit(int unit_index, int param_index, const at::Tensor& grad) {
   Unit& unit = units_[static_cast<size_t>(unit_index)];
   Param& param = unit.params[static_cast<size_t>(param_index)];
   SHOAL_CHECK(param.flat >= 0, "a frozen parameter got a gradient");
-  const Flat& flat = unit.flats[static_cast<size_t>(param.flat)];
   if (!grad.defined() || grad.layout() != at::kStrided || grad.numel() != param.numel) {
     throw Error("gradient in unit " + layout_.units[static_cast<size_t>(unit_index)].name,
                 "a parameter's gradient is sparse or has another shape than the parameter. Use dense gradients "
@@ -105,15 +124,11 @@ void Gradients::deposit(int unit_index, int param_index, const at::Tensor& grad)
   }
   const at::Tensor dense = grad.contiguous();
   const DType in = to_dtype(dense.scalar_type(), "gradient");
-  const bool in_slot = collects_in_slot(flat);
-  const DType out = in_slot ? flat.rule.wire : flat.rule.kept;
-  std::byte* base = in_slot ? slot_of(unit_index) + flat.slot_offset : kept(flat);
-  std::byte* to = base + static_cast<size_t>(param.offset) * nbytes_of(out);
-  // What was there before is either of this micro-step, or accumulated over earlier ones in place.
-  if (param.seen || (!in_slot && micro_step_ > 0)) {
-    queue_.add(dense.const_data_ptr(), in, to, out, param.numel);
-  } else {
-    queue_.convert(dense.const_data_ptr(), in, to, out, param.numel);
+  const Place place = place_of(unit_index, param);
+  if (place.adds) {
+    queue_.add(dense.const_data_ptr(), in, place.data, place.dtype, param.numel);
+  } else if (dense.const_data_ptr() != place.data) {  // else it was made there: see room()
+    queue_.convert(dense.const_data_ptr(), in, place.data, place.dtype, param.numel);
   }
   param.seen = true;
 }

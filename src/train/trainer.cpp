@@ -34,6 +34,7 @@
 #include "train/banner.h"
 #include "train/metrics_file.h"
 #include "train/progress.h"
+#include "train/room.h"
 #include "train/step_exchange.h"
 #include "train/stop_signal.h"
 #include "train/trace.h"

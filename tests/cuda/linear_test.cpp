@@ -1,6 +1,7 @@
 #include "models/ops/linear.h"
 
 #include "cuda/tensors.h"
+#include "engine/graph_hooks.h"
 
 namespace shoal {
 
@@ -36,6 +37,24 @@ TEST_F(SharedLinears, AFrozenMatrixGetsNoGradient) {
   torch::autograd::backward({out[0].sum(), out[1].sum()});
   EXPECT_TRUE(x.grad().defined() && trained.grad().defined());
   EXPECT_FALSE(frozen.grad().defined());
+}
+
+// See [Note: gradients made where they are kept] in engine/graph_hooks.h.
+TEST_F(SharedLinears, GradientsAreMadeWhereTheEngineKeepsThem) {
+  for (const at::ScalarType dtype : kDtypes) {
+    at::Tensor x = on_gpu({64, 128}, dtype).set_requires_grad(true);
+    const at::Tensor dy = on_gpu({64, 256}, dtype);
+    at::Tensor weight = on_gpu({256, 128}, dtype, 0.1).set_requires_grad(true);
+    const auto back = [&] { torch::autograd::backward({linears(Matmul::plain, x, {weight})[0]}, {dy}); };
+    back();
+    const at::Tensor elsewhere = weight.grad().clone();
+    const at::Tensor room = at::empty_like(elsewhere).fill_(7);
+    at::Tensor taken;
+    const GradientHook hook(weight, [&](const at::Tensor& grad) { taken = grad; }, [&] { return room; });
+    back();
+    EXPECT_EQ(taken.const_data_ptr(), room.const_data_ptr());
+    EXPECT_TRUE(room.equal(elsewhere)) << c10::toString(dtype);
+  }
 }
 
 }  // namespace shoal

@@ -9,6 +9,9 @@ namespace shoal {
 using models::ops::add_layer_norm;
 using models::ops::add_rms_norm;
 using models::ops::AddedNorm;
+using models::ops::fork_layer_norm;
+using models::ops::fork_rms_norm;
+using models::ops::ForkedNorm;
 using models::ops::layer_norm;
 using models::ops::rms_norm;
 
@@ -120,6 +123,36 @@ TEST_F(FusedNorms, BothGradientsOfTheSumMeet) {
             return {t[0].add(t[1]), plain_layer(t[0].add(t[1]), t[2], t[3])};
           },
           2 * tolerance_of(dtype), words_of("add_layer_norm", dtype, shape));
+    }
+  }
+}
+
+TEST_F(FusedNorms, WhatUsesXBesideTheNormHasItsGradientAdded) {
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{33, 64}, {5, 2048}, {3, 4104}}) {
+      const at::Tensor x = on_gpu(shape, dtype);
+      const at::Tensor weight = on_gpu({shape.back()}, dtype), bias = on_gpu({shape.back()}, dtype);
+      EXPECT_TRUE(fork_rms_norm(x, weight, kEps).norm.equal(rms_norm(x, weight, kEps)));
+      expect_near_reference(
+          {x, weight},
+          [](const Tensors& t) -> Tensors {
+            const ForkedNorm both = fork_rms_norm(t[0], t[1], kEps);
+            return {both.x.mul(2), both.norm};
+          },
+          [](const Tensors& t) -> Tensors {
+            return {t[0].mul(2), plain_rms(t[0], t[1])};
+          },
+          tolerance_of(dtype), words_of("fork_rms_norm", dtype, shape));
+      expect_near_reference(
+          {x, weight, bias},
+          [](const Tensors& t) -> Tensors {
+            const ForkedNorm both = fork_layer_norm(t[0], t[1], t[2], kEps);
+            return {both.x.mul(2), both.norm};
+          },
+          [](const Tensors& t) -> Tensors {
+            return {t[0].mul(2), plain_layer(t[0], t[1], t[2])};
+          },
+          2 * tolerance_of(dtype), words_of("fork_layer_norm", dtype, shape));
     }
   }
 }

@@ -108,12 +108,14 @@ class Gpt2 final : public Decoder {
   at::Tensor block(const Pass& pass, size_t layer, const at::Tensor& input) const override {
     const Block& b = weights_.blocks[layer];
     const int64_t dim = config_.hidden / config_.heads;
-    const ops::Operand normed = pass.operand(norm(input, b.attention_norm), norm_of(input, b.attention_norm));
-    const std::vector<at::Tensor> qkv = apply(pass, normed, b.qkv).chunk(3, -1);
+    const auto [beside, normed] =
+        ops::fork_layer_norm(input, b.attention_norm.weight, b.attention_norm.bias, config_.norm_eps);
+    const std::vector<at::Tensor> qkv =
+        apply(pass, pass.operand(normed, norm_of(input, b.attention_norm)), b.qkv).chunk(3, -1);
     const at::Tensor attended = causal_attention(split_heads(qkv[0], dim), split_heads(qkv[1], dim),
                                                  split_heads(qkv[2], dim), config_.attention_dropout, pass.randomness);
     const auto [x, h] = ops::add_layer_norm(
-        input, dropout(apply(pass, attended, b.attention_out), config_.residual_dropout, pass.randomness),
+        beside, dropout(apply(pass, attended, b.attention_out), config_.residual_dropout, pass.randomness),
         b.ffn_norm.weight, b.ffn_norm.bias, config_.norm_eps);
     const at::Tensor inner = apply(pass, pass.operand(h, norm_of(x, b.ffn_norm)), b.ffn_in);
     const auto gelu = config_.exact_gelu ? ops::Origin::Op::gelu_exact : ops::Origin::Op::gelu_tanh;

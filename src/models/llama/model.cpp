@@ -105,7 +105,8 @@ class Llama final : public Decoder {
 
   at::Tensor block(const Pass& pass, size_t layer, const at::Tensor& input) const override {
     const Block& b = weights_.blocks[layer];
-    const ops::Operand h = pass.operand(norm(input, b.attention_norm), norm_of(input, b.attention_norm));
+    const auto [beside, normed] = ops::fork_rms_norm(input, b.attention_norm, config_.norm_eps);
+    const ops::Operand h = pass.operand(normed, norm_of(input, b.attention_norm));
     const std::vector<at::Tensor> qkv = ops::linears(pass.matmul, h, {b.q, b.k, b.v}, {b.q_bias, b.k_bias, b.v_bias});
     at::Tensor q = qkv[0].unflatten(-1, {-1, config_.head_dim});
     at::Tensor k = qkv[1].unflatten(-1, {-1, config_.head_dim});
@@ -117,7 +118,7 @@ class Llama final : public Decoder {
     const auto [turned_q, turned_k] = ops::rotate(q, k, pass.rotary);
     const at::Tensor attended = causal_attention(turned_q, turned_k, v, config_.attention_dropout, pass.randomness);
     const auto [x, h2] =
-        ops::add_rms_norm(input, ops::linear(pass.matmul, attended, b.o), b.ffn_norm, config_.norm_eps);
+        ops::add_rms_norm(beside, ops::linear(pass.matmul, attended, b.o), b.ffn_norm, config_.norm_eps);
     const std::vector<at::Tensor> gate_up =
         ops::linears(pass.matmul, pass.operand(h2, norm_of(x, b.ffn_norm)), {b.gate, b.up});
     return x.add(ops::swiglu_linear(pass.matmul, gate_up[0], gate_up[1], b.down,

@@ -24,7 +24,8 @@ enum class Sides : uint8_t { straight, transposed, both };
 // x [rows, columns], contiguous, columns a multiple of 16. What is not asked for stays undefined.
 Fp8Both to_fp8(const at::Tensor& x, kernels::cuda::Fp8 format, Matmul how, Sides sides);
 
-// a [m, k] times b^T, where b is [n, k] -> [m, n] in this dtype.
-at::Tensor multiply_fp8(const Fp8Matrix& a, const Fp8Matrix& b, at::ScalarType dtype, bool fast_sums);
+// a [m, k] times b^T, where b is [n, k] -> [m, n] in this dtype; in `room`, if it is defined.
+at::Tensor multiply_fp8(const Fp8Matrix& a, const Fp8Matrix& b, at::ScalarType dtype, bool fast_sums,
+                        const at::Tensor& room = {});
 
 }  // namespace shoal::models::ops

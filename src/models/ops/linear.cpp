@@ -12,6 +12,7 @@
 
 #include "models/ops/fp8.h"
 #include "models/ops/launch.h"
+#include "models/ops/weight_gradient.h"
 #include "shoal/error.h"
 
 namespace shoal::models::ops {
@@ -30,7 +31,7 @@ bool any_defined(at::TensorList tensors) {
 
 // Whether plain matmuls go through PlainLinears; else each is an at::linear.
 bool sums_jointly(const Tensor& x, at::TensorList weights, at::TensorList biases) {
-  return weights.size() > 1 && !any_defined(biases) && x.is_cuda();
+  return !any_defined(biases) && x.is_cuda();
 }
 
 std::vector<int64_t> sizes_after(const Tensor& x, const Tensor& weight) {
@@ -66,7 +67,7 @@ Gradients joint_gradients(const Tensor& x, const Asked& asked) {
     } else {
       at::addmm_out(gradients.x, gradients.x, dy, asked.weights[i]);
     }
-    gradients.weights.push_back(asked.of_weights[i] ? at::mm(dy.t(), x) : Tensor());
+    gradients.weights.push_back(asked.of_weights[i] ? weight_gradient(asked.weights[i], dy.t(), x) : Tensor());
   }
   return gradients;
 }
@@ -97,8 +98,11 @@ Gradients fp8_gradients(const Fp8Matrix& x8, const Asked& asked, Matmul how) {
     const Fp8Both weight8 = to_fp8(weight.contiguous(), Fp8::e4m3, how, Sides::transposed);
     const Tensor part = multiply_fp8(dy8.straight, weight8.transposed, dy.scalar_type(), /*fast_sums=*/false);
     gradients.x = gradients.x.defined() ? gradients.x.add_(part) : part;
-    gradients.weights.push_back(
-        asked.of_weights[i] ? multiply_fp8(dy8.transposed, x8, weight.scalar_type(), /*fast_sums=*/false) : Tensor());
+    gradients.weights.emplace_back();
+    if (!asked.of_weights[i]) continue;
+    gradients.weights.back() = make_weight_gradient(weight, [&](const Tensor& room) {
+      return multiply_fp8(dy8.transposed, x8, weight.scalar_type(), /*fast_sums=*/false, room);
+    });
   }
   return gradients;
 }
@@ -122,7 +126,7 @@ ag::variable_list fp8_products(const Fp8Matrix& x8, const Tensor& given, at::Ten
   return outputs;
 }
 
-// Several matrices on one x on a GPU, without biases.
+// Matrices on one x on a GPU, without biases.
 struct PlainLinears final : ag::Function<PlainLinears> {
   static ag::variable_list forward(ag::AutogradContext* ctx, const Tensor& given, at::TensorList weights) {
     const Tensor x = rows_of(given).contiguous();

@@ -19,9 +19,9 @@ using at::Tensor;
 
 // x [..., columns]. Without a bias it is RMSNorm, with one LayerNorm.
 struct FusedNorm final : ag::Function<FusedNorm> {
-  // {norm} or, with a residual, {sum, norm}.
+  // {norm}; with a residual {sum, norm}, and forked {x, norm}.
   static ag::variable_list forward(ag::AutogradContext* ctx, const Tensor& given, const std::optional<Tensor>& residual,
-                                   const Tensor& weight, const std::optional<Tensor>& bias, double eps) {
+                                   const Tensor& weight, const std::optional<Tensor>& bias, double eps, bool forked) {
     const Tensor x = given.contiguous();
     const bool centered = bias.has_value();
     kernels::cuda::NormForward args;
@@ -53,13 +53,14 @@ struct FusedNorm final : ag::Function<FusedNorm> {
     ctx->set_materialize_grads(false);
     ctx->save_for_backward({added.defined() ? sum : x, weight, rstd, mean});
     if (added.defined()) return {sum, y};
+    if (forked) return {given, y};
     return {y};
   }
 
   static ag::variable_list backward(ag::AutogradContext* ctx, const ag::variable_list& grads) {
     const bool added = ctx->saved_data["added"].toBool();
-    const Tensor dsum = added && grads[0].defined() ? grads[0].contiguous() : Tensor();
-    if (!grads.back().defined()) return {dsum, added ? dsum : Tensor(), Tensor(), Tensor(), Tensor()};
+    const Tensor dsum = grads.size() > 1 && grads[0].defined() ? grads[0].contiguous() : Tensor();
+    if (!grads.back().defined()) return {dsum, added ? dsum : Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
     const Tensor dy = grads.back().contiguous();
     const ag::variable_list saved = ctx->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1], &rstd = saved[2], &mean = saved[3];
@@ -88,7 +89,7 @@ struct FusedNorm final : ag::Function<FusedNorm> {
     } else {
       kernels::cuda::rms_norm_backward(args, stream_of(x));
     }
-    return {dx, added ? dx : Tensor(), dweight, dbias, Tensor()};
+    return {dx, added ? dx : Tensor(), dweight, dbias, Tensor(), Tensor()};
   }
 };
 
@@ -102,13 +103,19 @@ bool is_fused(const Tensor& x, const Tensor& weight) {
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  if (is_fused(x, weight)) return FusedNorm::apply(x, kNone, weight, kNone, eps)[0];
+  if (is_fused(x, weight)) return FusedNorm::apply(x, kNone, weight, kNone, eps, false)[0];
   return at::rms_norm(x, weight.sizes(), weight, eps);
+}
+
+ForkedNorm fork_rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  if (!is_fused(x, weight)) return {x, rms_norm(x, weight, eps)};
+  const ag::variable_list both = FusedNorm::apply(x, kNone, weight, kNone, eps, true);
+  return {both[0], both[1]};
 }
 
 AddedNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps) {
   if (is_fused(x, weight) && runs_fused({x, residual})) {
-    const ag::variable_list both = FusedNorm::apply(x, std::optional(residual), weight, kNone, eps);
+    const ag::variable_list both = FusedNorm::apply(x, std::optional(residual), weight, kNone, eps, false);
     return {both[0], both[1]};
   }
   const Tensor sum = x.add(residual);
@@ -117,14 +124,20 @@ AddedNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& we
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   if (is_fused(x, weight) && runs_fused({x, bias}))
-    return FusedNorm::apply(x, kNone, weight, std::optional(bias), eps)[0];
+    return FusedNorm::apply(x, kNone, weight, std::optional(bias), eps, false)[0];
   return at::layer_norm(x, weight.sizes(), weight, bias, eps);
+}
+
+ForkedNorm fork_layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  if (!is_fused(x, weight) || !runs_fused({x, bias})) return {x, layer_norm(x, weight, bias, eps)};
+  const ag::variable_list both = FusedNorm::apply(x, kNone, weight, std::optional(bias), eps, true);
+  return {both[0], both[1]};
 }
 
 AddedNorm add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                          double eps) {
   if (is_fused(x, weight) && runs_fused({x, residual, bias})) {
-    const ag::variable_list both = FusedNorm::apply(x, std::optional(residual), weight, std::optional(bias), eps);
+    const ag::variable_list both = FusedNorm::apply(x, std::optional(residual), weight, std::optional(bias), eps, false);
     return {both[0], both[1]};
   }
   const Tensor sum = x.add(residual);

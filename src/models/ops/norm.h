@@ -11,11 +11,17 @@ struct AddedNorm {
   at::Tensor sum;   // x + residual
   at::Tensor norm;  // of the sum
 };
+struct ForkedNorm {
+  at::Tensor x;  // as it was given, for what uses it beside the norm: backward adds their gradients in its one pass
+  at::Tensor norm;
+};
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+ForkedNorm fork_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 AddedNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, double eps);
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
+ForkedNorm fork_layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
 AddedNorm add_layer_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
                          const at::Tensor& bias, double eps);
 

@@ -9,6 +9,7 @@
 #include "kernels/cuda/activation.h"
 #include "models/ops/activation.h"
 #include "models/ops/launch.h"
+#include "models/ops/weight_gradient.h"
 
 namespace shoal::models::ops {
 
@@ -48,7 +49,7 @@ struct SwigluLinear final : ag::Function<SwigluLinear> {
     args.numel = gate.numel();
     args.dtype = dtype_of(gate);
     kernels::cuda::swiglu_backward(args, stream_of(gate));
-    const Tensor dweight = ctx->needs_input_grad(2) ? at::mm(dy.t(), product) : Tensor();
+    const Tensor dweight = ctx->needs_input_grad(2) ? weight_gradient(weight, dy.t(), product) : Tensor();
     const std::vector<int64_t> sizes = ctx->saved_data["sizes"].toIntVector();
     return {dgate.view(sizes), dup.view(sizes), dweight};
   }

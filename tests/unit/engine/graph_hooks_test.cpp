@@ -1,13 +1,18 @@
 #include "engine/graph_hooks.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <string>
+#include <utility>
 
 #include "message_of.h"
 
@@ -29,6 +34,58 @@ TEST(GradientHook, TakesTheGradientInsteadOfAccumulatingIt) {
   back_propagate(param * 2 + param * 5);  // two uses: one gradient, summed
   EXPECT_EQ(taken, (std::vector<float>{6, 14}));
   EXPECT_FALSE(param.grad().defined());
+}
+
+namespace {
+
+// 3 * x, whose backward makes the gradient where the engine wants it.
+struct Tripled final : torch::autograd::Function<Tripled> {
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x) {
+    ctx->save_for_backward({x});
+    return x * 3;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 const torch::autograd::variable_list& grads) {
+    at::Tensor room = gradient_room(ctx->get_saved_variables()[0]);
+    if (!room.defined()) return {grads[0] * 3};
+    return {at::mul_out(room, grads[0], at::full({}, 3.0f))};
+  }
+};
+
+}  // namespace
+
+TEST(GradientHook, LendsRoomToWhatMakesTheGradient) {
+  const at::Tensor param = leaf();
+  at::Tensor room = at::zeros({2});
+  const void* taken_from = nullptr;
+  float sum = 0;
+  bool lent = false;
+  const GradientHook hook(
+      param,
+      [&](const at::Tensor& grad) {
+        taken_from = grad.const_data_ptr();
+        sum = grad.sum().item<float>();
+      },
+      [&] { return std::exchange(lent, true) ? at::Tensor() : room; });
+  back_propagate(Tripled::apply(param));
+  EXPECT_EQ(taken_from, room.const_data_ptr());
+  EXPECT_EQ(sum, 6);
+  lent = false;
+  back_propagate(Tripled::apply(param) + Tripled::apply(param) * 2);  // the second is made elsewhere, autograd adds
+  EXPECT_EQ(sum, 18);
+  lent = false;
+  const auto mine = torch::autograd::grad({Tripled::apply(param).sum()}, {param});
+  EXPECT_FALSE(lent);  // they are the caller's
+  EXPECT_EQ(mine[0].sum().item<float>(), 6);
+}
+
+TEST(GradientHook, HasNoRoomForTheParametersOfOthers) {
+  const at::Tensor param = leaf();
+  EXPECT_FALSE(gradient_room(param).defined());
+  back_propagate(Tripled::apply(param));
+  EXPECT_EQ(param.grad().sum().item<float>(), 6);
+  const GradientHook hook(param, [](const at::Tensor&) {});
+  EXPECT_FALSE(gradient_room(param).defined());
 }
 
 TEST(GradientHook, IsNotCalledForAParameterWithoutAGradient) {

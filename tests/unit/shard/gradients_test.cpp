@@ -1,6 +1,7 @@
 #include "shard/gradients.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
@@ -61,6 +62,64 @@ float after_micro_steps(int stage, const std::vector<float>& micro_steps, Gradie
 }
 
 }  // namespace
+
+TEST(Gradients, AGradientMayBeMadeWhereItIsKept) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    testing::run_ranks(2, [&](Group& group) {
+      const auto reduced = [&](bool in_place) {
+        ModelParts parts({unit_spec(0, {333})}, stage, group);
+        Gradients gradients = parts.gradients({}, mean_over(2));
+        std::vector<float> shard;
+        for (int step = 0; step < 2; ++step) {  // what the first step left there does not show in the second
+          gradients.begin_micro_step(0);
+          const std::vector<float> values = grad_of(group.rank() + step, 333);
+          at::Tensor grad = tensor_of(values);
+          if (in_place) {
+            auto* room = reinterpret_cast<float*>(gradients.room(0, 0, DType::f32));
+            EXPECT_NE(room, nullptr);
+            EXPECT_EQ(gradients.room(0, 0, DType::f32), nullptr) << "given out twice";
+            std::copy(values.begin(), values.end(), room);
+            grad = at::from_blob(room, {333});
+          }
+          gradients.deposit(0, 0, grad);
+          EXPECT_EQ(gradients.room(0, 0, DType::f32), nullptr) << "the next is added";
+          gradients.deposit(0, 0, tensor_of(values));
+          gradients.reduce(0);
+          gradients.wait();
+          shard = shard_of(parts, gradients);
+        }
+        return shard;
+      };
+      EXPECT_EQ(reduced(true), reduced(false)) << "stage " << stage;
+    });
+  }
+}
+
+TEST(Gradients, RoomThatWasNotUsedIsZeroed) {
+  const std::unique_ptr<Group> group = make_single_group();
+  ModelParts parts({unit_spec(0, {3})}, 3, *group);
+  Gradients gradients = parts.gradients({});
+  gradients.begin_micro_step(0);
+  *reinterpret_cast<float*>(gradients.room(0, 0, DType::f32)) = 7;
+  gradients.reduce(0);
+  gradients.wait();
+  EXPECT_EQ(shard_of(parts, gradients)[0], 0);
+}
+
+TEST(Gradients, HasNoRoomForWhatIsAddedOrConverted) {
+  const std::unique_ptr<Group> group = make_single_group();
+  ModelParts parts({unit_spec(0, {3}, DType::bf16)}, 0, *group);
+  GradientOptions options;
+  options.accumulation_steps = 2;
+  Gradients gradients = parts.gradients(options);
+  gradients.begin_micro_step(0);
+  const DType kept = gradients.rule(0, 0).kept;
+  EXPECT_EQ(gradients.room(0, 0, kept == DType::bf16 ? DType::f32 : DType::bf16), nullptr);
+  gradients.deposit(0, 0, tensor_of(std::vector<float>(3, 1)));
+  gradients.reduce(0);
+  gradients.begin_micro_step(1);
+  EXPECT_EQ(gradients.room(0, 0, kept), nullptr);
+}
 
 TEST(Gradients, EveryStageGivesEachRankItsShardOfTheMean) {
   for (int world = 1; world <= 4; ++world) {

@@ -30,6 +30,19 @@ TEST(AddRmsNorm, GivesTheSumToo) {
       });
 }
 
+TEST(ForkRmsNorm, GivesXBesideTheNorm) {
+  expect_same(
+      {normal_tensor({2, 3, 8}, 1), normal_tensor({8}, 3)},
+      [](const Tensors& t) -> Tensors {
+        const ForkedNorm both = fork_rms_norm(t[0], t[1], 1e-5);
+        return {both.x.mul(2), both.norm};
+      },
+      [](const Tensors& t) -> Tensors {
+        const at::Tensor norm = at::rms_norm(t[0], {8}, t[1], 1e-5);  // before: gradients add up the same way round
+        return {t[0].mul(2), norm};
+      });
+}
+
 TEST(LayerNorm, OnTheCpuIsTheLibrarys) {
   expect_same(
       {normal_tensor({2, 3, 8}, 1), normal_tensor({8}, 2), normal_tensor({8}, 3)},
