@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 
 #include "base/text.h"
 #include "base/torch_library.h"
 #include "comm/nccl_library.h"
 #include "device/cuda.h"
+#include "device/cuda_queue.h"
 #include "shoal/error.h"
 
 namespace shoal::doctor {
@@ -44,6 +46,24 @@ double rate_of(void* to, const void* from) {
   return best;
 }
 
+// Runs one kernel; "" where its result is right.
+std::string try_kernel(int index) {
+  try {
+    const std::unique_ptr<Queue> queue = make_cuda_queue(index, nullptr);
+    const Scratch in(sizeof(float)), out(sizeof(uint16_t));
+    const float one_and_a_half = 1.5f;
+    uint16_t rounded = 0;
+    cuda::copy(in.data(), &one_and_a_half, sizeof(one_and_a_half), nullptr);
+    queue->convert(in.data(), DType::f32, out.data(), DType::bf16, 1);
+    cuda::copy(&rounded, out.data(), sizeof(rounded), nullptr);
+    cuda::synchronize(nullptr);
+    constexpr uint16_t kInBf16 = 0x3fc0;
+    return rounded == kInBf16 ? "" : fmt::format("a kernel gave {:#06x} instead of {:#06x}", rounded, kInBf16);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 GpuMeasures measure(int index) {
   cuda::use_device(index);
   const cuda::DeviceFacts facts = cuda::facts_of(index);
@@ -54,6 +74,7 @@ GpuMeasures measure(int index) {
   gpu.minor = facts.minor;
   gpu.total_nbytes = facts.total_nbytes;
   gpu.free_nbytes = facts.free_nbytes;
+  gpu.kernel_trouble = try_kernel(index);
   if (gpu.free_nbytes < 3 * kCopyNbytes) return gpu;
   const Scratch first(kCopyNbytes), second(kCopyNbytes);
   const cuda::PinnedMemory host(kCopyNbytes);
@@ -86,6 +107,11 @@ std::vector<Finding> judge_gpu(const GpuMeasures& gpu) {
     memory.remedy = "Something else holds the rest: nvidia-smi names it.";
   }
   findings.push_back(memory);
+  if (!gpu.kernel_trouble.empty()) {
+    findings.push_back({subject, Health::missing, "our kernels do not run there: " + gpu.kernel_trouble,
+                        fmt::format("Build for it: cmake --preset release -DSHOAL_CUDA_ARCHITECTURES={}{}.", gpu.major,
+                                    gpu.minor)});
+  }
   if (gpu.on_device == 0) return findings;
   Finding wires{subject, Health::good,
                 fmt::format("copies {:.0f} GB/s on the GPU, {:.1f} to it, {:.1f} from it", gpu.on_device * 1e-9,

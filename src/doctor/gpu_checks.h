@@ -1,6 +1,8 @@
-// Checks of the GPUs: driver, torch's CUDA library, NCCL, free memory, and how fast bytes move on and to each of them.
+// Checks of the GPUs: driver, torch's CUDA library, NCCL, free memory, whether our kernels run, and how fast bytes move
+// on and to each of them.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "doctor/findings.h"
@@ -17,6 +19,7 @@ struct GpuMeasures {
   size_t total_nbytes = 0, free_nbytes = 0;
   double on_device = 0;  // copy on the GPU, read and write counted
   double to_device = 0, from_device = 0;
+  std::string kernel_trouble;  // why a kernel of ours does not run there; "": it does
 };
 std::vector<Finding> judge_gpu(const GpuMeasures& gpu);
 

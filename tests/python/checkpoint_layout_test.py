@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -234,6 +235,48 @@ def test_frozen_parameters_can_be_left_out():
         assert names and not [name for name in names if name.startswith("frozen")], names
         model = torch.load(Path(folder, "global_step1", "zero_pp_rank_0_mp_rank_00_model_states.pt"), weights_only=False)
         assert not model["frozen_param_shapes"] and "frozen.weight" not in model["module"]
+
+
+def save_and_die(folder: str, moment: int) -> bool:
+    """Saves after one step and after two; in the second save the process is killed before it renames its file `moment`."""
+    engine = make(stage=3)
+    for tag in ("one", "two"):
+        train(engine, 1)
+        Path(folder, f"{tag}.json").write_text(json.dumps(states(engine)))
+        if tag == "two":
+            rename, left = os.replace, iter(range(moment))
+
+            def replace(source, target):
+                if next(left, None) is None:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                rename(source, target)
+
+            os.replace = replace
+        engine.save_checkpoint(folder, tag=tag)
+    return True
+
+
+def states_of_latest(folder: str) -> list:
+    engine = make(stage=3)
+    path, _ = engine.load_checkpoint(folder)
+    return [Path(path).parent.name if Path(path).suffix else Path(path).name, states(engine)]
+
+
+def test_a_save_that_is_killed_leaves_the_one_before():
+    killed = 0
+    while True:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                whole = run(__file__, "save_and_die", 1, folder=folder, moment=killed)[0]
+            except AssertionError:
+                whole = False
+            tag, found = run(__file__, "states_of_latest", 1, folder=folder)[0]
+            assert tag == ("two" if whole else "one"), (killed, tag)
+            assert found == json.loads(Path(folder, f"{tag}.json").read_text()), (killed, tag)
+        if whole:
+            break
+        killed += 1
+    assert killed >= 3, "weights, states and `latest` are a file each"
 
 
 def test_zero_to_fp32_cuts_large_weights_into_files():

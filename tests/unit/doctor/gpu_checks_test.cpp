@@ -30,6 +30,17 @@ TEST(GpuChecks, SlowWiresArePoor) {
   EXPECT_THAT(judge_gpu(gpu)[1].remedy, HasSubstr("offload will show"));
 }
 
+TEST(GpuChecks, KernelsThatDoNotRunAreMissingWithTheWayToBuildThem) {
+  GpuMeasures gpu = healthy();
+  gpu.major = 8;
+  gpu.minor = 6;
+  gpu.kernel_trouble = "no kernel image is available for execution on the device";
+  const Finding finding = judge_gpu(gpu)[1];
+  EXPECT_EQ(finding.health, Health::missing);
+  EXPECT_THAT(finding.text, HasSubstr("no kernel image"));
+  EXPECT_THAT(finding.remedy, HasSubstr("-DSHOAL_CUDA_ARCHITECTURES=86"));
+}
+
 TEST(GpuChecks, WithoutAGpuItSaysWhy) {
   if (cuda::device_count() > 0) GTEST_SKIP() << "there is a GPU";
   const std::vector<Finding> findings = check_gpus();
