@@ -4,7 +4,7 @@ SHELL := /bin/bash
 
 JOBS = $(shell tools/jobs.sh)
 # What `make format` and `make lint` look at; override to look at less: make format FILES=src/base/text.cpp
-FILES = $(shell find include src tests bench examples tools -name '*.h' -o -name '*.cpp')
+FILES = $(shell find include src apps bindings tests bench examples tools -name "*.h" -o -name "*.cpp")
 LINT_FILES = $(filter src/%.cpp examples/%.cpp,$(FILES))
 
 .PHONY: help setup build demo test unit wheel sanitize sanitize-address sanitize-thread bench format check-format lint clean FORCE

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDERS = ["include", "src", "tests", "bench", "examples", "tools"]
+FOLDERS = ["include", "src", "apps", "bindings", "tests", "bench", "examples", "tools"]
 
 
 def unformatted(root):

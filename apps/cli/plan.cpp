@@ -13,6 +13,7 @@
 #include "plan/from_config.h"
 #include "plan/plan_text.h"
 #include "plan/quantity.h"
+#include "train/auto_recompute.h"
 #include "train/prepare.h"
 #include "train/run_config.h"
 
@@ -69,19 +70,6 @@ std::vector<LighterWork> lighter_work(const PlanOptions& options, const models::
   return lighter;
 }
 
-// `--recompute auto`: the least that fits at the config's stage.
-models::RecomputedBlocks recomputed_within(const PlanOptions& options, const models::LanguageModel& model,
-                                           const models::MicroStep& step, const PlanReport& report) {
-  if (options.gpu_memory.empty()) {
-    throw Error("--recompute", "auto keeps what fits into the GPU's memory. Say how much there is: --gpu-memory 80GiB.");
-  }
-  const size_t room = parse_nbytes(options.gpu_memory, "--gpu-memory");
-  const size_t states = plan_stage(report.subject, report.config, options.world, /*on_gpu=*/true).memory.total();
-  return models::least_recompute(model.info().layers, [&](const models::RecomputedBlocks& recomputed) {
-    return states + model.activation_nbytes(step, recomputed).device <= room;
-  });
-}
-
 PlanReport plan_model(const PlanOptions& options) {
   const models::Recompute recompute = recompute_named(options.recompute);
   const auto model = models::open_model(options.model, {.recompute = recompute});
@@ -95,10 +83,16 @@ PlanReport plan_model(const PlanOptions& options) {
   // With GPU memory to fit into, the ranks live on GPUs.
   step.device = options.gpu_memory.empty() ? at::kCPU : at::kCUDA;
   step.inputs_on_host = report.config.inputs_on_host;
+  step.fp8 = report.config.fp8.enabled;
   report.subject.name = info.name;
   report.subject.units = make_blueprint(model->units(), report.config, 1).specs;
   if (recompute == models::Recompute::automatic) {
-    model->set_recomputed(recomputed_within(options, *model, step, report));
+    if (options.gpu_memory.empty()) {
+      throw Error("--recompute",
+                  "auto keeps what fits into the GPU's memory. Say how much there is: --gpu-memory 80GiB.");
+    }
+    const size_t room = parse_nbytes(options.gpu_memory, "--gpu-memory");
+    model->set_recomputed(train::choose_recompute({*model, step, report.config, options.world, room}).blocks);
   }
   const models::ActivationNbytes activations = model->activation_nbytes(step);
   report.subject.activations = activations.device;

@@ -49,7 +49,8 @@ std::vector<Section> shoal_sections() {
           integer("device_budget", 0)
               .at_least(0)
               .in("bytes")
-              .means("GPU memory of a rank that placement auto and --recompute auto plan with, and that a growing ring of states stays "
+              .means("GPU memory of a rank that placement auto and --recompute auto plan with, and that a growing ring "
+                     "of states stays "
                      "within. 0: 97 % of its share of what is free.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.device_budget; })),
           integer("host_budget", 0)

@@ -48,20 +48,20 @@ double rate_of(void* to, const void* from) {
 
 // Runs one kernel; "" where its result is right.
 std::string try_kernel(int index) {
+  const std::unique_ptr<Queue> queue = make_cuda_queue(index, nullptr);
+  const Scratch in(sizeof(float)), out(sizeof(uint16_t));
+  const float one_and_a_half = 1.5f;
+  uint16_t rounded = 0;
+  cuda::copy(in.data(), &one_and_a_half, sizeof(one_and_a_half), nullptr);
   try {
-    const std::unique_ptr<Queue> queue = make_cuda_queue(index, nullptr);
-    const Scratch in(sizeof(float)), out(sizeof(uint16_t));
-    const float one_and_a_half = 1.5f;
-    uint16_t rounded = 0;
-    cuda::copy(in.data(), &one_and_a_half, sizeof(one_and_a_half), nullptr);
     queue->convert(in.data(), DType::f32, out.data(), DType::bf16, 1);
-    cuda::copy(&rounded, out.data(), sizeof(rounded), nullptr);
-    cuda::synchronize(nullptr);
-    constexpr uint16_t kInBf16 = 0x3fc0;
-    return rounded == kInBf16 ? "" : fmt::format("a kernel gave {:#06x} instead of {:#06x}", rounded, kInBf16);
   } catch (const Error& error) {
     return error.what();
   }
+  cuda::copy(&rounded, out.data(), sizeof(rounded), nullptr);
+  cuda::synchronize(nullptr);
+  constexpr uint16_t kInBf16 = 0x3fc0;
+  return rounded == kInBf16 ? "" : fmt::format("a kernel gave {:#06x} instead of {:#06x}", rounded, kInBf16);
 }
 
 GpuMeasures measure(int index) {
@@ -108,9 +108,9 @@ std::vector<Finding> judge_gpu(const GpuMeasures& gpu) {
   }
   findings.push_back(memory);
   if (!gpu.kernel_trouble.empty()) {
-    findings.push_back({subject, Health::missing, "our kernels do not run there: " + gpu.kernel_trouble,
-                        fmt::format("Build for it: cmake --preset release -DSHOAL_CUDA_ARCHITECTURES={}{}.", gpu.major,
-                                    gpu.minor)});
+    findings.push_back(
+        {subject, Health::missing, "our kernels do not run there: " + gpu.kernel_trouble,
+         fmt::format("Build for it: cmake --preset release -DSHOAL_CUDA_ARCHITECTURES={}{}.", gpu.major, gpu.minor)});
   }
   if (gpu.on_device == 0) return findings;
   Finding wires{subject, Health::good,

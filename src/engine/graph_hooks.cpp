@@ -43,22 +43,22 @@ struct GradientHook::OnNode final : ag::FunctionPreHook {
   std::weak_ptr<Calls> calls_;
 };
 
-GradientHook::GradientHook(const at::Tensor& param, Take take, Room room)
-    : calls_(std::make_shared<Calls>(Calls{std::move(take), std::move(room)})),
+GradientHook::GradientHook(const at::Tensor& param, Take take, Target target)
+    : calls_(std::make_shared<Calls>(Calls{std::move(take), std::move(target)})),
       accumulator_(ag::impl::grad_accumulator(param)) {
   accumulator_->add_pre_hook(std::make_unique<OnNode>(calls_));
 }
 
 // See [Note: gradients made where they are kept].
-at::Tensor gradient_room(const at::Tensor& param) {
+at::Tensor gradient_target(const at::Tensor& param) {
   const auto accumulator = ag::impl::try_get_grad_accumulator(param);
-  if (!accumulator) return {};
+  if (!accumulator || !accumulator->tensor_pre_hooks().empty()) return {};
   const auto* asked_for = ag::get_current_graph_task_exec_info();
   if (asked_for != nullptr && !asked_for->empty()) return {};
   for (const auto& hook : accumulator->pre_hooks()) {
     const auto* ours = dynamic_cast<GradientHook::OnNode*>(hook.get());
     const auto calls = ours != nullptr ? ours->calls_.lock() : nullptr;
-    if (calls && calls->room) return calls->room();
+    if (calls && calls->target) return calls->target();
   }
   return {};
 }

@@ -19,16 +19,16 @@ namespace shoal {
 class GradientHook {
  public:
   using Take = std::function<void(const at::Tensor&)>;
-  using Room = std::function<at::Tensor()>;  // see gradient_room
-  GradientHook(const at::Tensor& param, Take take, Room room = {});
+  using Target = std::function<at::Tensor()>;  // see gradient_target
+  GradientHook(const at::Tensor& param, Take take, Target target = {});
 
  private:
   struct Calls {
     Take take;
-    Room room;
+    Target target;
   };
   struct OnNode;
-  friend at::Tensor gradient_room(const at::Tensor& param);
+  friend at::Tensor gradient_target(const at::Tensor& param);
 
   std::shared_ptr<Calls> calls_;                        // the node's hook holds it weakly
   std::shared_ptr<torch::autograd::Node> accumulator_;  // autograd itself keeps it only weakly
@@ -36,12 +36,13 @@ class GradientHook {
 
 // [Note: gradients made where they are kept]
 // An operation of ours that is about to compute a parameter's gradient asks here, in its backward, and computes it
-// into what it gets; what it returns to autograd is that tensor. When the gradient arrives it lies where it belongs, and
-// a pass over it is saved. Memory is given out once in a micro-step: whatever autograd adds up in between, in place or
-// elsewhere, the sum is taken as any other gradient.
-// Undefined where the gradient is to be computed anywhere: the engine adds it to others or keeps it in another dtype,
-// the parameter is no engine's, or somebody asked autograd for gradients to have them himself.
-at::Tensor gradient_room(const at::Tensor& param);
+// into what it gets; what it returns to autograd is that tensor. When the gradient arrives it lies where it belongs,
+// and a pass over it is saved. Memory is given out once in a micro-step, and for a unit that is used once in it,
+// outside or inside a recomputed region: until the gradient arrives, no other one of the parameter does. Undefined
+// where the gradient is to be computed anywhere: the unit is used more often, the engine adds the gradient to others or
+// keeps it in another dtype, the parameter is no engine's, or somebody else may get hold of the gradient, by a hook on
+// the parameter or by asking autograd for it.
+at::Tensor gradient_target(const at::Tensor& param);
 
 // Calls back when the nodes of one pass's graph are about to run.
 class NodeHooks {

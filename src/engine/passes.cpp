@@ -81,6 +81,18 @@ void Passes::enter(int unit, const std::vector<at::Tensor>& inputs) {
     }
     follow_inputs(unit, inputs);
   }
+  running_.push_back(unit);
+}
+
+void Passes::leave(int unit) {
+  if (!running_.empty() && running_.back() == unit) running_.pop_back();
+}
+
+void Passes::begin_region(Region* region) {
+  regions_.push_back(region);
+  for (const int unit : running_) {
+    for (const int other : needed(unit)) units_[static_cast<size_t>(other)].has_regions = true;
+  }
 }
 
 void Passes::follow_inputs(int unit, const std::vector<at::Tensor>& inputs) {
@@ -126,6 +138,7 @@ bool Passes::enter_repeated(int unit, const std::vector<at::Tensor>& inputs) {
 void Passes::exit_repeated(int unit) { exit_needed(unit); }
 
 void Passes::exit(int unit, const std::vector<at::Tensor>& outputs) {
+  leave(unit);
   const bool held_by_nested = !nested_held_.empty() && !inside_region();
   if (held_by_nested) return;
   exit_needed(unit);
@@ -136,6 +149,7 @@ void Passes::exit(int unit, const std::vector<at::Tensor>& outputs) {
 }
 
 void Passes::abandon(int unit) {
+  leave(unit);
   const bool held_by_nested = !nested_held_.empty() && !inside_region();
   if (!held_by_nested && schedule_.is_open()) exit_needed(unit);
 }
@@ -178,6 +192,7 @@ void Passes::finish_backward() {
   close_phase();
   carry_out(schedule_.finish());
   hooks_.clear();
+  running_.clear();
   mode_ = Mode::forward;
   for (UnitPass& unit : units_) unit = UnitPass{.trainable = unit.trainable};
   if (!gather_orders_agreed_) {
@@ -208,11 +223,13 @@ void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
   release_if_through(unit);
 }
 
-at::Tensor Passes::room_for_gradient(int unit, int param, const at::Tensor& like) {
+at::Tensor Passes::target_of_gradient(int unit, int param, const at::Tensor& like) {
   if (mode_ != Mode::backward) return {};  // the gradient will be refused
-  std::byte* room = gradients_.room(unit, param, to_dtype(like.scalar_type(), "parameter"));
-  if (room == nullptr) return {};
-  return at::for_blob(room, like.sizes()).options(like.options()).target_device(like.device()).make_tensor();
+  const UnitPass& pass = units_[static_cast<size_t>(unit)];
+  if (pass.has_regions || pass.plain_uses + pass.recomputed_uses + pass.repeated_uses != 1) return {};
+  std::byte* target = gradients_.target(unit, param, to_dtype(like.scalar_type(), "parameter"));
+  if (target == nullptr) return {};
+  return at::for_blob(target, like.sizes()).options(like.options()).target_device(like.device()).make_tensor();
 }
 
 void Passes::begin_nested() {

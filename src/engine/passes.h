@@ -90,10 +90,10 @@ class Passes {
 
   void take_gradient(int unit, int param, const at::Tensor& grad);
   // See [Note: gradients made where they are kept] in graph_hooks.h.
-  at::Tensor room_for_gradient(int unit, int param, const at::Tensor& like);
+  at::Tensor target_of_gradient(int unit, int param, const at::Tensor& like);
 
   // Around a region's forward, and around its repetition in backward.
-  void begin_region(Region* region) { regions_.push_back(region); }
+  void begin_region(Region* region);
   void finish_region() { regions_.pop_back(); }
   void begin_nested();
   void finish_nested(const Region& region);
@@ -126,11 +126,14 @@ class Passes {
     int inputs_pending = 0;   // inputs whose gradient is not complete
     bool in_backward = false;
     bool held = false;  // has frozen parameters, and what reads them cannot be followed: live until backward is over
+    bool has_regions = false;  // recomputed regions inside its own forward
     bool reduced = false;
     bool reduced_when_passed = false;  // not used in this pass: see [Note: why a skipped unit is passed by ...]
   };
 
   std::vector<int> needed(int unit) const;
+  // Its forward has ended.
+  void leave(int unit);
   void open_training_pass();
   void agree_on_next(int wished_unit);
   void close_phase();
@@ -163,6 +166,7 @@ class Passes {
   NodeHooks hooks_;
   std::vector<UnitPass> units_;
   std::vector<Region*> regions_;               // whose forward is running, innermost last
+  std::vector<int> running_;                   // units whose forward is running with a graph or inside a region
   std::vector<std::vector<int>> nested_held_;  // per nested backward: units that it holds
   std::vector<bool> has_frozen_;               // per unit: sharded parameters that are not trained
   std::function<void(int)> on_need_;

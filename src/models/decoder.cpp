@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "engine/host_inputs.h"
 #include "models/ops/linear_cross_entropy.h"
 #include "shoal/error.h"
@@ -20,6 +21,11 @@ static ops::Matmul matmul_of(const Fp8Config& fp8) {
 
 Decoder::Decoder(ModelInfo info, std::vector<Unit> units, Recompute recompute)
     : info_(std::move(info)), units_(std::move(units)), recomputed_(blocks_of(recompute, info_.layers)) {}
+
+void Decoder::set_recomputed(const RecomputedBlocks& blocks) {
+  SHOAL_CHECK(blocks.are_of(info_.layers), "{} and {} of {} blocks", blocks.full, blocks.selective, info_.layers);
+  recomputed_ = blocks;
+}
 
 at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens) const {
   if (tokens.dim() != 2 || tokens.numel() == 0 || tokens.scalar_type() != at::kLong) {
@@ -69,9 +75,11 @@ at::Tensor Decoder::logits(Engine& engine, const at::Tensor& tokens) const {
 }
 
 ActivationNbytes Decoder::activation_nbytes(const MicroStep& of, const RecomputedBlocks& recomputed) const {
+  SHOAL_CHECK(recomputed.are_of(info_.layers), "{} and {} of {} blocks", recomputed.full, recomputed.selective,
+              info_.layers);
   const int64_t tokens = of.batch * of.time;
   const auto rows = static_cast<size_t>(tokens);
-  const bool fused = of.device == at::DeviceType::CUDA;
+  const bool fused = of.is_fused();
   const size_t x = rows * static_cast<size_t>(info_.hidden) * nbytes_of(of.dtype);
   // The head: its input and the normed input; on the CPU logits, in fp32 and in the dtype, their log-softmax and its
   // gradient.
@@ -79,7 +87,7 @@ ActivationNbytes Decoder::activation_nbytes(const MicroStep& of, const Recompute
   const size_t logits = vocab * (of.dtype == DType::f32 ? 3 * 4 : 3 * 4 + nbytes_of(of.dtype));
   const size_t head =
       2 * x + (fused ? ops::linear_cross_entropy_nbytes(tokens, info_.vocab, info_.hidden, of.dtype) : logits);
-  const BlockNbytes block = block_nbytes(of.batch, of.time, of.dtype, fused);
+  const BlockNbytes block = block_nbytes(of);
   const auto layers = static_cast<size_t>(info_.layers), full = static_cast<size_t>(recomputed.full),
              selective = static_cast<size_t>(recomputed.selective);
   const bool on_host = of.inputs_on_host && fused;

@@ -35,7 +35,7 @@ class Decoder : public LanguageModel {
   at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const final;
   at::Tensor logits(Engine& engine, const at::Tensor& tokens) const final;
   const RecomputedBlocks& recomputed() const final { return recomputed_; }
-  void set_recomputed(const RecomputedBlocks& blocks) final { recomputed_ = blocks; }
+  void set_recomputed(const RecomputedBlocks& blocks) final;
   using LanguageModel::activation_nbytes;
   ActivationNbytes activation_nbytes(const MicroStep& of, const RecomputedBlocks& recomputed) const final;
 
@@ -48,13 +48,13 @@ class Decoder : public LanguageModel {
   virtual const at::Tensor& head_weight() const = 0;  // [vocab, hidden]
   // Fills in what depends on the length of the sequence; x as embed() gave it.
   virtual void add_positions(Pass&, const at::Tensor& /*x*/) const {}
-  // Bytes that one block keeps for backward, and gradients that its backward holds at once; on a GPU where `fused`.
+  // Bytes that one block keeps for backward, and gradients that its backward holds at once.
   struct BlockNbytes {
     size_t kept = 0;
     size_t remade = 0;  // of `kept`: what selective recompute makes again
     size_t in_flight = 0;
   };
-  virtual BlockNbytes block_nbytes(int64_t batch, int64_t time, DType dtype, bool fused) const = 0;
+  virtual BlockNbytes block_nbytes(const MicroStep& of) const = 0;
 
  private:
   // Everything up to the head.

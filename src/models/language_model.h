@@ -30,6 +30,11 @@ struct MicroStep {
   DType dtype = DType::f32;
   at::DeviceType device = at::DeviceType::CPU;
   bool inputs_on_host = false;  // activation_checkpointing.cpu_checkpointing
+  bool fp8 = false;             // the matrices of blocks
+
+  size_t rows() const { return static_cast<size_t>(batch * time); }
+  // By the operations of models/ops.
+  bool is_fused() const { return device == at::DeviceType::CUDA; }
 };
 struct ActivationNbytes {
   size_t device = 0;

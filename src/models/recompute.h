@@ -26,6 +26,7 @@ struct RecomputedBlocks {
   int64_t selective = 0;  // those after them; the others keep everything
 
   bool operator==(const RecomputedBlocks&) const = default;
+  bool are_of(int64_t layers) const { return full >= 0 && selective >= 0 && full + selective <= layers; }
 };
 
 // All blocks alike; `automatic` computes nothing again until somebody has looked at the memory.
@@ -35,7 +36,7 @@ RecomputedBlocks blocks_of(Recompute recompute, int64_t layers);
 std::string describe(const RecomputedBlocks& blocks, int64_t layers);
 
 // The least recompute that fits: first blocks become selective, one by one, since that costs next to nothing; then
-// full. Full in all of them where nothing fits.
+// full. Full in all of them where that does not fit either.
 RecomputedBlocks least_recompute(int64_t layers, const std::function<bool(const RecomputedBlocks&)>& fits);
 
 }  // namespace shoal::models

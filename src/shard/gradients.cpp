@@ -94,23 +94,20 @@ void Gradients::begin_micro_step(int64_t index) {
   }
 }
 
-Gradients::Place Gradients::place_of(int unit_index, const Param& param) {
+std::byte* Gradients::place_of(int unit_index, const Param& param) {
   const Flat& flat = units_[static_cast<size_t>(unit_index)].flats[static_cast<size_t>(param.flat)];
-  const bool in_slot = collects_in_slot(flat);
-  const DType dtype = in_slot ? flat.rule.wire : flat.rule.kept;
-  std::byte* base = in_slot ? slot_of(unit_index) + flat.slot_offset : kept(flat);
-  return {base + static_cast<size_t>(param.offset) * nbytes_of(dtype), dtype,
-          param.seen || (!in_slot && micro_step_ > 0)};
+  std::byte* base = collects_in_slot(flat) ? slot_of(unit_index) + flat.slot_offset : kept(flat);
+  return base + static_cast<size_t>(param.offset) * nbytes_of(collected_dtype(flat));
 }
 
-std::byte* Gradients::room(int unit_index, int param_index, DType dtype) {
-  Param& param = units_[static_cast<size_t>(unit_index)].params[static_cast<size_t>(param_index)];
+std::byte* Gradients::target(int unit_index, int param_index, DType dtype) {
+  Unit& unit = units_[static_cast<size_t>(unit_index)];
+  Param& param = unit.params[static_cast<size_t>(param_index)];
   SHOAL_CHECK(param.flat >= 0, "a frozen parameter is to get a gradient");
-  if (param.lent) return nullptr;
-  const Place place = place_of(unit_index, param);
-  if (place.adds || place.dtype != dtype) return nullptr;
+  const Flat& flat = unit.flats[static_cast<size_t>(param.flat)];
+  if (param.lent || is_added(flat, param) || collected_dtype(flat) != dtype) return nullptr;
   param.lent = true;
-  return place.data;
+  return place_of(unit_index, param);
 }
 
 void Gradients::deposit(int unit_index, int param_index, const at::Tensor& grad) {
@@ -124,11 +121,14 @@ void Gradients::deposit(int unit_index, int param_index, const at::Tensor& grad)
   }
   const at::Tensor dense = grad.contiguous();
   const DType in = to_dtype(dense.scalar_type(), "gradient");
-  const Place place = place_of(unit_index, param);
-  if (place.adds) {
-    queue_.add(dense.const_data_ptr(), in, place.data, place.dtype, param.numel);
-  } else if (dense.const_data_ptr() != place.data) {  // else it was made there: see room()
-    queue_.convert(dense.const_data_ptr(), in, place.data, place.dtype, param.numel);
+  const Flat& flat = unit.flats[static_cast<size_t>(param.flat)];
+  const DType out = collected_dtype(flat);
+  std::byte* to = place_of(unit_index, param);
+  if (is_added(flat, param)) {
+    SHOAL_CHECK(dense.const_data_ptr() != to, "a gradient was made where another one is already");
+    queue_.add(dense.const_data_ptr(), in, to, out, param.numel);
+  } else if (dense.const_data_ptr() != to) {  // else it was made there: see target()
+    queue_.convert(dense.const_data_ptr(), in, to, out, param.numel);
   }
   param.seen = true;
 }

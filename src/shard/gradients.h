@@ -36,7 +36,7 @@ class Gradients {
   void deposit(int unit, int param, const at::Tensor& grad);
   // Where the next gradient of a parameter, in this dtype, may be made and then deposited from; once in a micro-step.
   // Null where it would be added to what is there, or kept in another dtype.
-  std::byte* room(int unit, int param, DType dtype);
+  std::byte* target(int unit, int param, DType dtype);
   // Starts the unit's reduction, as far as this micro-step asks for one. Parameters without a gradient count as zero.
   void reduce(int unit);
   // Waits for every reduction that was started; throws what went wrong in them.
@@ -73,7 +73,7 @@ class Gradients {
     int64_t offset = 0;
     int64_t numel = 0;
     bool seen = false;  // in this micro-step
-    bool lent = false;  // its room, in this micro-step
+    bool lent = false;  // its target, in this micro-step
   };
   struct Unit {
     std::vector<Flat> flats;
@@ -87,13 +87,13 @@ class Gradients {
     uint64_t turn = 0;            // when it was last handed out
   };
 
-  // Where gradients of a parameter are collected.
-  struct Place {
-    std::byte* data = nullptr;
-    DType dtype = DType::f32;
-    bool adds = false;  // to what is there: of this micro-step, or of earlier ones
-  };
-  Place place_of(int unit, const Param& param);
+  // How and where gradients of a parameter are collected.
+  DType collected_dtype(const Flat& flat) const { return collects_in_slot(flat) ? flat.rule.wire : flat.rule.kept; }
+  // To what is there: of this micro-step, or of earlier ones.
+  bool is_added(const Flat& flat, const Param& param) const {
+    return param.seen || (!collects_in_slot(flat) && micro_step_ > 0);
+  }
+  std::byte* place_of(int unit, const Param& param);
   bool collects_in_slot(const Flat& flat) const { return flat.rule.through_slot && flat.rule.every_micro_step; }
   std::byte* kept(const Flat& flat) const { return kept_->data() + flat.kept_offset; }
   std::byte* kept_shard(const Flat& flat, const FlatLayout& layout) const;

@@ -45,7 +45,7 @@ class Weights {
     return units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].sharded;
   }
 
-  // Whether the flat's shard is in host memory and the queue's is not.
+  // Whether the flat's shard is in host memory or on disk, and the queue's memory is a GPU's.
   bool is_off_device(int unit, int flat) const { return off_device_ && is_sharded(unit, flat); }
 
   // Starts gathering the unit's sharded flats into the arena.
@@ -104,7 +104,7 @@ class Weights {
   const ModelLayout& layout_;
   int stage_;
   int rank_;
-  bool off_device_;  // shards are in host memory, and the queue's is a GPU's
+  bool off_device_;  // shards are in host memory or on disk, and the queue's memory is a GPU's
   Group& channel_;
   std::vector<Unit> units_;
   std::shared_ptr<Slab> wholes_;     // shared with the parameters' storages, which may outlive this

@@ -11,29 +11,41 @@
 
 namespace shoal::train {
 
-void carry_out_recompute(PreparedRun& run, Group& world, at::Device device) {
-  if (run.recompute != models::Recompute::automatic) return;
-  Config config = run.config;
-  if (config.shoal.auto_placement) {
+RecomputeAnswer choose_recompute(const RecomputeQuestion& question) {
+  const bool on_gpu = question.step.device == at::kCUDA;
+  Config config = question.config;
+  if (on_gpu && config.shoal.auto_placement) {
     config.zero.offload_optimizer.tier = config.zero.offload_param.tier = Tier::device;
   }
   const ModelLayout layout =
-      lay_out(make_blueprint(run.model->units(), config, 1).specs, layout_options(config, world.size()));
-  const MemoryPlan plan = plan_memory(layout, memory_options(config, device.is_cuda()));
+      lay_out(make_blueprint(question.model.units(), config, 1).specs, layout_options(config, question.world));
+  const MemoryPlan plan = plan_memory(layout, memory_options(config, on_gpu));
+  RecomputeAnswer answer;
   // On the CPU what is off the device is in the same memory.
-  const size_t states = plan.total() + (device.is_cuda() ? 0 : plan.host_total());
-  const size_t room = room_of_ranks(config, world, device).device;
-  const models::MicroStep step = micro_step_of(run, device);
-  const int64_t layers = run.model->info().layers;
-  const models::RecomputedBlocks blocks =
-      models::least_recompute(layers, [&](const models::RecomputedBlocks& recomputed) {
-        return states + run.model->activation_nbytes(step, recomputed).device <= room;
-      });
-  run.model->set_recomputed(blocks);
-  run.choices.push_back(fmt::format("recompute auto: {}; {} of activations beside {} of model states, of {}",
-                                    models::describe(blocks, layers),
-                                    format_nbytes(run.model->activation_nbytes(step).device), format_nbytes(states),
-                                    format_nbytes(room)));
+  answer.states = plan.total() + (on_gpu ? 0 : plan.host_total());
+  const auto activations = [&](const models::RecomputedBlocks& blocks) {
+    return question.model.activation_nbytes(question.step, blocks).device;
+  };
+  answer.blocks = models::least_recompute(question.model.info().layers, [&](const models::RecomputedBlocks& blocks) {
+    return answer.states + activations(blocks) <= question.room;
+  });
+  answer.activations = activations(answer.blocks);
+  answer.fits = answer.states + answer.activations <= question.room;
+  return answer;
+}
+
+void carry_out_recompute(PreparedRun& run, Group& world, at::Device device) {
+  if (run.recompute != models::Recompute::automatic) return;
+  const size_t room = room_of_ranks(run.config, world, device).device;
+  const RecomputeAnswer answer =
+      choose_recompute({*run.model, micro_step_of(run, device), run.config, world.size(), room});
+  run.model->set_recomputed(answer.blocks);
+  const bool placement_follows = device.is_cuda() && run.config.shoal.auto_placement;
+  run.choices.push_back(
+      fmt::format("recompute auto: {}; {} of activations beside {} of model states, of {}{}",
+                  models::describe(answer.blocks, run.model->info().layers), format_nbytes(answer.activations),
+                  format_nbytes(answer.states), format_nbytes(room),
+                  answer.fits || placement_follows ? "" : ": that does not fit. `shoal plan` says what would"));
 }
 
 }  // namespace shoal::train

@@ -1,4 +1,4 @@
-// `--recompute auto`: looks at the memory there is and keeps of activations what fits.
+// `--recompute auto`: keeps of activations what fits beside the model's states.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,9 +8,24 @@
 
 namespace shoal::train {
 
-// Sets what the run's model computes again, the same on every rank, and says so among the run's choices. Where
-// placement is automatic too, states stay on the device before activations do: nothing is moved for their sake that
-// recompute could have spared. Every rank calls it.
+struct RecomputeQuestion {
+  const models::LanguageModel& model;
+  models::MicroStep step;
+  const Config& config;
+  int world = 1;
+  size_t room = 0;  // bytes that a rank may take, on the device that the step says
+};
+struct RecomputeAnswer {
+  models::RecomputedBlocks blocks;
+  size_t activations = 0, states = 0;  // bytes on that device
+  bool fits = true;                    // false: full in all blocks is still too much
+};
+// The same for a plan and for a run. Where placement is automatic, which it is on a GPU, states count as on the device:
+// they leave it for activations that recompute cannot spare.
+RecomputeAnswer choose_recompute(const RecomputeQuestion& question);
+
+// Sets what the run's model computes again, the same on every rank, and says so among the run's choices. Every rank
+// calls it.
 void carry_out_recompute(PreparedRun& run, Group& world, at::Device device);
 
 }  // namespace shoal::train

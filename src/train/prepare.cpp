@@ -111,6 +111,7 @@ models::MicroStep micro_step_of(const PreparedRun& run, at::Device device) {
   step.dtype = dtype_of(run.config.precision);
   step.device = device.type();
   step.inputs_on_host = run.config.inputs_on_host;
+  step.fp8 = run.config.fp8.enabled;
   return step;
 }
 

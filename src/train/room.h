@@ -18,9 +18,9 @@ int local_ranks(int world);
 // limit, where `limit` and `used` are the numbers of its memory.max and memory.current.
 size_t available_nbytes(const std::string& meminfo, const std::string& limit = "", const std::string& used = "");
 
-// What each rank may take: the config's budgets, or of what is free a little less than the rank's part. The same on all
-// ranks, so that they decide alike: the least that one of them has. Without a GPU the device is the host. Every rank
-// calls it.
+// What each rank may take (plan/placement.h says what a Room is): the config's budgets, or of what is free a little
+// less than the rank's part. The same on all ranks, so that they decide alike: the least that one of them has. Without
+// a GPU the device is the host. Every rank calls it.
 Room room_of_ranks(const Config& config, Group& world, at::Device device);
 
 }  // namespace shoal::train

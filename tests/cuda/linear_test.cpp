@@ -2,11 +2,16 @@
 
 #include "cuda/tensors.h"
 #include "engine/graph_hooks.h"
+#include "kernels/cuda/fp8.h"
+#include "models/ops/swiglu_linear.h"
 
 namespace shoal {
 
+using models::ops::linear;
 using models::ops::linears;
 using models::ops::Matmul;
+using models::ops::Product;
+using models::ops::swiglu_linear;
 
 namespace {
 
@@ -41,19 +46,27 @@ TEST_F(SharedLinears, AFrozenMatrixGetsNoGradient) {
 
 // See [Note: gradients made where they are kept] in engine/graph_hooks.h.
 TEST_F(SharedLinears, GradientsAreMadeWhereTheEngineKeepsThem) {
-  for (const at::ScalarType dtype : kDtypes) {
-    at::Tensor x = on_gpu({64, 128}, dtype).set_requires_grad(true);
-    const at::Tensor dy = on_gpu({64, 256}, dtype);
-    at::Tensor weight = on_gpu({256, 128}, dtype, 0.1).set_requires_grad(true);
-    const auto back = [&] { torch::autograd::backward({linears(Matmul::plain, x, {weight})[0]}, {dy}); };
-    back();
-    const at::Tensor elsewhere = weight.grad().clone();
-    const at::Tensor room = at::empty_like(elsewhere).fill_(7);
-    at::Tensor taken;
-    const GradientHook hook(weight, [&](const at::Tensor& grad) { taken = grad; }, [&] { return room; });
-    back();
-    EXPECT_EQ(taken.const_data_ptr(), room.const_data_ptr());
-    EXPECT_TRUE(room.equal(elsewhere)) << c10::toString(dtype);
+  std::vector<Matmul> ways = {Matmul::plain};
+  if (kernels::cuda::multiplies_fp8()) ways.insert(ways.end(), {Matmul::fp8_tensorwise, Matmul::fp8_rowwise});
+  for (const Matmul how : ways) {
+    for (const bool swiglu : {false, true}) {
+      at::Tensor x = on_gpu({64, 128}, at::kBFloat16).set_requires_grad(true);
+      const at::Tensor dy = on_gpu({64, 256}, at::kBFloat16);
+      at::Tensor weight = on_gpu({256, 128}, at::kBFloat16, 0.1).set_requires_grad(true);
+      const auto back = [&] {
+        const at::Tensor y = swiglu ? swiglu_linear(how, x, x, weight, Product::kept) : linear(how, x, weight);
+        torch::autograd::backward({y}, {dy});
+      };
+      back();
+      const at::Tensor elsewhere = weight.grad().clone();
+      const at::Tensor target = at::empty_like(elsewhere).fill_(7);
+      at::Tensor taken;
+      const GradientHook hook(
+          weight, [&](const at::Tensor& grad) { taken = grad; }, [&] { return target; });
+      back();
+      EXPECT_EQ(taken.const_data_ptr(), target.const_data_ptr()) << static_cast<int>(how) << swiglu;
+      EXPECT_TRUE(target.equal(elsewhere)) << static_cast<int>(how) << swiglu;
+    }
   }
 }
 

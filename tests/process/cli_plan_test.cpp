@@ -92,9 +92,9 @@ TEST(CliPlan, KeepsTheActivationsThatFit) {
     return plan(more);
   };
   EXPECT_THAT(text({"--gpu-memory", "200GiB"}).out, Not(HasSubstr("recompute")));
-  EXPECT_THAT(text({"--gpu-memory", "134GiB"}).out,
-              AllOf(HasSubstr(", recompute full in 16 of 32 blocks, selective in the others"),
-                    HasSubstr("\nStage 3 fits: ")));
+  EXPECT_THAT(
+      text({"--gpu-memory", "134GiB"}).out,
+      AllOf(HasSubstr(", recompute full in 16 of 32 blocks, selective in the others"), HasSubstr("\nStage 3 fits: ")));
   const Result blind = text({});
   EXPECT_EQ(blind.exit_code, 2);
   EXPECT_THAT(blind.err, HasSubstr("--gpu-memory 80GiB"));

@@ -1,6 +1,6 @@
 // The model that the exactness tests train: small, and full of what goes wrong. An embedding tied to the head, a block
 // used twice, dropout, a frozen parameter, odd sizes, parameters of one and of no element, a unit that only some ranks
-// use in some steps. Every rank has data of its own.
+// use in some steps, gradients that are made where they are kept. Every rank has data of its own.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shoal/engine.h"
+#include "training/own_linear.h"
 
 namespace shoal::testing {
 
@@ -61,10 +62,10 @@ struct MatrixModel {
 
   at::Tensor twice(const at::Tensor& x) const {
     const at::Tensor h = at::gelu(at::linear(x, w1, b1));
-    return x + at::linear(h, w2) * scale + shift;
+    return x + own_linear(h, w2) * scale + shift;
   }
   at::Tensor drop(const at::Tensor& x, double probability, at::Generator& random) const {
-    at::Tensor y = at::linear(at::layer_norm(x, {kWidth}, gain), w);
+    at::Tensor y = own_linear(at::layer_norm(x, {kWidth}, gain), w);
     if (probability > 0) {
       const at::Tensor keep =
           at::empty(y.sizes(), y.options().dtype(at::kFloat)).bernoulli_(1 - probability, random).to(y.scalar_type());

@@ -126,21 +126,27 @@ class Gpt2 final : public Decoder {
   at::Tensor last_norm(const at::Tensor& x) const override { return norm(x, weights_.norm); }
   const at::Tensor& head_weight() const override { return weights_.head; }
 
-  BlockNbytes block_nbytes(int64_t batch, int64_t time, DType dtype, bool fused) const override {
+  BlockNbytes block_nbytes(const MicroStep& of) const override {
     // In widths of a token: x twice, two norms' outputs; q, k, v, attention's output; the inner layer before and after
     // GELU. Dropout keeps a byte an element where it is on; attention with dropout keeps its weights, in fp32 before it
     // and in the dtype after.
-    const auto rows = static_cast<size_t>(batch * time);
+    const size_t rows = of.rows(), element = nbytes_of(of.dtype);
     const auto hidden = static_cast<size_t>(config_.hidden);
     const auto ffn = static_cast<size_t>(config_.ffn);
-    size_t nbytes = rows * nbytes_of(dtype) * (8 * hidden + 2 * ffn);
+    size_t nbytes = rows * element * (8 * hidden + 2 * ffn);
     if (config_.residual_dropout > 0) nbytes += rows * 2 * hidden;
     if (config_.attention_dropout > 0) {
-      const size_t scores = rows * static_cast<size_t>(config_.heads * time);
-      nbytes += scores * (4 + nbytes_of(dtype) + 1);
+      const size_t scores = rows * static_cast<size_t>(config_.heads * of.time);
+      nbytes += scores * (4 + element + 1);
     }
-    const size_t remade = rows * nbytes_of(dtype) * (2 * hidden + ffn);
-    return {nbytes, remade, fused ? rows * nbytes_of(dtype) * 2 * (ffn + hidden) : nbytes / 2};
+    const size_t remade = rows * element * (2 * hidden + ffn);
+    if (!of.is_fused()) return {nbytes, remade, nbytes / 2};
+    const size_t in_flight = rows * element * 2 * (ffn + hidden);
+    if (!of.fp8) return {nbytes, remade, in_flight};
+    // Inputs of matrices are kept in 8 bits: those that selective recompute makes again instead of in the dtype, and
+    // attention's output besides. Backward has the inner layer once more in the dtype, and a gradient both ways round.
+    const size_t in_fp8 = rows * (2 * hidden + ffn);
+    return {nbytes - remade + in_fp8 + rows * hidden, in_fp8, in_flight + rows * ffn * (element + 2)};
   }
 
  private:

@@ -130,24 +130,29 @@ class Llama final : public Decoder {
 
   void add_positions(Pass& pass, const at::Tensor& x) const override { pass.rotary = rotary_.table(x.size(1), x); }
 
-  BlockNbytes block_nbytes(int64_t batch, int64_t time, DType dtype, bool fused) const override {
+  BlockNbytes block_nbytes(const MicroStep& of) const override {
     // In widths of a token: x twice, two norms with their normalised input in fp32 and their output; q, k after
     // rotation, v, attention's output; gate, its silu, up, their product.
-    const auto rows = static_cast<size_t>(batch * time);
+    const size_t rows = of.rows(), element = nbytes_of(of.dtype);
     const auto hidden = static_cast<size_t>(config_.hidden);
     const auto q_width = static_cast<size_t>(config_.heads * config_.head_dim);
     const auto kv_width = static_cast<size_t>(config_.kv_heads * config_.head_dim);
     const auto ffn = static_cast<size_t>(config_.ffn);
     const size_t in_dtype = 4 * hidden + 2 * q_width + 2 * kv_width;
-    if (fused) {
+    if (of.is_fused()) {
       // No fp32 but two norms' and attention's numbers a row; gate and up alone. Backward of the feed-forward layer
       // holds the gradients of its product, of gate and of up.
-      const size_t kept = (in_dtype + 2 * ffn) * nbytes_of(dtype) + (2 + static_cast<size_t>(config_.heads)) * 4;
-      return {rows * kept, rows * 2 * hidden * nbytes_of(dtype), rows * (3 * ffn + 2 * hidden) * nbytes_of(dtype)};
+      const size_t kept = (in_dtype + 2 * ffn) * element + (2 + static_cast<size_t>(config_.heads)) * 4;
+      const size_t in_flight = (3 * ffn + 2 * hidden) * element;
+      if (!of.fp8) return {rows * kept, rows * 2 * hidden * element, rows * in_flight};
+      // Inputs of matrices are kept in 8 bits: norms' outputs instead of in the dtype, and beside what attention and
+      // the product keep of theirs. Backward has the product once more in the dtype, and a gradient both ways round.
+      const size_t in_fp8 = kept - 2 * hidden * element + 2 * hidden + q_width + ffn;
+      return {rows * in_fp8, rows * (2 * hidden + ffn), rows * (in_flight + ffn * element + 2 * ffn)};
     }
-    const size_t kept = rows * ((in_dtype + 4 * ffn) * nbytes_of(dtype) + 2 * hidden * 4);
+    const size_t kept = rows * ((in_dtype + 4 * ffn) * element + 2 * hidden * 4);
     // A norm in 16 bits does not keep its input, so that the input is kept where its output is made again.
-    const size_t remade = rows * (dtype == DType::f32 ? 2 * hidden + ffn : ffn) * nbytes_of(dtype);
+    const size_t remade = rows * (of.dtype == DType::f32 ? 2 * hidden + ffn : ffn) * element;
     return {kept, remade, kept / 2};
   }
 

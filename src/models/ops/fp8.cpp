@@ -52,15 +52,14 @@ Fp8Both to_fp8(const Tensor& x, Fp8 format, Matmul how, Sides sides) {
   return out;
 }
 
-Tensor multiply_fp8(const Fp8Matrix& a, const Fp8Matrix& b, at::ScalarType dtype, bool fast_sums,
-                    const Tensor& room) {
+Tensor multiply_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Fp8Product& product) {
   const bool one_scale = a.scales.numel() == 1 && b.scales.numel() == 1;
   const Tensor a_scales = one_scale ? a.scales : a.scales.unsqueeze(1);
   const Tensor b_scales = one_scale ? b.scales : b.scales.unsqueeze(0);
-  if (Tensor made = room; made.defined()) {
-    return at::_scaled_mm_out(made, a.values, b.values.t(), a_scales, b_scales, {}, {}, dtype, fast_sums);
-  }
-  return at::_scaled_mm(a.values, b.values.t(), a_scales, b_scales, {}, {}, dtype, fast_sums);
+  const auto& [dtype, fast_sums, target] = product;
+  if (!target.defined()) return at::_scaled_mm(a.values, b.values.t(), a_scales, b_scales, {}, {}, dtype, fast_sums);
+  Tensor made = target;
+  return at::_scaled_mm_out(made, a.values, b.values.t(), a_scales, b_scales, {}, {}, dtype, fast_sums);
 }
 
 }  // namespace shoal::models::ops

@@ -24,8 +24,12 @@ enum class Sides : uint8_t { straight, transposed, both };
 // x [rows, columns], contiguous, columns a multiple of 16. What is not asked for stays undefined.
 Fp8Both to_fp8(const at::Tensor& x, kernels::cuda::Fp8 format, Matmul how, Sides sides);
 
-// a [m, k] times b^T, where b is [n, k] -> [m, n] in this dtype; in `room`, if it is defined.
-at::Tensor multiply_fp8(const Fp8Matrix& a, const Fp8Matrix& b, at::ScalarType dtype, bool fast_sums,
-                        const at::Tensor& room = {});
+struct Fp8Product {
+  at::ScalarType dtype;
+  bool fast_sums = false;
+  at::Tensor target = {};  // to be filled; undefined: a new tensor
+};
+// a [m, k] times b^T, where b is [n, k] -> [m, n].
+at::Tensor multiply_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Fp8Product& product);
 
 }  // namespace shoal::models::ops

@@ -30,9 +30,7 @@ bool any_defined(at::TensorList tensors) {
 }
 
 // Whether plain matmuls go through PlainLinears; else each is an at::linear.
-bool sums_jointly(const Tensor& x, at::TensorList weights, at::TensorList biases) {
-  return !any_defined(biases) && x.is_cuda();
-}
+bool is_ours(const Tensor& x, at::TensorList biases) { return !any_defined(biases) && x.is_cuda(); }
 
 std::vector<int64_t> sizes_after(const Tensor& x, const Tensor& weight) {
   std::vector<int64_t> sizes = x.sizes().vec();
@@ -47,11 +45,17 @@ struct Gradients {
 };
 struct Asked {
   ag::variable_list weights, dys;
+  bool of_x = true;
   std::vector<bool> of_weights;  // which of them are asked for
 };
 
+// The gradient of x, if it was asked for, in the shape that x had.
+Tensor in_shape(const Tensor& dx, ag::AutogradContext* ctx) {
+  return dx.defined() ? dx.view(ctx->saved_data["sizes"].toIntVector()) : dx;
+}
+
 Asked asked_for(ag::AutogradContext* ctx, ag::variable_list weights, const ag::variable_list& dys) {
-  Asked asked = {std::move(weights), dys, {}};
+  Asked asked = {std::move(weights), dys, ctx->needs_input_grad(0), {}};
   const size_t count = asked.weights.size();
   for (size_t i = 0; i < count; ++i) asked.of_weights.push_back(ctx->needs_input_grad(1 + i));
   return asked;
@@ -62,9 +66,9 @@ Gradients joint_gradients(const Tensor& x, const Asked& asked) {
   Gradients gradients;
   for (size_t i = 0; i < asked.weights.size(); ++i) {
     const Tensor dy = rows_of(asked.dys[i]);
-    if (i == 0) {
+    if (asked.of_x && i == 0) {
       gradients.x = at::mm(dy, asked.weights[i]);
-    } else {
+    } else if (asked.of_x) {
       at::addmm_out(gradients.x, gradients.x, dy, asked.weights[i]);
     }
     gradients.weights.push_back(asked.of_weights[i] ? weight_gradient(asked.weights[i], dy.t(), x) : Tensor());
@@ -96,12 +100,12 @@ Gradients fp8_gradients(const Fp8Matrix& x8, const Asked& asked, Matmul how) {
     const Tensor dy = rows_of(asked.dys[i]).contiguous();
     const Fp8Both dy8 = to_fp8(dy, Fp8::e5m2, how, Sides::both);
     const Fp8Both weight8 = to_fp8(weight.contiguous(), Fp8::e4m3, how, Sides::transposed);
-    const Tensor part = multiply_fp8(dy8.straight, weight8.transposed, dy.scalar_type(), /*fast_sums=*/false);
+    const Tensor part = multiply_fp8(dy8.straight, weight8.transposed, {.dtype = dy.scalar_type()});
     gradients.x = gradients.x.defined() ? gradients.x.add_(part) : part;
     gradients.weights.emplace_back();
     if (!asked.of_weights[i]) continue;
-    gradients.weights.back() = make_weight_gradient(weight, [&](const Tensor& room) {
-      return multiply_fp8(dy8.transposed, x8, weight.scalar_type(), /*fast_sums=*/false, room);
+    gradients.weights.back() = make_weight_gradient(weight, [&](const Tensor& target) {
+      return multiply_fp8(dy8.transposed, x8, {.dtype = weight.scalar_type(), .target = target});
     });
   }
   return gradients;
@@ -120,7 +124,7 @@ ag::variable_list fp8_products(const Fp8Matrix& x8, const Tensor& given, at::Ten
   ag::variable_list outputs;
   for (const Tensor& weight : weights) {
     const Fp8Both weight8 = to_fp8(weight.contiguous(), Fp8::e4m3, how, Sides::straight);
-    const Tensor y = multiply_fp8(x8, weight8.straight, given.scalar_type(), /*fast_sums=*/true);
+    const Tensor y = multiply_fp8(x8, weight8.straight, {.dtype = given.scalar_type(), .fast_sums = true});
     outputs.push_back(at::_unsafe_view(y, sizes_after(given, weight)));
   }
   return outputs;
@@ -140,7 +144,7 @@ struct PlainLinears final : ag::Function<PlainLinears> {
   static ag::variable_list backward(ag::AutogradContext* ctx, const ag::variable_list& grads) {
     const ag::variable_list saved = ctx->get_saved_variables();
     const Gradients made = joint_gradients(saved[0], asked_for(ctx, {saved.begin() + 1, saved.end()}, grads));
-    ag::variable_list results = {made.x.view(ctx->saved_data["sizes"].toIntVector())};
+    ag::variable_list results = {in_shape(made.x, ctx)};
     results.insert(results.end(), made.weights.begin(), made.weights.end());
     return results;
   }
@@ -167,7 +171,7 @@ struct Fp8Linears final : ag::Function<Fp8Linears> {
     const ag::variable_list saved = ctx->get_saved_variables();
     const Gradients made = fp8_gradients({saved[0], saved[1]}, asked_for(ctx, {saved.begin() + 2, saved.end()}, grads),
                                          static_cast<Matmul>(ctx->saved_data["how"].toInt()));
-    ag::variable_list results = {made.x.view(ctx->saved_data["sizes"].toIntVector())};
+    ag::variable_list results = {in_shape(made.x, ctx)};
     results.insert(results.end(), made.weights.begin(), made.weights.end());
     results.emplace_back();  // how
     return results;
@@ -189,7 +193,7 @@ struct RemadeLinears final : ag::Function<RemadeLinears> {
     ctx->saved_data["how"] = how;
     ctx->saved_data["owners"] = owners;
     ctx->saved_data["sizes"] = given.sizes().vec();
-    const bool jointly = sums_jointly(given, weights, biases);
+    const bool jointly = is_ours(given, biases);
     ctx->saved_data["jointly"] = jointly;
     const auto matmul = static_cast<Matmul>(how);
     if (matmul != Matmul::plain) {
@@ -221,7 +225,7 @@ struct RemadeLinears final : ag::Function<RemadeLinears> {
     } else {
       made = ctx->saved_data["jointly"].toBool() ? joint_gradients(x, asked) : separate_gradients(x, asked);
     }
-    ag::variable_list results = {made.x.view(ctx->saved_data["sizes"].toIntVector())};
+    ag::variable_list results = {in_shape(made.x, ctx)};
     results.insert(results.end(), made.weights.begin(), made.weights.end());
     for (const int64_t owner : ctx->saved_data["owners"].toIntVector()) {  // autograd sums them over the rows
       results.push_back(ctx->needs_input_grad(results.size()) ? rows_of(grads[static_cast<size_t>(owner)]) : Tensor());
@@ -270,7 +274,7 @@ std::vector<Tensor> linears(Matmul how, const Operand& x, const std::vector<Tens
                                    static_cast<int64_t>(how), x.origin);
   } else if (!plain) {
     outputs = Fp8Linears::apply(x.value, at::TensorList(weights), static_cast<int64_t>(how));
-  } else if (sums_jointly(x.value, weights, biases)) {
+  } else if (is_ours(x.value, biases)) {
     outputs = PlainLinears::apply(x.value, at::TensorList(weights));
   } else {
     for (size_t i = 0; i < weights.size(); ++i) outputs.push_back(at::linear(x.value, weights[i], of_each[i]));

@@ -17,11 +17,13 @@ namespace {
 namespace ag = torch::autograd;
 using at::Tensor;
 
+enum class Fork : uint8_t { no, yes };  // whether x is given back beside the norm
+
 // x [..., columns]. Without a bias it is RMSNorm, with one LayerNorm.
 struct FusedNorm final : ag::Function<FusedNorm> {
   // {norm}; with a residual {sum, norm}, and forked {x, norm}.
   static ag::variable_list forward(ag::AutogradContext* ctx, const Tensor& given, const std::optional<Tensor>& residual,
-                                   const Tensor& weight, const std::optional<Tensor>& bias, double eps, bool forked) {
+                                   const Tensor& weight, const std::optional<Tensor>& bias, double eps, Fork fork) {
     const Tensor x = given.contiguous();
     const bool centered = bias.has_value();
     kernels::cuda::NormForward args;
@@ -53,7 +55,7 @@ struct FusedNorm final : ag::Function<FusedNorm> {
     ctx->set_materialize_grads(false);
     ctx->save_for_backward({added.defined() ? sum : x, weight, rstd, mean});
     if (added.defined()) return {sum, y};
-    if (forked) return {given, y};
+    if (fork == Fork::yes) return {given, y};
     return {y};
   }
 
@@ -103,19 +105,19 @@ bool is_fused(const Tensor& x, const Tensor& weight) {
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  if (is_fused(x, weight)) return FusedNorm::apply(x, kNone, weight, kNone, eps, false)[0];
+  if (is_fused(x, weight)) return FusedNorm::apply(x, kNone, weight, kNone, eps, Fork::no)[0];
   return at::rms_norm(x, weight.sizes(), weight, eps);
 }
 
 ForkedNorm fork_rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   if (!is_fused(x, weight)) return {x, rms_norm(x, weight, eps)};
-  const ag::variable_list both = FusedNorm::apply(x, kNone, weight, kNone, eps, true);
+  const ag::variable_list both = FusedNorm::apply(x, kNone, weight, kNone, eps, Fork::yes);
   return {both[0], both[1]};
 }
 
 AddedNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps) {
   if (is_fused(x, weight) && runs_fused({x, residual})) {
-    const ag::variable_list both = FusedNorm::apply(x, std::optional(residual), weight, kNone, eps, false);
+    const ag::variable_list both = FusedNorm::apply(x, std::optional(residual), weight, kNone, eps, Fork::no);
     return {both[0], both[1]};
   }
   const Tensor sum = x.add(residual);
@@ -124,20 +126,21 @@ AddedNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& we
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   if (is_fused(x, weight) && runs_fused({x, bias}))
-    return FusedNorm::apply(x, kNone, weight, std::optional(bias), eps, false)[0];
+    return FusedNorm::apply(x, kNone, weight, std::optional(bias), eps, Fork::no)[0];
   return at::layer_norm(x, weight.sizes(), weight, bias, eps);
 }
 
 ForkedNorm fork_layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   if (!is_fused(x, weight) || !runs_fused({x, bias})) return {x, layer_norm(x, weight, bias, eps)};
-  const ag::variable_list both = FusedNorm::apply(x, kNone, weight, std::optional(bias), eps, true);
+  const ag::variable_list both = FusedNorm::apply(x, kNone, weight, std::optional(bias), eps, Fork::yes);
   return {both[0], both[1]};
 }
 
 AddedNorm add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                          double eps) {
   if (is_fused(x, weight) && runs_fused({x, residual, bias})) {
-    const ag::variable_list both = FusedNorm::apply(x, std::optional(residual), weight, std::optional(bias), eps, false);
+    const ag::variable_list both =
+        FusedNorm::apply(x, std::optional(residual), weight, std::optional(bias), eps, Fork::no);
     return {both[0], both[1]};
   }
   const Tensor sum = x.add(residual);

@@ -46,9 +46,9 @@ struct Tripled final : torch::autograd::Function<Tripled> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  const torch::autograd::variable_list& grads) {
-    at::Tensor room = gradient_room(ctx->get_saved_variables()[0]);
-    if (!room.defined()) return {grads[0] * 3};
-    return {at::mul_out(room, grads[0], at::full({}, 3.0f))};
+    at::Tensor target = gradient_target(ctx->get_saved_variables()[0]);
+    if (!target.defined()) return {grads[0] * 3};
+    return {at::mul_out(target, grads[0], at::full({}, 3.0f))};
   }
 };
 
@@ -56,7 +56,7 @@ struct Tripled final : torch::autograd::Function<Tripled> {
 
 TEST(GradientHook, LendsRoomToWhatMakesTheGradient) {
   const at::Tensor param = leaf();
-  at::Tensor room = at::zeros({2});
+  at::Tensor target = at::zeros({2});
   const void* taken_from = nullptr;
   float sum = 0;
   bool lent = false;
@@ -66,9 +66,9 @@ TEST(GradientHook, LendsRoomToWhatMakesTheGradient) {
         taken_from = grad.const_data_ptr();
         sum = grad.sum().item<float>();
       },
-      [&] { return std::exchange(lent, true) ? at::Tensor() : room; });
+      [&] { return std::exchange(lent, true) ? at::Tensor() : target; });
   back_propagate(Tripled::apply(param));
-  EXPECT_EQ(taken_from, room.const_data_ptr());
+  EXPECT_EQ(taken_from, target.const_data_ptr());
   EXPECT_EQ(sum, 6);
   lent = false;
   back_propagate(Tripled::apply(param) + Tripled::apply(param) * 2);  // the second is made elsewhere, autograd adds
@@ -79,13 +79,26 @@ TEST(GradientHook, LendsRoomToWhatMakesTheGradient) {
   EXPECT_EQ(mine[0].sum().item<float>(), 6);
 }
 
+TEST(GradientHook, LendsNothingThatAHookOfTheUserWouldSee) {
+  const at::Tensor param = leaf();
+  const at::Tensor target = at::zeros({2});
+  const GradientHook hook(
+      param, [](const at::Tensor&) {}, [&] { return target; });
+  EXPECT_TRUE(gradient_target(param).defined());
+  at::Tensor seen;
+  param.register_hook([&](at::Tensor grad) { seen = std::move(grad); });
+  EXPECT_FALSE(gradient_target(param).defined());
+  back_propagate(Tripled::apply(param));
+  EXPECT_NE(seen.const_data_ptr(), target.const_data_ptr());
+}
+
 TEST(GradientHook, HasNoRoomForTheParametersOfOthers) {
   const at::Tensor param = leaf();
-  EXPECT_FALSE(gradient_room(param).defined());
+  EXPECT_FALSE(gradient_target(param).defined());
   back_propagate(Tripled::apply(param));
   EXPECT_EQ(param.grad().sum().item<float>(), 6);
   const GradientHook hook(param, [](const at::Tensor&) {});
-  EXPECT_FALSE(gradient_room(param).defined());
+  EXPECT_FALSE(gradient_target(param).defined());
 }
 
 TEST(GradientHook, IsNotCalledForAParameterWithoutAGradient) {

@@ -1,5 +1,6 @@
 #include "engine/recompute.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -104,6 +105,42 @@ TEST_P(Recompute, InsideRecomputeGivesTheSameBits) {
   const std::string expected = trained_bits(*world_, GetParam(), plainly);
   EXPECT_EQ(trained_bits(*world_, GetParam(), nested), expected);
   EXPECT_EQ(trained_bits(*world_, GetParam(), thrice_nested), expected);
+}
+
+// A weight of whole numbers, so that gradients are exact in whatever order they are added up; one step of SGD at
+// rate 1.
+at::Tensor weight_after_a_step(Group& world, int stage,
+                               const std::function<at::Tensor(Engine&, const Part&)>& forward) {
+  at::Generator random = at::detail::createCPUGenerator(3);
+  const at::Tensor weight = at::empty({4, 4}).random_(-1, 2, random).to(at::kFloat).set_requires_grad(true);
+  const Config config = Config::from_text(
+      fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "optimizer": {{"type": "SGD", "params": {{"lr": 1}}}}, )"
+                  R"("zero_optimization": {{"stage": {}, "stage3_param_persistence_threshold": 0}}}})",
+                  stage));
+  Engine engine({{"only", {{"weight", weight}}}}, config, world);
+  const at::Tensor loss = forward(engine, [&](const at::Tensor& t) { return testing::own_linear(t, weight); });
+  engine.backward(loss);
+  engine.step();
+  at::Tensor after;
+  engine.with_gathered({"weight"}, Access::read, [&] { after = weight.detach().clone(); });
+  return after;
+}
+
+TEST_P(Recompute, OfAWeightThatIsUsedBeforeAndAfterItLosesNoGradient) {
+  const at::Tensor x = at::ones({2, 4});
+  const at::Tensor expected = weight_after_a_step(*world_, GetParam(), [&](Engine& engine, const Part& multiply) {
+    return engine.run(0, engine.run(0, engine.run(0, x, multiply), multiply), multiply).sum();
+  });
+  EXPECT_TRUE(expected.equal(weight_after_a_step(*world_, GetParam(), [&](Engine& engine, const Part& multiply) {
+    at::Tensor y = engine.run(0, x, multiply);
+    y = engine.recompute(y, [&](const at::Tensor& t) { return engine.run(0, t, multiply); });
+    return engine.run(0, y, multiply).sum();
+  })));
+  // The same inside one use of the unit.
+  EXPECT_TRUE(expected.equal(weight_after_a_step(*world_, GetParam(), [&](Engine& engine, const Part& multiply) {
+    return engine.run(0, x, [&](const at::Tensor& t) { return multiply(engine.recompute(multiply(t), multiply)); })
+        .sum();
+  })));
 }
 
 TEST_P(Recompute, RunsTheForwardOnceMoreInBackwardAndNotInEvaluation) {

@@ -1,6 +1,7 @@
 #include "models/decoder.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -109,6 +110,37 @@ TEST(Decoder, TheEstimateKnowsWhatRecomputeLeaves) {
   EXPECT_EQ(nbytes(Recompute::selective).host, 0u);
   step.device = at::DeviceType::CPU;  // one memory
   EXPECT_EQ(nbytes(Recompute::full).host, 0u);
+}
+
+TEST(Decoder, TheEstimateKnowsWhatFp8Keeps) {
+  const int64_t hidden = 2048, ffn = 8192, rows = int64_t{8} * 2048;
+  const auto llama = [](int layers) {
+    return fmt::format(
+        R"({{"model_type": "llama", "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 8192, )"
+        R"("num_hidden_layers": {}, "num_attention_heads": 32, "num_key_value_heads": 8, )"
+        R"("max_position_embeddings": 2048}})",
+        layers);
+  };
+  const auto gpt2 = [](int layers) {
+    return fmt::format(R"({{"model_type": "gpt2", "vocab_size": 32000, "n_embd": 2048, "n_layer": {}, "n_head": 32, )"
+                       R"("n_positions": 2048{}}})",
+                       layers, testing::kNoDropout);
+  };
+  // Bytes more than without it, a row of a block.
+  const auto more = [&](const auto& config, Recompute recompute) {
+    const auto nbytes = [&](int layers, bool fp8) {
+      MicroStep step = {8, 2048, DType::bf16, at::DeviceType::CUDA};
+      step.fp8 = fp8;
+      return static_cast<int64_t>(open_json(config(layers), {.recompute = recompute})->activation_nbytes(step).device);
+    };
+    return (nbytes(16, true) - nbytes(8, true) - nbytes(16, false) + nbytes(8, false)) / (8 * rows);
+  };
+  // Norms' outputs in 8 bits instead of 16, attention's in 8 bits besides; what the activation function gave in 8 bits,
+  // which Llama does not keep otherwise, and GPT-2 in 16.
+  EXPECT_EQ(more(llama, Recompute::none), hidden + ffn - 2 * hidden);
+  EXPECT_EQ(more(llama, Recompute::selective), hidden);
+  EXPECT_EQ(more(gpt2, Recompute::none), hidden - ffn - 2 * hidden);
+  EXPECT_EQ(more(gpt2, Recompute::selective), hidden);
 }
 
 TEST(Decoder, TokensThatDoNotFitAreRefused) {

@@ -75,14 +75,14 @@ TEST(Gradients, AGradientMayBeMadeWhereItIsKept) {
           const std::vector<float> values = grad_of(group.rank() + step, 333);
           at::Tensor grad = tensor_of(values);
           if (in_place) {
-            auto* room = reinterpret_cast<float*>(gradients.room(0, 0, DType::f32));
-            EXPECT_NE(room, nullptr);
-            EXPECT_EQ(gradients.room(0, 0, DType::f32), nullptr) << "given out twice";
-            std::copy(values.begin(), values.end(), room);
-            grad = at::from_blob(room, {333});
+            auto* target = reinterpret_cast<float*>(gradients.target(0, 0, DType::f32));
+            EXPECT_NE(target, nullptr);
+            EXPECT_EQ(gradients.target(0, 0, DType::f32), nullptr) << "given out twice";
+            std::copy(values.begin(), values.end(), target);
+            grad = at::from_blob(target, {333});
           }
           gradients.deposit(0, 0, grad);
-          EXPECT_EQ(gradients.room(0, 0, DType::f32), nullptr) << "the next is added";
+          EXPECT_EQ(gradients.target(0, 0, DType::f32), nullptr) << "the next is added";
           gradients.deposit(0, 0, tensor_of(values));
           gradients.reduce(0);
           gradients.wait();
@@ -100,10 +100,20 @@ TEST(Gradients, RoomThatWasNotUsedIsZeroed) {
   ModelParts parts({unit_spec(0, {3})}, 3, *group);
   Gradients gradients = parts.gradients({});
   gradients.begin_micro_step(0);
-  *reinterpret_cast<float*>(gradients.room(0, 0, DType::f32)) = 7;
+  *reinterpret_cast<float*>(gradients.target(0, 0, DType::f32)) = 7;
   gradients.reduce(0);
   gradients.wait();
   EXPECT_EQ(shard_of(parts, gradients)[0], 0);
+}
+
+TEST(Gradients, AGradientMadeWhereAnotherOneIsAlreadyIsNoticed) {
+  const std::unique_ptr<Group> group = make_single_group();
+  ModelParts parts({unit_spec(0, {3})}, 3, *group);
+  Gradients gradients = parts.gradients({});
+  gradients.begin_micro_step(0);
+  auto* target = reinterpret_cast<float*>(gradients.target(0, 0, DType::f32));
+  gradients.deposit(0, 0, tensor_of(std::vector<float>(3, 1)));
+  EXPECT_THAT(message_of([&] { gradients.deposit(0, 0, at::from_blob(target, {3})); }), HasSubstr("already"));
 }
 
 TEST(Gradients, HasNoRoomForWhatIsAddedOrConverted) {
@@ -114,11 +124,11 @@ TEST(Gradients, HasNoRoomForWhatIsAddedOrConverted) {
   Gradients gradients = parts.gradients(options);
   gradients.begin_micro_step(0);
   const DType kept = gradients.rule(0, 0).kept;
-  EXPECT_EQ(gradients.room(0, 0, kept == DType::bf16 ? DType::f32 : DType::bf16), nullptr);
+  EXPECT_EQ(gradients.target(0, 0, kept == DType::bf16 ? DType::f32 : DType::bf16), nullptr);
   gradients.deposit(0, 0, tensor_of(std::vector<float>(3, 1)));
   gradients.reduce(0);
   gradients.begin_micro_step(1);
-  EXPECT_EQ(gradients.room(0, 0, kept), nullptr);
+  EXPECT_EQ(gradients.target(0, 0, kept), nullptr);
 }
 
 TEST(Gradients, EveryStageGivesEachRankItsShardOfTheMean) {

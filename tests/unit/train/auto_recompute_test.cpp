@@ -61,18 +61,18 @@ TEST(AutoRecompute, KeepsWhatFitsAndSaysSo) {
   PreparedRun crowded = run_of(Recompute::automatic, 1);  // the run finds out that nothing fits
   carry_out_recompute(crowded, *world, at::kCPU);
   EXPECT_EQ(crowded.model->recomputed(), (RecomputedBlocks{8, 0}));
+  EXPECT_THAT(crowded.choices, ElementsAre(HasSubstr("that does not fit")));
 }
 
-TEST(AutoRecompute, CountsStatesAsOnTheDeviceWherePlacementIsYetToCome) {
-  const std::unique_ptr<Group> world = make_single_group();
+TEST(AutoRecompute, CountsStatesAsOnTheGpuWherePlacementIsYetToCome) {
   PreparedRun run = run_of(Recompute::automatic);
-  const RecomputedBlocks blocks = {2, 6};
-  run.config.shoal.device_budget = static_cast<int64_t>(states_of(run) + activations(run, blocks));
   run.config.zero.offload_optimizer.tier = Tier::host;
-  run.config.shoal.auto_placement = true;
-  carry_out_recompute(run, *world, at::kCPU);
-  EXPECT_EQ(run.model->recomputed(), blocks);
-  EXPECT_EQ(run.config.zero.offload_optimizer.tier, Tier::host);
+  const auto states = [&](bool auto_placement, at::Device device) {
+    run.config.shoal.auto_placement = auto_placement;
+    return choose_recompute({*run.model, micro_step_of(run, device), run.config, 1, 0}).states;
+  };
+  EXPECT_GT(states(true, at::kCUDA), states(false, at::kCUDA));
+  EXPECT_EQ(states(true, at::kCPU), states(false, at::kCPU));
 }
 
 TEST(AutoRecompute, IsForThoseWhoAsk) {
