@@ -61,7 +61,7 @@ class Engine::Impl {
         device_(options.device),
         queue_(make_compute_queue(device_)),
         ledger_(std::make_shared<Ledger>()),
-        // Before ranks talk: one that has no target for its states ends alone, and the others say who is missing.
+        // Before ranks talk: one that has no room for its states ends alone, and the others say who is missing.
         updater_(layout_, blueprint_.specs, config, world.rank(), *queue_, ledger_),
         shard_file_(make_shard_file(layout_, config, ledger_)),
         weights_channel_(std::in_place, world, "weights", *queue_),

@@ -87,13 +87,13 @@ class Gradients {
     uint64_t turn = 0;            // when it was last handed out
   };
 
-  // How and where gradients of a parameter are collected.
+  // In which dtype gradients of a flat are collected, and where those of a parameter.
   DType collected_dtype(const Flat& flat) const { return collects_in_slot(flat) ? flat.rule.wire : flat.rule.kept; }
-  // To what is there: of this micro-step, or of earlier ones.
+  std::byte* place_of(int unit, const Param& param);
+  // Whether the next one is added to what is there: of this micro-step, or of earlier ones.
   bool is_added(const Flat& flat, const Param& param) const {
     return param.seen || (!collects_in_slot(flat) && micro_step_ > 0);
   }
-  std::byte* place_of(int unit, const Param& param);
   bool collects_in_slot(const Flat& flat) const { return flat.rule.through_slot && flat.rule.every_micro_step; }
   std::byte* kept(const Flat& flat) const { return kept_->data() + flat.kept_offset; }
   std::byte* kept_shard(const Flat& flat, const FlatLayout& layout) const;
