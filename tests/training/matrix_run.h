@@ -134,10 +134,28 @@ inline RunResult train(Group& world, const RunOptions& options) {
   return result;
 }
 
+// libtorch finds the code of some functions at their first use, and threads that come to it together may not all find
+// the same: in 2 of 300 processes the first tanh of two threads differed from every later one. So one thread comes
+// first.
+inline void find_math() {
+  static const bool found = [] {
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+      const at::Tensor x = at::linspace(-2, 2, 64).view({8, 8}).to(dtype);
+      for (const at::Tensor& y : {at::tanh(at::linear(x, x)), at::exp(x), at::erf(x), at::gelu(x), at::silu(x),
+                                  at::log_softmax(x, 1), at::rsqrt(x), at::sin(x), at::cos(x)}) {
+        y.sum();
+      }
+    }
+    return true;
+  }();
+  (void)found;
+}
+
 // Plays every rank as a thread; a rank that throws aborts the others, and the first error is thrown here.
 template <class Result>
 std::vector<Result> on_threads(int world, const std::function<Result(Group&)>& play,
                                Timeout timeout = std::chrono::seconds(60)) {
+  find_math();
   std::vector<std::unique_ptr<Group>> groups = make_thread_groups(world, timeout);
   std::vector<std::optional<Result>> played(static_cast<size_t>(world));  // not Result: bits of bool share their bytes
   std::vector<std::exception_ptr> errors(static_cast<size_t>(world));
