@@ -9,6 +9,16 @@
 
 namespace shoal::kernels {
 
+// What is kept of the master beside a weight of this dtype.
+inline Master master_of(DType weight_dtype) {
+  switch (weight_dtype) {
+    case DType::f32: return Master::weight;
+    case DType::bf16: return Master::remainder;
+    case DType::f16: return Master::full;
+  }
+  return Master::weight;
+}
+
 // Bytes an element of what Segment::master points at.
 inline size_t master_nbytes(Master kind) {
   switch (kind) {

@@ -105,64 +105,46 @@ __global__ void __launch_bounds__(kThreads) swiglu_backward_kernel(SwigluBackwar
   if (args.y != nullptr) store_pack(args.y, at, y);
 }
 
-// Packs of one tensor that a thread loads before it computes: one would not keep the memory busy.
-constexpr int kAhead = 2;
-
 template <typename T, int kWidth, typename Kind>
 __global__ void __launch_bounds__(kThreads) gelu_forward(GeluForward args) {
-  constexpr int kStep = kThreads * kWidth;
-  const int64_t first = int64_t{blockIdx.x} * kAhead * kStep + threadIdx.x * kWidth;
-  Held<T, kWidth> held[kAhead];
+  const int64_t at = first_element<kWidth>(args.numel);
+  if (at < 0) return;
+  Held<T, kWidth> held;
+  held.load(args.x, at);
+  float values[kWidth];
+  held.to_floats(values);
 #pragma unroll
-  for (int a = 0; a < kAhead; ++a) {
-    if (first + a * kStep < args.numel) held[a].load_once(args.x, first + a * kStep);
-  }
-#pragma unroll
-  for (int a = 0; a < kAhead; ++a) {
-    if (first + a * kStep >= args.numel) return;
-    float values[kWidth];
-    held[a].to_floats(values);
-#pragma unroll
-    for (int j = 0; j < kWidth; ++j) values[j] = Kind::value(values[j]);
-    held[a].round_from(values);
-    held[a].store(args.y, first + a * kStep);
-  }
+  for (int j = 0; j < kWidth; ++j) values[j] = Kind::value(values[j]);
+  held.round_from(values);
+  held.store(args.y, at);
 }
 
 template <typename T, int kWidth, typename Kind>
 __global__ void __launch_bounds__(kThreads) gelu_backward_kernel(GeluBackward args) {
-  constexpr int kStep = kThreads * kWidth;
-  const int64_t first = int64_t{blockIdx.x} * kAhead * kStep + threadIdx.x * kWidth;
-  Held<T, kWidth> held_x[kAhead], held_dy[kAhead];
+  const int64_t at = first_element<kWidth>(args.numel);
+  if (at < 0) return;
+  Held<T, kWidth> held_x, held_dy;
+  held_x.load(args.x, at);
+  held_dy.load(args.dy, at);
+  float x[kWidth], dx[kWidth];
+  held_x.to_floats(x);
+  held_dy.to_floats(dx);
 #pragma unroll
-  for (int a = 0; a < kAhead; ++a) {
-    if (first + a * kStep >= args.numel) continue;
-    held_x[a].load_once(args.x, first + a * kStep);
-    held_dy[a].load_once(args.dy, first + a * kStep);
-  }
-#pragma unroll
-  for (int a = 0; a < kAhead; ++a) {
-    if (first + a * kStep >= args.numel) return;
-    float x[kWidth], dx[kWidth];
-    held_x[a].to_floats(x);
-    held_dy[a].to_floats(dx);
-#pragma unroll
-    for (int j = 0; j < kWidth; ++j) dx[j] *= Kind::slope(x[j]);
-    held_dy[a].round_from(dx);
-    held_dy[a].store(args.dx, first + a * kStep);
-  }
+  for (int j = 0; j < kWidth; ++j) dx[j] *= Kind::slope(x[j]);
+  held_dy.round_from(dx);
+  held_dy.store(args.dx, at);
 }
 
-// launch(Tag<T>, Number<width>, blocks), where a thread has `packs`.
+// launch(Tag<T>, Number<width>, blocks), where a thread has a pack.
 template <typename Launch>
-void with_width(DType dtype, int64_t numel, bool aligned, int packs, const char* kernel, const Launch& launch) {
+void with_width(DType dtype, int64_t numel, bool aligned, const char* kernel, const Launch& launch) {
   if (numel == 0) return;
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if (aligned && numel % kWidest<T> == 0) {
-      launch(tag, Number<kWidest<T>>(), blocks_for(numel / kWidest<T>, kThreads * packs));
+      launch(tag, Number<kWidest<T>>(), blocks_for(numel / kWidest<T>, kThreads));
     } else {
-      launch(tag, Number<1>(), blocks_for(numel, kThreads * packs));
+      launch(tag, Number<1>(), blocks_for(numel, kThreads));
     }
   });
   check_launch(kernel);
@@ -171,7 +153,7 @@ void with_width(DType dtype, int64_t numel, bool aligned, int packs, const char*
 }  // namespace
 
 void swiglu(const SwigluForward& args, Stream stream) {
-  with_width(args.dtype, args.numel, all_aligned(args.gate, args.up, args.y), 1, "swiglu",
+  with_width(args.dtype, args.numel, all_aligned(args.gate, args.up, args.y), "swiglu",
              [&](auto tag, auto width, unsigned blocks) {
                using T = typename decltype(tag)::Type;
                swiglu_forward<T, decltype(width)::value><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
@@ -180,14 +162,14 @@ void swiglu(const SwigluForward& args, Stream stream) {
 
 void swiglu_backward(const SwigluBackward& args, Stream stream) {
   const bool aligned = all_aligned(args.gate, args.up, args.dy, args.dgate, args.dup, args.y);
-  with_width(args.dtype, args.numel, aligned, 1, "swiglu_backward", [&](auto tag, auto width, unsigned blocks) {
+  with_width(args.dtype, args.numel, aligned, "swiglu_backward", [&](auto tag, auto width, unsigned blocks) {
     using T = typename decltype(tag)::Type;
     swiglu_backward_kernel<T, decltype(width)::value><<<blocks, kThreads, 0, stream_of(stream)>>>(args);
   });
 }
 
 void gelu(const GeluForward& args, Stream stream) {
-  with_width(args.dtype, args.numel, all_aligned(args.x, args.y), kAhead, "gelu",
+  with_width(args.dtype, args.numel, all_aligned(args.x, args.y), "gelu",
              [&](auto tag, auto width, unsigned blocks) {
                using T = typename decltype(tag)::Type;
                if (args.kind == Gelu::tanh) {
@@ -200,7 +182,7 @@ void gelu(const GeluForward& args, Stream stream) {
 
 void gelu_backward(const GeluBackward& args, Stream stream) {
   with_width(
-      args.dtype, args.numel, all_aligned(args.x, args.dy, args.dx), kAhead, "gelu_backward",
+      args.dtype, args.numel, all_aligned(args.x, args.dy, args.dx), "gelu_backward",
       [&](auto tag, auto width, unsigned blocks) {
         using T = typename decltype(tag)::Type;
         if (args.kind == Gelu::tanh) {

@@ -50,19 +50,41 @@ __device__ __forceinline__ PowerSum join_block(PowerSum mine, PowerSum* shared) 
   return join_warp(lane < blockDim.x / 32 ? shared[lane] : PowerSum{-INFINITY, 0});
 }
 
+// The largest of the first `count` of these packs, two elements of two bytes at a time.
+template <typename T, int kWidth, int kPacks>
+__device__ __forceinline__ float largest_of(const Held<T, kWidth> (&held)[kPacks], int count) {
+  if constexpr (std::is_same_v<T, float>) {
+    float most = -INFINITY;
+#pragma unroll
+    for (int a = 0; a < kPacks; ++a) {
+      if (a >= count) continue;
+      float values[kWidth];
+      held[a].to_floats(values);
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) most = fmaxf(most, values[j]);
+    }
+    return most;
+  } else {
+    using Two = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    Two most;
+    most.x = most.y = from_float<T>(-INFINITY);
+#pragma unroll
+    for (int a = 0; a < kPacks; ++a) {
+      if (a >= count) continue;
+      Two twos[4];
+      static_assert(sizeof twos == sizeof held[a].words);
+      __builtin_memcpy(twos, &held[a].words, sizeof twos);
+#pragma unroll
+      for (int w = 0; w < 4; ++w) most = __hmax2(most, twos[w]);
+    }
+    return fmaxf(to_float(most.x), to_float(most.y));
+  }
+}
+
 // Adds the powers of the first `count` of these packs.
 template <typename T, int kWidth, int kPacks>
 __device__ __forceinline__ void add_powers(PowerSum& sum, Held<T, kWidth> (&held)[kPacks], int count) {
-  float most = -INFINITY;
-#pragma unroll
-  for (int a = 0; a < kPacks; ++a) {
-    if (a >= count) continue;
-    float values[kWidth];
-    held[a].to_floats(values);
-#pragma unroll
-    for (int j = 0; j < kWidth; ++j) most = fmaxf(most, values[j]);
-    held[a].forget();
-  }
+  const float most = largest_of(held, count);
   const float top = fmaxf(sum.top, most * kLog2E);
   if (top == -INFINITY) return;
   sum.sum *= exp2_fast(sum.top - top);
@@ -168,12 +190,13 @@ __device__ __forceinline__ void to_gradient(Held<T, kWidth>& held, int pack, con
   held.forget();
 }
 
-template <typename T, bool kGradient>
-__global__ void __launch_bounds__(kMostThreads) cross_entropy_rows(CrossEntropy args, int places) {
+template <typename T, bool kGradient, int kThreads>
+__global__ void __launch_bounds__(kThreads, kMostThreads / kThreads) cross_entropy_rows(CrossEntropy args, int places) {
+  constexpr bool kIsLong = kThreads == kMostThreads;  // a row may be longer than the places
   constexpr int kWidth = kWidest<T>;
   using HeldPack = Held<T, kWidth>;
   extern __shared__ uint4 memory[];
-  __shared__ PowerSum shared[2][kMostThreads / 32];
+  __shared__ PowerSum shared[2][kThreads / 32];
   const RowShare<T> share(args, memory, places);
   const auto store = [&](T* row, int k, const HeldPack& held) { held.store(row, int64_t{share.pack_of(k)} * kWidth); };
 
@@ -206,7 +229,7 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_rows(CrossEntropy 
     if (threadIdx.x == 0 && known) target_logit = to_float(row[target]);
 
     HeldPack held[kHeldPacks];
-    share.read_row(held, row, places);
+    if constexpr (kIsLong) share.read_row(held, row, places);
     PowerSum mine = {-INFINITY, 0};
 #pragma unroll 1
     for (int g = 0; g < kGroups; ++g) {
@@ -217,11 +240,13 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_rows(CrossEntropy 
       if (!kGradient) share.fetch(next_row, has_next, g);
       if (g * kGroupPacks < share.kept) add_powers(mine, group, share.kept - g * kGroupPacks);
     }
-    if (places < share.count) add_powers(mine, held, share.count - places);
-    for (int k = places + kHeldPacks; k < share.count; k += kGroupPacks) {
-      HeldPack rest[kGroupPacks];
-      share.read_row(rest, row, k);
-      add_powers(mine, rest, share.count - k);
+    if constexpr (kIsLong) {
+      if (places < share.count) add_powers(mine, held, share.count - places);
+      for (int k = places + kHeldPacks; k < share.count; k += kGroupPacks) {
+        HeldPack rest[kGroupPacks];
+        share.read_row(rest, row, k);
+        add_powers(mine, rest, share.count - k);
+      }
     }
     const PowerSum all = join_block(mine, shared[turn]);
     turn ^= 1;
@@ -230,9 +255,9 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_rows(CrossEntropy 
     if (threadIdx.x == 0) {
       args.losses[index] = known ? kLn2 * (log2_sum - fmaf(target_logit, kLog2E, -all.top)) : NAN;
     }
+    const int target_pack = known ? static_cast<int>(target) / kWidth : -1;
+    const Softmax softmax = {all.top, log2_sum, static_cast<int>(target), target_pack};
     if constexpr (kGradient) {
-      const int target_pack = known ? static_cast<int>(target) / kWidth : -1;
-      const Softmax softmax = {all.top, log2_sum, static_cast<int>(target), target_pack};
 #pragma unroll 1
       for (int g = 0; g < kGroups; ++g) {
         HeldPack group[kGroupPacks];
@@ -249,6 +274,8 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_rows(CrossEntropy 
           if (k < share.kept) store(row, k, group[a]);
         }
       }
+    }
+    if constexpr (kGradient && kIsLong) {
 #pragma unroll
       for (int a = 0; a < kHeldPacks; ++a) {
         if (places + a >= share.count) continue;
@@ -319,6 +346,21 @@ void launch_scale(const ScaleGradient& args, Stream stream) {
   }
 }
 
+template <typename T, bool kGradient, int kThreads>
+void launch_blocks(const CrossEntropy& args, int64_t room, int processors, Stream stream) {
+  const int64_t packs = (args.vocab + kWidest<T> - 1) / kWidest<T>;
+  const int64_t in_room = room / (16 * kThreads);
+  const int places = static_cast<int>(std::min({(packs + kThreads - 1) / kThreads, in_room, int64_t{kMostPlaces}}));
+  const int nbytes = places * kThreads * 16;
+  const auto kernel = cross_entropy_rows<T, kGradient, kThreads>;
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes), "cudaFuncSetAttribute");
+  int resident = 0;
+  check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kThreads, static_cast<size_t>(nbytes)),
+             "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+  const int64_t blocks = std::min<int64_t>(args.rows, int64_t{processors} * std::max(resident, 1));
+  kernel<<<static_cast<unsigned>(blocks), kThreads, static_cast<size_t>(nbytes), stream_of(stream)>>>(args, places);
+}
+
 template <typename T, bool kGradient>
 void launch_rows(const CrossEntropy& args, Stream stream) {
   int device = 0, processors = 0, most_shared = 0;
@@ -327,19 +369,15 @@ void launch_rows(const CrossEntropy& args, Stream stream) {
   check_cuda(cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "cudaDeviceGetAttribute");
   constexpr int64_t kReductionNbytes = 1024;  // static shared memory of the kernel, and some air
-  const int64_t packs = (args.vocab + kWidest<T> - 1) / kWidest<T>;
-  // A block that fills a processor's shared memory brings all its threads; smaller ones share the processor.
-  const int threads = packs * 16 > most_shared / 2 ? kMostThreads : kMostThreads / 2;
-  const int64_t room = (most_shared - kReductionNbytes) / (16 * threads);
-  const int places = static_cast<int>(std::min({(packs + threads - 1) / threads, room, int64_t{kMostPlaces}}));
-  const int nbytes = places * threads * 16;
-  const auto kernel = cross_entropy_rows<T, kGradient>;
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes), "cudaFuncSetAttribute");
-  int resident = 0;
-  check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, static_cast<size_t>(nbytes)),
-             "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-  const int64_t blocks = std::min<int64_t>(args.rows, int64_t{processors} * std::max(resident, 1));
-  kernel<<<static_cast<unsigned>(blocks), threads, static_cast<size_t>(nbytes), stream_of(stream)>>>(args, places);
+  const int64_t room = most_shared - kReductionNbytes;
+  // Two blocks share a processor where each has a whole row there; a longer row has it alone.
+  constexpr int kFewThreads = kMostThreads / 2;
+  const int64_t row_nbytes = args.vocab * static_cast<int64_t>(sizeof(T));
+  if (row_nbytes <= std::min<int64_t>(room / 2, kMostPlaces * kFewThreads * 16)) {
+    launch_blocks<T, kGradient, kFewThreads>(args, room, processors, stream);
+  } else {
+    launch_blocks<T, kGradient, kMostThreads>(args, room, processors, stream);
+  }
 }
 
 }  // namespace

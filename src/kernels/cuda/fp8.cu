@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/early_launch.cuh"
 #include "kernels/cuda/pack.cuh"
 
 namespace shoal::kernels::cuda {
@@ -59,6 +60,7 @@ __global__ void __launch_bounds__(kThreads) largest(const void* x, int64_t numel
   constexpr int kAhead = 4;
   using Bits = Magnitude<T>;
   __shared__ uint32_t shared[kThreads / 32];
+  let_next_kernel_begin();
   uint32_t mine = 0;
   const int64_t step = int64_t{gridDim.x} * kThreads * kWidth;
   for (int64_t first = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kWidth; first < numel; first += step * kAhead) {
@@ -76,6 +78,7 @@ __global__ void __launch_bounds__(kThreads) largest(const void* x, int64_t numel
   }
   mine = __reduce_max_sync(0xffffffffu, Bits::largest_of(mine));
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = mine;
+  wait_for_kernel_before();
   __syncthreads();
   if (threadIdx.x != 0) return;
   for (const uint32_t of_warp : shared) mine = max(mine, of_warp);
@@ -125,7 +128,7 @@ constexpr int kStripColumns = kStripThreads * kColumns;
 constexpr int kRowsAtOnce = kThreads / kStripThreads;
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     largest_of_lines(Fp8Input input, float largest_number, float* of_rows, float* of_columns) {
   using Bits = Magnitude<T>;
   using Eight = EightColumns<T>;
@@ -136,12 +139,16 @@ __global__ void __launch_bounds__(kThreads)
   const int down = static_cast<int>(threadIdx.x) / kStripThreads;
   const int64_t column = int64_t{blockIdx.x} * kStripColumns + across * kColumns;
   const int64_t first_row = int64_t{blockIdx.y} * kStripRows + down;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  let_next_kernel_begin();
   uint32_t by_column[kWords] = {};
 #pragma unroll 1
   for (int r = 0; r < kStripRows; r += kRowsAtOnce * kAhead) {
     Eight ahead[kAhead];
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) ahead[a].load(input, first_row + r + a * kRowsAtOnce, column, false);
+    if (r == 0) wait_for_kernel_before();
+    uint32_t of_my_row = 0;  // lane a of a warp has row a
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
       uint32_t by_row = 0;
@@ -152,9 +159,12 @@ __global__ void __launch_bounds__(kThreads)
         by_row = Bits::larger(by_row, magnitude);
       }
       if (of_rows == nullptr) continue;
-      const int64_t row = first_row + r + a * kRowsAtOnce;
       by_row = __reduce_max_sync(0xffffffffu, Bits::largest_of(by_row));
-      if (threadIdx.x % 32 == 0 && row < input.rows) raise(of_rows + row, Bits::to_float(by_row), largest_number);
+      if (lane == a) of_my_row = by_row;
+    }
+    const int64_t my_row = first_row + r + lane * kRowsAtOnce;
+    if (of_rows != nullptr && lane < kAhead && my_row < input.rows) {
+      raise(of_rows + my_row, Bits::to_float(of_my_row), largest_number);
     }
   }
   if (of_columns == nullptr) return;
@@ -173,9 +183,17 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kThreads) fill(float* scales, int64_t count, float value) {
+// The scales of both sides; of the whole tensor: one row.
+struct Lines {
+  float* of_rows = nullptr;
+  float* of_columns = nullptr;
+  int64_t rows = 0, columns = 0;
+};
+
+__global__ void __launch_bounds__(kThreads) begin_scales(Lines lines, float value) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < count) scales[i] = value;
+  if (i < lines.rows) lines.of_rows[i] = value;
+  if (i < lines.columns) lines.of_columns[i] = value;
 }
 
 template <__nv_fp8_interpretation_t kFormat>
@@ -194,11 +212,15 @@ constexpr int kWordsDown = kTileRows / kRows;     // of four rows' bytes
 static_assert(kAcross * kWordsDown == kThreads);
 
 template <typename T, __nv_fp8_interpretation_t kFormat>
-__global__ void __launch_bounds__(kThreads, 4) quantize(QuantizeFp8 args) {
+__global__ void __launch_bounds__(kThreads, 4) quantize(ToFp8 args) {
   // [column][four rows], the words of a line exchanged so that neighbouring threads meet different banks.
   __shared__ uint32_t tile[kTileColumns * kWordsDown];
-  const int across = static_cast<int>(threadIdx.x) % kAcross;
-  const int down = static_cast<int>(threadIdx.x) / kAcross;
+  // What x is multiplied by: in each row for `out`, in each column for `transposed`.
+  __shared__ float of_row[kTileRows];
+  __shared__ alignas(16) float of_column[kTileColumns];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int across = thread % kAcross;
+  const int down = thread / kAcross;
   // From the end: what was read last for the scales may still be in the cache.
   const int64_t first_row = int64_t{gridDim.y - 1 - blockIdx.y} * kTileRows;
   const int64_t first_column = int64_t{blockIdx.x} * kTileColumns;
@@ -208,16 +230,29 @@ __global__ void __launch_bounds__(kThreads, 4) quantize(QuantizeFp8 args) {
   EightColumns<T> eight[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) eight[r].load(args.input, row + r, column, true);
+  wait_for_kernel_before();
+  static_assert(kTileColumns + kTileRows <= kThreads);
+  if (thread < kTileColumns) {
+    const int64_t c = first_column + thread;
+    if (args.transposed != nullptr && c < args.input.columns) {
+      of_column[thread] = 1.0f / (args.by_line ? args.transposed_scales[c] : args.out_scales[0]);
+    }
+  } else if (thread < kTileColumns + kTileRows) {
+    const int64_t r = first_row + thread - kTileColumns;
+    if (args.out != nullptr && r < args.input.rows) {
+      of_row[thread - kTileColumns] = 1.0f / args.out_scales[args.by_line ? r : 0];
+    }
+  }
+  __syncthreads();
   float values[kRows][kColumns];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) eight[r].to_floats(values[r]);
 
   if (args.out != nullptr && column < args.input.columns) {
-    float f = 0;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       if (row + r >= args.input.rows) continue;
-      if (r == 0 || args.out_step != 0) f = 1.0f / args.out_scales[(row + r) * args.out_step];
+      const float f = of_row[down * kRows + r];
       const float(&v)[kColumns] = values[r];
       uint2 bytes;
       bytes.x = four_of<kFormat>(v[0] * f, v[1] * f, v[2] * f, v[3] * f);
@@ -227,21 +262,24 @@ __global__ void __launch_bounds__(kThreads, 4) quantize(QuantizeFp8 args) {
   }
   if (args.transposed == nullptr) return;
   if (column < args.input.columns) {
-    float f = 0;
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j) {
-      if (j == 0 || args.transposed_step != 0) {
-        f = 1.0f / args.transposed_scales[(column + j) * args.transposed_step];
+    for (int half = 0; half < 2; ++half) {
+      const float4 four = *reinterpret_cast<const float4*>(of_column + across * kColumns + half * 4);
+      const float factors[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int j = half * 4 + i;
+        const float f = factors[i];
+        tile[(across * kColumns + j) * kWordsDown + (down ^ across)] =
+            four_of<kFormat>(values[0][j] * f, values[1][j] * f, values[2][j] * f, values[3][j] * f);
       }
-      tile[(across * kColumns + j) * kWordsDown + (down ^ across)] =
-          four_of<kFormat>(values[0][j] * f, values[1][j] * f, values[2][j] * f, values[3][j] * f);
     }
   }
   __syncthreads();
   // 16 rows of a column at a time, four threads a column.
   constexpr int kParts = kTileRows / 16;
 #pragma unroll
-  for (int c = static_cast<int>(threadIdx.x); c < kTileColumns * kParts; c += kThreads) {
+  for (int c = thread; c < kTileColumns * kParts; c += kThreads) {
     const int in_tile = c / kParts, part = c % kParts;
     const int64_t out_row = first_row + part * 16;
     if (first_column + in_tile >= args.input.columns || out_row >= args.padded_rows) continue;
@@ -266,16 +304,21 @@ void check_input(const Fp8Input& input) {
                               " elements. Their number must be a multiple of 8, and memory aligned to 16 bytes.");
 }
 
-// What scales are before anything raises them, and of a tensor without elements: that of zeros.
-void begin_scales(float* scales, int64_t count, bool is_empty, Fp8 format, Stream stream) {
-  if (scales == nullptr || count == 0) return;
-  if (!is_empty) {
-    check_cuda(cudaMemsetAsync(scales, 0, static_cast<size_t>(count) * sizeof(float), stream_of(stream)),
-               "cudaMemsetAsync");
-    return;
+// Makes the scales on their way to quantize(), which is launched next.
+template <typename T>
+void launch_scales(const ToFp8& args, const Lines& lines, Stream stream) {
+  const Fp8Input& input = args.input;
+  const float largest_number = largest_of(args.format);
+  if (!args.by_line) {
+    constexpr int64_t kMostBlocks = 132 * 8;
+    const int64_t numel = input.rows * input.columns;
+    const int64_t blocks = std::min<int64_t>(kMostBlocks, blocks_for(numel / kWidest<T>, kThreads));
+    return launch_early(largest<T>, "fp8 largest", dim3(static_cast<unsigned>(blocks)), dim3(kThreads), stream, input.x,
+                        numel, largest_number, lines.of_rows);
   }
-  fill<<<blocks_for(count, kThreads), kThreads, 0, stream_of(stream)>>>(scales, count, kLeast / largest_of(format));
-  check_launch("fp8 scales");
+  const dim3 strips = tiles_of(input.rows, input.columns, kStripRows, kStripColumns);
+  launch_early(largest_of_lines<T>, "fp8 largest of lines", strips, dim3(kThreads), stream, input, largest_number,
+               lines.of_rows, lines.of_columns);
 }
 
 }  // namespace
@@ -288,56 +331,38 @@ bool multiplies_fp8() {
   return major * 10 + minor >= 89;
 }
 
-void fp8_scale(const Fp8Input& input, Fp8 format, float* scale, Stream stream) {
+void to_fp8(const ToFp8& args, Stream stream) {
+  const Fp8Input& input = args.input;
   check_input(input);
-  const int64_t numel = input.rows * input.columns;
-  begin_scales(scale, 1, numel == 0, format, stream);
-  if (numel == 0) return;
-  with_type(input.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    constexpr int64_t kMostBlocks = 132 * 8;
-    const int64_t blocks = std::min<int64_t>(kMostBlocks, blocks_for(numel / kWidest<T>, kThreads));
-    largest<T>
-        <<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(stream)>>>(input.x, numel, largest_of(format), scale);
-  });
-  check_launch("fp8 largest");
-}
-
-void fp8_scales(const Fp8Input& input, Fp8 format, float* row_scales, float* column_scales, Stream stream) {
-  check_input(input);
-  const bool is_empty = input.rows == 0 || input.columns == 0;
-  begin_scales(row_scales, input.rows, is_empty, format, stream);
-  begin_scales(column_scales, input.columns, is_empty, format, stream);
-  if (is_empty) return;
-  with_type(input.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    const dim3 strips = tiles_of(input.rows, input.columns, kStripRows, kStripColumns);
-    largest_of_lines<T>
-        <<<strips, kThreads, 0, stream_of(stream)>>>(input, largest_of(format), row_scales, column_scales);
-  });
-  check_launch("fp8 largest of lines");
-}
-
-void quantize_fp8(const QuantizeFp8& args, Stream stream) {
-  check_input(args.input);
   const bool across = args.transposed != nullptr;
-  if (across && (args.padded_rows % 16 != 0 || args.padded_rows < args.input.rows || !all_aligned(args.transposed))) {
+  if (across && (args.padded_rows % 16 != 0 || args.padded_rows < input.rows || !all_aligned(args.transposed))) {
     throw Error("cuda fp8", "transposed lines of " + std::to_string(args.padded_rows) + " for " +
-                                std::to_string(args.input.rows) + " rows. Pad to a multiple of 16.");
+                                std::to_string(input.rows) + " rows. Pad to a multiple of 16.");
   }
-  if (args.input.columns == 0) return;
-  const int64_t rows = across ? args.padded_rows : args.input.rows;
-  if (rows == 0) return;
-  with_type(args.input.dtype, [&](auto tag) {
+  Lines lines;
+  if (args.by_line) {
+    if (args.out != nullptr) lines.of_rows = args.out_scales, lines.rows = input.rows;
+    if (across) lines.of_columns = args.transposed_scales, lines.columns = input.columns;
+  } else {
+    lines.of_rows = args.out_scales;
+    lines.rows = 1;
+  }
+  const bool is_empty = input.rows == 0 || input.columns == 0;
+  // Scales are raised from 0; where nothing raises them they are those of zeros.
+  if (const int64_t count = std::max(lines.rows, lines.columns); count > 0) {
+    begin_scales<<<blocks_for(count, kThreads), kThreads, 0, stream_of(stream)>>>(
+        lines, is_empty ? kLeast / largest_of(args.format) : 0.0f);
+    check_launch("fp8 scales");
+  }
+  const int64_t rows = across ? args.padded_rows : input.rows;
+  if (rows == 0 || input.columns == 0) return;
+  with_type(input.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const dim3 tiles = tiles_of(rows, args.input.columns, kTileRows, kTileColumns);
-    if (args.format == Fp8::e4m3) {
-      quantize<T, __NV_E4M3><<<tiles, kThreads, 0, stream_of(stream)>>>(args);
-    } else {
-      quantize<T, __NV_E5M2><<<tiles, kThreads, 0, stream_of(stream)>>>(args);
-    }
+    if (!is_empty) launch_scales<T>(args, lines, stream);
+    const auto kernel = args.format == Fp8::e4m3 ? quantize<T, __NV_E4M3> : quantize<T, __NV_E5M2>;
+    const dim3 tiles = tiles_of(rows, input.columns, kTileRows, kTileColumns);
+    launch_early(kernel, "fp8 quantize", tiles, dim3(kThreads), stream, args);
   });
-  check_launch("quantize_fp8");
 }
 
 }  // namespace shoal::kernels::cuda

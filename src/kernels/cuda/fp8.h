@@ -1,5 +1,5 @@
 // Numbers of 8 bits for matmuls: the largest magnitude of a tensor (or of each row and column), scales from it, and the
-// tensor divided by its scale, rounded and laid out both ways round. Nothing waits for the device.
+// tensor divided by its scale, rounded and laid out both ways round. The host waits for nothing.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,20 @@ struct Fp8Input {
   DType dtype = DType::f32;
 };
 
-// Scales, by which the 8-bit values are multiplied to get x back: largest magnitude / largest number of the format, and
-// never 0. One for the tensor; or one a row and one a column, where either pointer may be null.
-void fp8_scale(const Fp8Input& input, Fp8 format, float* scale, Stream stream);
-void fp8_scales(const Fp8Input& input, Fp8 format, float* row_scales, float* column_scales, Stream stream);
-
-// out = round(x / scale), saturating. Either result may be null. A step of 0 takes scale [0] for all, of 1 one each.
-struct QuantizeFp8 {
+// x in 8 bits: out = round(x / scale), saturating, and the scales, by which out is multiplied to get x back: largest
+// magnitude / largest number of the format, and never 0. Either side may be null.
+struct ToFp8 {
   Fp8Input input;
   Fp8 format = Fp8::e4m3;
   void* out = nullptr;         // [rows, columns]
   void* transposed = nullptr;  // [columns, padded_rows], zeros past the rows
   int64_t padded_rows = 0;     // a multiple of 16
-  const float* out_scales = nullptr;
-  const float* transposed_scales = nullptr;
-  int out_step = 0, transposed_step = 0;
+  // By line: a scale for each row of `out`, and one for each column of x, a row of `transposed`. Else one for all of x
+  // at out_scales, also where there is no `out`.
+  bool by_line = false;
+  float* out_scales = nullptr;
+  float* transposed_scales = nullptr;
 };
-void quantize_fp8(const QuantizeFp8& args, Stream stream);
+void to_fp8(const ToFp8& args, Stream stream);
 
 }  // namespace shoal::kernels::cuda

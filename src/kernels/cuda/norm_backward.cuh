@@ -8,6 +8,7 @@
 #pragma once
 
 #include "kernels/cuda/async_copy.cuh"
+#include "kernels/cuda/early_launch.cuh"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/row_sum.cuh"
 
@@ -147,6 +148,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kThreads>) norm_back
     begin += stride;
   }
 
+  let_next_kernel_begin();
   // The ring becomes room for [element][thread] sums; columns of all groups are added in the groups' order.
   wait_for_groups(0);
   float* sums = reinterpret_cast<float*>(memory);
@@ -179,6 +181,7 @@ __global__ void __launch_bounds__(kSumColumns* kSumRows)
   __shared__ float shared[kSumRows][kSumColumns];
   const int64_t index = int64_t{blockIdx.x} * kSumColumns + threadIdx.x;
   float sum = 0;
+  wait_for_kernel_before();
   if (index < line_numel) {
 #pragma unroll 12
     for (int line = static_cast<int>(threadIdx.y); line < line_count; line += kSumRows) {

@@ -27,7 +27,8 @@ __device__ __forceinline__ void sum_over_row(float (&values)[kSums], int lanes, 
 #pragma unroll
     for (int s = 0; s < kSums; ++s) shared[s * warps + threadIdx.x / 32] = values[s];
   }
-  __syncthreads();
+  // The row's threads meet, and no others.
+  asm volatile("bar.sync %0, %1;" ::"r"(1 + static_cast<int>(threadIdx.x) / lanes), "r"(lanes) : "memory");
   const int first = static_cast<int>(threadIdx.x) / lanes * row_warps;
 #pragma unroll
   for (int s = 0; s < kSums; ++s) values[s] = shared[s * warps + first + (lane & (row_warps - 1))];

@@ -27,8 +27,6 @@ void mean_loss(const float*, const int64_t*, int64_t, float*, float*, Stream) { 
 void scale_gradient(const ScaleGradient&, Stream) { throw_no_cuda(); }
 
 bool multiplies_fp8() { throw_no_cuda(); }
-void fp8_scale(const Fp8Input&, Fp8, float*, Stream) { throw_no_cuda(); }
-void fp8_scales(const Fp8Input&, Fp8, float*, float*, Stream) { throw_no_cuda(); }
-void quantize_fp8(const QuantizeFp8&, Stream) { throw_no_cuda(); }
+void to_fp8(const ToFp8&, Stream) { throw_no_cuda(); }
 
 }  // namespace shoal::kernels::cuda

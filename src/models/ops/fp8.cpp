@@ -13,10 +13,11 @@ using kernels::cuda::Fp8;
 
 Fp8Both to_fp8(const Tensor& x, Fp8 format, Matmul how, Sides sides) {
   constexpr int64_t kPadding = 16;
-  kernels::cuda::QuantizeFp8 args;
+  kernels::cuda::ToFp8 args;
   args.input = {x.const_data_ptr(), x.size(0), x.size(1), dtype_of(x)};
   args.format = format;
   const bool rowwise = how == Matmul::fp8_rowwise;
+  args.by_line = rowwise;
   const auto bytes = x.options().dtype(at::kByte);
   const auto in_fp32 = x.options().dtype(at::kFloat);
   const at::ScalarType type = format == Fp8::e4m3 ? at::kFloat8_e4m3fn : at::kFloat8_e5m2;
@@ -25,30 +26,28 @@ Fp8Both to_fp8(const Tensor& x, Fp8 format, Matmul how, Sides sides) {
     const Tensor values = at::empty({x.size(0), x.size(1)}, bytes);
     args.out = values.mutable_data_ptr();
     out.straight.values = values.view(type);
-    if (rowwise) out.straight.scales = at::empty({x.size(0)}, in_fp32);
+    if (rowwise) {
+      out.straight.scales = at::empty({x.size(0)}, in_fp32);
+      args.out_scales = out.straight.scales.mutable_data_ptr<float>();
+    }
   }
   if (sides != Sides::straight) {
     args.padded_rows = (x.size(0) + kPadding - 1) / kPadding * kPadding;
     const Tensor values = at::empty({x.size(1), args.padded_rows}, bytes);
     args.transposed = values.mutable_data_ptr();
     out.transposed.values = values.view(type);
-    if (rowwise) out.transposed.scales = at::empty({x.size(1)}, in_fp32);
+    if (rowwise) {
+      out.transposed.scales = at::empty({x.size(1)}, in_fp32);
+      args.transposed_scales = out.transposed.scales.mutable_data_ptr<float>();
+    }
   }
-  if (rowwise) {
-    float* row_scales = out.straight.scales.defined() ? out.straight.scales.mutable_data_ptr<float>() : nullptr;
-    float* column_scales = out.transposed.scales.defined() ? out.transposed.scales.mutable_data_ptr<float>() : nullptr;
-    kernels::cuda::fp8_scales(args.input, format, row_scales, column_scales, stream_of(x));
-    args.out_scales = row_scales;
-    args.transposed_scales = column_scales;
-    args.out_step = args.transposed_step = 1;
-  } else {
+  if (!rowwise) {
     const Tensor scale = at::empty({1}, in_fp32);
-    kernels::cuda::fp8_scale(args.input, format, scale.mutable_data_ptr<float>(), stream_of(x));
-    args.out_scales = args.transposed_scales = scale.const_data_ptr<float>();
+    args.out_scales = scale.mutable_data_ptr<float>();
     if (out.straight.values.defined()) out.straight.scales = scale;
     if (out.transposed.values.defined()) out.transposed.scales = scale;
   }
-  kernels::cuda::quantize_fp8(args, stream_of(x));
+  kernels::cuda::to_fp8(args, stream_of(x));
   return out;
 }
 
