@@ -117,7 +117,7 @@ struct Fp8Config {
 
 // Who updates weights whose optimizer states are in host memory, on a rank with a GPU.
 enum class OffloadUpdate : uint8_t {
-  automatic,  // the GPU
+  automatic,  // the GPU, and the host a share of what the GPU's ring of states cannot bring in time
   device,     // the GPU: states come to it and go back
   host,       // the host: gradients come to it and weights go back
 };

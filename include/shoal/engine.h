@@ -98,7 +98,8 @@ struct DiskTraffic {
 struct HostTraffic {
   uint64_t to_device_nbytes = 0;
   uint64_t to_host_nbytes = 0;
-  double waited_seconds = 0;  // the GPU, for what could not hide; known one or two steps later
+  double waited_seconds = 0;       // the GPU, for what could not hide; known one or two steps later
+  int64_t host_updated_numel = 0;  // elements that the host updates in a step, in place of this GPU
 };
 
 class Engine {

@@ -63,8 +63,10 @@ std::vector<Section> shoal_sections() {
               .one_of(updaters)
               .means("On a GPU whose optimizer states are in host memory: who updates. gpu: the states come "
                      "to the GPU ahead of the update and go back behind it, while it computes. cpu: "
-                     "gradients come to the host and weights go back, in the step. auto: gpu. States on "
-                     "disk are updated by the host. The results are the same bits.")
+                     "gradients come to the host, which updates beside the GPU's work, and weights go back. "
+                     "auto: gpu; where the ring does not hold all states after two steps, the host updates "
+                     "a share of them, measured so that both end together. States on disk are updated by "
+                     "the host. The results are the same bits.")
               .fills(bound_to_choice(
                   [](auto& c) -> auto& { return c.shoal.offload_update; }, updaters)),
           integer("offload_ring_size", 0)

@@ -53,6 +53,8 @@ class CudaWires final : public Wires {
     }
   }
 
+  void enter_thread() override { cuda::use_device(device_); }
+
   void follow_queue() override {
     here_.record(queue_);
     here_.hold_back(in_.handle());
@@ -64,13 +66,16 @@ class CudaWires final : public Wires {
     marks_of(chunk).ready.record(in_.handle());
   }
   void hold_queue(int chunk) override {
-    if (free_holds_.empty()) free_holds_.push_back(std::make_unique<Hold>());
-    std::unique_ptr<Hold> hold = std::move(free_holds_.back());
-    free_holds_.pop_back();
-    hold->stopped.record(queue_);
+    if (!stopped_) stop_queue();
     marks_of(chunk).ready.hold_back(queue_);
-    hold->went_on.record(queue_);
-    holds_.push_back(std::move(hold));
+    stopped_->went_on.record(queue_);
+    holds_.push_back(std::move(stopped_));
+  }
+  void stop_queue() override {
+    if (free_holds_.empty()) free_holds_.push_back(std::make_unique<Hold>());
+    stopped_ = std::move(free_holds_.back());
+    free_holds_.pop_back();
+    stopped_->stopped.record(queue_);
   }
   void hold_queue_out(int chunk) override { marks_of(chunk).stored.hold_back(queue_); }
   void mark_used(int chunk) override { marks_of(chunk).used.record(queue_); }
@@ -103,6 +108,7 @@ class CudaWires final : public Wires {
   std::deque<Marks> marks_;                  // events do not move
   std::deque<std::unique_ptr<Hold>> holds_;  // in the queue's order, from the first that is not counted
   std::vector<std::unique_ptr<Hold>> free_holds_;
+  std::unique_ptr<Hold> stopped_;  // begun
   cuda::Stream in_, out_;
   cuda::Event here_;  // where the queue was when copies were given
   std::byte* pinned_ = nullptr;

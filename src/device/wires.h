@@ -18,12 +18,17 @@ class Wires {
   // why it cannot be done: then copies work and are slower.
   virtual std::string pin(std::byte* host, size_t nbytes) = 0;
 
+  // The calling thread, which is another than this object's, will give copies and wait for them.
+  virtual void enter_thread() {}
+
   // Copies that are given later begin when the queue has done what it was given so far.
   virtual void follow_queue() = 0;
   // Once the last copy_out of chunk `after` is through; -1: at once.
   virtual void copy_in(int chunk, std::byte* to, const std::byte* from_host, size_t nbytes, int after) = 0;
   // What the queue is given later finds the chunk's bytes.
   virtual void hold_queue(int chunk) = 0;
+  // The queue will get nothing before the next hold_queue(): what it stands still counts from here.
+  virtual void stop_queue() {}
   // What the queue is given later comes after the chunk's last copy_out.
   virtual void hold_queue_out(int chunk) = 0;
   // The queue has no more work on the chunk than it was given so far.

@@ -278,7 +278,7 @@ class Engine::Impl {
     }
     updater_.end_step();
     updates_outside_ = update != nullptr;
-    if (!updates_outside_ && ++own_steps_ == kStepsBeforeGrowth) grow_ring();
+    if (!updates_outside_ && ++own_steps_ == kStepsBeforeGrowth) fit_offload();
     if (!updates_outside_) updater_.read_ahead();
     if (own_steps_ == 1) say_if_unpinned();
     step->times = std::exchange(times_, {});
@@ -288,7 +288,7 @@ class Engine::Impl {
   // Since the last step, which is where deferred updates wait.
   void count_waits() {
     const double disk = disk_counters().waited_seconds;
-    const double host = updater_.states().streamed().held_seconds;
+    const double host = updater_.held_seconds();
     times_.disk = disk - waited_.disk;
     times_.host = host - waited_.host;
     waited_.disk = disk;
@@ -308,15 +308,26 @@ class Engine::Impl {
     return sum;
   }
 
-  // The steps so far have shown what the model needs.
-  void grow_ring() {
-    if (!device_.is_cuda() || config_.shoal.offload_ring_size > 0) return;
-    const size_t held = updater_.states().ring_nbytes();
-    if (held == 0) return;
+  // The steps so far have shown what the model needs: the ring of states takes a part of the rest, and the host updates
+  // what the ring cannot bring in time.
+  void fit_offload() {
+    const size_t ring = updater_.states().ring_nbytes();
+    if (!device_.is_cuda() || ring == 0) return;
     stepper_.settle_all();
-    const cuda::DeviceFacts gpu = cuda::facts_of(device_.index());
-    updater_.grow_ring(grown_ring_nbytes(held, gpu.free_nbytes, gpu.total_nbytes, ranks_on_gpu_,
-                                         static_cast<size_t>(config_.shoal.device_budget)));
+    if (config_.shoal.offload_ring_size == 0) {
+      const cuda::DeviceFacts gpu = cuda::facts_of(device_.index());
+      updater_.grow_ring(grown_ring_nbytes(ring, gpu.free_nbytes, gpu.total_nbytes, ranks_on_gpu_,
+                                           static_cast<size_t>(config_.shoal.device_budget)));
+    }
+    if (config_.shoal.offload_update != OffloadUpdate::automatic || !updater_.can_share()) return;
+    const UpdateRates rates = updater_.measure_rates();
+    const int64_t shared = updater_.share_with_host(rates);
+    if (shared == 0 || weights_channel_->notes().rank() != 0) return;
+    fmt::print(
+        stderr,
+        "shoal: the host updates {:.3g} billion parameters beside the GPU (states come with {:.3g} GB/s, and the "
+        "host updates {:.3g} billion parameters a second)\n",
+        static_cast<double>(shared) * 1e-9, rates.bus_nbytes * 1e-9, rates.host_numel * 1e-9);
   }
 
   void say_if_unpinned() const {
@@ -650,8 +661,9 @@ double Engine::waited_seconds() const {
 }
 DiskTraffic Engine::disk() const { return impl_->disk_counters(); }
 HostTraffic Engine::host() const {
-  const Ferry::Counters counters = impl_->updater_.states().streamed();
-  return {counters.brought_nbytes, counters.taken_nbytes, counters.held_seconds};
+  Updater& updater = impl_->updater_;
+  const Ferry::Counters counters = updater.states().streamed();
+  return {counters.brought_nbytes, counters.taken_nbytes, updater.held_seconds(), updater.host_updated_numel()};
 }
 const Config& Engine::config() const { return impl_->config_; }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -28,8 +29,10 @@ StepChoices step_choices(const OptimizerConfig& config, int64_t first_steps_befo
 
 // The constants of the step that is taken, where updates find them.
 struct StepConstants {
-  PlacedSteps placed;               // in the queue's memory, with whether it is taken at all
-  std::optional<GroupSteps> known;  // on the host too, where the host has waited for the decision and it is taken
+  PlacedSteps placed;  // in the queue's memory, with whether it is taken at all
+  // The same for the host; nothing where the step is skipped. Waits for the decision, in any thread, as long as the
+  // step's updates are not over.
+  std::function<std::optional<GroupSteps>()> decided;
 };
 
 }  // namespace shoal

@@ -62,9 +62,13 @@ std::byte* StateMemory::address(int chunk) const {
   return place.disk_index >= 0 ? disk_->memory(place.disk_index) : place.resident;
 }
 
-void StateMemory::read_ahead() {
-  if (disk_) disk_->read_ahead();
-  if (stream_) stream_->read_ahead();
+void StateMemory::leave_in_host(const std::vector<int>& chunks) {
+  std::vector<int> streamed;
+  for (const int chunk : chunks) streamed.push_back(places_[static_cast<size_t>(chunk)].stream_index);
+  const std::vector<std::byte*> homes = stream_->leave_out(streamed);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    places_[static_cast<size_t>(chunks[i])] = {.resident = homes[i], .disk_index = -1, .stream_index = -1};
+  }
 }
 
 void StateMemory::begin_use(int chunk) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,8 +41,21 @@ class StateMemory {
   // Gives streamed chunks more of the queue's memory, between steps. True: they have other addresses now.
   bool grow_ring(size_t nbytes) { return stream_ && stream_->grow(nbytes); }
 
-  // Soon all chunks will be used, in their order: begins to bring the first of those that are not resident.
-  void read_ahead();
+  // Streamed chunks that stay in host memory from now on, and not all of them. All others have other addresses then.
+  // Between steps.
+  void leave_in_host(const std::vector<int>& chunks);
+  size_t streamed_nbytes() const { return stream_ ? stream_->streamed_nbytes() : 0; }
+  // The ring's memory, free to use until states are brought again. Between steps, where there is a ring.
+  std::span<std::byte> empty_ring() { return stream_->empty_ring(); }
+
+  // Soon all chunks will be used, in their order: begins to bring the first of those that are not resident, from the
+  // host or from disk.
+  void bring_ahead() {
+    if (stream_) stream_->read_ahead();
+  }
+  void read_ahead() {
+    if (disk_) disk_->read_ahead();
+  }
   // Between parts of a pass, which states on their way keep step with.
   void pace() {
     if (stream_) stream_->pace();

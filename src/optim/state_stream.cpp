@@ -2,6 +2,7 @@
 #include "optim/state_stream.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -22,18 +23,59 @@ StateStream::StateStream(std::shared_ptr<Slab> host, std::vector<size_t> chunk_n
     offset += nbytes;
   }
   SHOAL_CHECK_LE(offset, host_->nbytes());
-  make_ring(shoal::ring_nbytes(chunk_nbytes_, staging));
+  round_.resize(chunk_nbytes_.size());
+  std::iota(round_.begin(), round_.end(), 0);
+  positions_.assign(round_.begin(), round_.end());
+  make_ring(shoal::ring_nbytes(round_nbytes(), staging));
   ferry_.pin(host_->data(), host_->nbytes());
 }
 
 void StateStream::make_ring(size_t nbytes) {
   ring_ = queue_.allocate(nbytes, ledger_, MemoryKind::state_ring);
-  places_ = lay_ring(chunk_nbytes_, nbytes);
+  places_ = lay_ring(round_nbytes(), nbytes);
+}
+
+std::vector<size_t> StateStream::round_nbytes() const {
+  std::vector<size_t> nbytes;
+  for (const int chunk : round_) nbytes.push_back(chunk_nbytes_[static_cast<size_t>(chunk)]);
+  return nbytes;
+}
+
+size_t StateStream::streamed_nbytes() const {
+  const std::vector<size_t> nbytes = round_nbytes();
+  return std::accumulate(nbytes.begin(), nbytes.end(), size_t{0});
+}
+
+std::vector<std::byte*> StateStream::leave_out(const std::vector<int>& chunks) {
+  SHOAL_CHECK(next_ % count() == 0, "chunks are left out inside a round");
+  settle();
+  std::vector<std::byte*> homes;
+  for (const int chunk : chunks) {
+    std::erase(round_, chunk);
+    homes.push_back(host(chunk));
+  }
+  SHOAL_CHECK(!round_.empty(), "all chunks are left out");
+  for (size_t position = 0; position < round_.size(); ++position) {
+    positions_[static_cast<size_t>(round_[position])] = position;
+  }
+  next_ = brought_ = 0;
+  // What is left may need less than the ring has; that is given back.
+  const size_t nbytes = shoal::ring_nbytes(round_nbytes(), ring_->nbytes());
+  ring_.reset();
+  make_ring(nbytes);
+  return homes;
+}
+
+std::span<std::byte> StateStream::empty_ring() {
+  SHOAL_CHECK(next_ % count() == 0, "the ring is emptied inside a round");
+  settle();
+  brought_ = next_;
+  return {ring_->data(), ring_->nbytes()};
 }
 
 bool StateStream::grow(size_t staging) {
   SHOAL_CHECK(next_ % count() == 0, "the ring grows inside a round");
-  const size_t nbytes = shoal::ring_nbytes(chunk_nbytes_, staging);
+  const size_t nbytes = shoal::ring_nbytes(round_nbytes(), staging);
   if (nbytes <= ring_->nbytes()) return false;
   settle();
   brought_ = next_;
@@ -56,27 +98,26 @@ void StateStream::pace() {
 // The ring holds no chunk twice, so nothing is brought further ahead than one round.
 void StateStream::read_ahead() {
   for (;; ++brought_) {
-    const int64_t chunk = brought_ % count();
-    const RingPlace& place = places_[static_cast<size_t>(chunk)];
-    const int64_t back = (chunk - place.after + count() - 1) % count() + 1;
+    const int64_t position = brought_ % count();
+    const RingPlace& place = places_[static_cast<size_t>(position)];
+    const int64_t back = (position - place.after + count() - 1) % count() + 1;
     if (brought_ - back >= next_) return;  // who lies there has not been given back
     const bool first = brought_ < back;
-    ferry_.bring(
-        static_cast<int>(chunk),
-        {memory(static_cast<int>(chunk)), host(static_cast<int>(chunk)), chunk_nbytes_[static_cast<size_t>(chunk)]},
-        first ? -1 : place.after);
+    const int chunk = round_[static_cast<size_t>(position)];
+    ferry_.bring(chunk, {memory(chunk), host(chunk), chunk_nbytes_[static_cast<size_t>(chunk)]},
+                 first ? -1 : round_[static_cast<size_t>(place.after)]);
     settled_ = false;
   }
 }
 
 void StateStream::take(int chunk) {
-  SHOAL_CHECK_EQ(next_ % count(), chunk);
+  SHOAL_CHECK_EQ(round_[static_cast<size_t>(next_ % count())], chunk);
   read_ahead();
   ferry_.begin_use(chunk);
 }
 
 void StateStream::give(int chunk) {
-  SHOAL_CHECK_EQ(next_ % count(), chunk);
+  SHOAL_CHECK_EQ(round_[static_cast<size_t>(next_ % count())], chunk);
   ferry_.take_back(chunk, {host(chunk), memory(chunk), chunk_nbytes_[static_cast<size_t>(chunk)]});
   settled_ = false;
   ++next_;

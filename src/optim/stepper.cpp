@@ -65,19 +65,36 @@ void Stepper::take(const OutsideUpdate& update_outside) {
   parts_.gradients.wait();
   StepConstants constants = decide();
   try {
-    double grad_scale = 0;
-    if (parts_.queue.device() < 0 || update_outside || parts_.updater.updates_on_host()) {
+    if (parts_.queue.device() < 0 || update_outside) {
       const kernels::StepRecord& record = await(taken_.back());
       if (record.applied == 0) return;
-      StepNumbers numbers = chosen(taken_.back(), record);
-      numbers.grad_scale = grad_scale = record.grad_scale;
-      constants.known = group_steps(parts_.config.optimizer, numbers);
+      if (update_outside) return update_from_outside(update_outside, record.grad_scale);
     }
-    if (update_outside) return update_from_outside(update_outside, grad_scale);
+    constants.decided = [this, taken = taken_.back()] { return steps_of(taken); };
     pending_ = {std::move(constants), 0};
+    begin_updates();
     if (!defers_) settle_all();
   } catch (...) {
     taken_.pop_back();
+    throw;
+  }
+}
+
+// Any thread.
+std::optional<GroupSteps> Stepper::steps_of(const Taken& taken) const {
+  const kernels::StepRecord& record = await(taken);
+  if (record.applied == 0) return std::nullopt;
+  StepNumbers numbers = chosen(taken, record);
+  numbers.grad_scale = record.grad_scale;
+  return group_steps(parts_.config.optimizer, numbers);
+}
+
+void Stepper::begin_updates() {
+  try {
+    parts_.updater.begin_step(pending_->constants, parts_.weights, parts_.gradients);
+  } catch (...) {
+    pending_.reset();
+    torn_ = true;
     throw;
   }
 }
@@ -93,6 +110,7 @@ void Stepper::settle(int unit) {
     pending_.reset();
     parts_.weights.finish_publish();
   } catch (...) {
+    parts_.updater.abandon_step();
     pending_.reset();
     torn_ = true;
     throw;
@@ -156,7 +174,7 @@ bool Stepper::is_known(int unread_step) const {
   return slots_[static_cast<size_t>(taken_[static_cast<size_t>(unread_step)].slot)].reading->ready();
 }
 
-const kernels::StepRecord& Stepper::await(const Taken& taken) {
+const kernels::StepRecord& Stepper::await(const Taken& taken) const {
   return *static_cast<const kernels::StepRecord*>(slots_[static_cast<size_t>(taken.slot)].reading->wait());
 }
 

@@ -7,8 +7,8 @@
 // somebody asks, or a step later. Updates of a step that is skipped are given to the GPU all the same, and leave
 // everything as it is. The host knows the number of applied steps only up to the last step that it has read, so it
 // offers the constants for every number that can be. The host waits for the decision where it has a part in the step:
-// in an update from outside, and where it updates states itself. In host memory the decision is known at once, and a
-// skipped step ends there.
+// in an update from outside, and, on a thread of its own, where it updates states itself. In host memory the decision
+// is known at once, and a skipped step ends there.
 //
 // [Note: deferred updates]
 // Once a step is decided, a unit's update needs nothing but its gradients, which stay as they are until the next
@@ -109,8 +109,10 @@ class Stepper {
   StepNumbers numbers_for(int64_t steps_before) const;
   StepConstants decide();
   // What the host has read, and which of the numbers offered the step took.
-  const kernels::StepRecord& await(const Taken& taken);
+  const kernels::StepRecord& await(const Taken& taken) const;
   const StepNumbers& chosen(const Taken& taken, const kernels::StepRecord& record) const;
+  std::optional<GroupSteps> steps_of(const Taken& taken) const;
+  void begin_updates();
   void update_from_outside(const OutsideUpdate& update, double grad_scale);
   void publish(int unit);
   void place_standing();

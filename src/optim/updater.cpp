@@ -7,20 +7,13 @@
 #include "base/check.h"
 #include "device/host_queue.h"
 #include "kernels/convert.h"
+#include "kernels/segment.h"
+#include "optim/update_rates.h"
 #include "plan/from_config.h"
 
 namespace shoal {
 
 namespace {
-
-kernels::Master master_kind(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return kernels::Master::weight;
-    case DType::bf16: return kernels::Master::remainder;
-    case DType::f16: return kernels::Master::full;
-  }
-  return kernels::Master::weight;
-}
 
 std::byte* advance(void* pointer, int64_t numel, size_t element) {
   return static_cast<std::byte*>(pointer) + static_cast<size_t>(numel) * element;
@@ -58,9 +51,14 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
       rank_(rank),
       moments_(moments_of(config.optimizer)),
       queue_(queue),
-      states_(cut_states(layout, chunk_options(config, rank)), tiers_of(config, queue), queue, ledger),
-      launches_(layout.units.size()) {
-  if (queue_.device() >= 0) prepare_host(ledger);
+      optimizer_(config.optimizer),
+      ledger_(ledger),
+      states_(cut_states(layout, chunk_options(config, rank)), tiers_of(config, queue), queue, ledger) {
+  const auto is_off_device = [](const StateChunk& chunk) { return chunk.tier != Tier::device; };
+  if (queue_.device() >= 0 && std::any_of(states_.chunks().begin(), states_.chunks().end(), is_off_device)) {
+    host_ = make_host_queue([this](int64_t numel, const auto& work) { queue_.on_host(numel, work); });
+    host_updates_ = std::make_unique<HostUpdates>(queue_, *host_, states_, ledger);
+  }
   if (queue_.device() >= 0 && config.zero.offload_param.tier != Tier::device) {
     size_t largest = 0;
     for (const UnitLayout& unit : layout_.units) largest = std::max(largest, fetched_weight_nbytes(unit, stage_));
@@ -80,23 +78,6 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
   }
 }
 
-// The widest elements there are: fp32 weights and gradients.
-void Updater::prepare_host(const std::shared_ptr<Ledger>& ledger) {
-  int64_t largest = 0;
-  bool off_device = false;
-  for (int index = 0; index < static_cast<int>(states_.chunks().size()); ++index) {
-    const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
-    if (chunk.tier == Tier::device) continue;
-    off_device = true;
-    if (!states_.is_streamed(index)) largest = std::max(largest, chunk.numel());
-  }
-  if (!off_device) return;
-  host_ = make_host_queue([this](int64_t numel, const auto& work) { queue_.on_host(numel, work); });
-  if (largest == 0) return;
-  grad_staging_ = static_cast<size_t>(largest) * sizeof(float);
-  staging_ = queue_.allocate_host(2 * grad_staging_, ledger, MemoryKind::staging);
-}
-
 Queue& Updater::queue_of(int chunk) const {
   const bool off_device = states_.chunks()[static_cast<size_t>(chunk)].tier != Tier::device;
   return off_device && host_ ? *host_ : queue_;
@@ -105,8 +86,72 @@ Queue& Updater::queue_of(int chunk) const {
 bool Updater::is_updated_by_host(int chunk) const { return &queue_of(chunk) != &queue_ && !states_.is_streamed(chunk); }
 
 void Updater::grow_ring(size_t nbytes) {
-  if (!states_.grow_ring(nbytes)) return;
-  for (std::vector<Launch>& launches : launches_) launches.clear();  // they hold addresses
+  if (states_.grow_ring(nbytes)) work_.clear();  // it holds addresses
+}
+
+std::vector<int> Updater::streamed_chunks() const {
+  std::vector<int> streamed;
+  for (int chunk = 0; chunk < static_cast<int>(states_.chunks().size()); ++chunk) {
+    if (states_.is_streamed(chunk)) streamed.push_back(chunk);
+  }
+  return streamed;
+}
+
+const FlatLayout& Updater::flat_of(int index) const {
+  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
+  return layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
+}
+
+// Not weights that come to the device for their update: they come and go as whole flats.
+bool Updater::can_share() const { return !fetched_ && states_.streamed_nbytes() > states_.ring_nbytes(); }
+
+UpdateRates Updater::measure_rates() {
+  MeasuredUpdate update{.dtype = flat_of(streamed_chunks().front()).dtype, .optimizer = optimizer_};
+  int64_t numel = 0;
+  for (const int chunk : streamed_chunks()) numel += states_.chunks()[static_cast<size_t>(chunk)].numel();
+  update.numel = std::min(update.numel, numel);
+  return measure_update_rates(queue_, states_.empty_ring(), *host_, update, ledger_);
+}
+
+int64_t Updater::share_with_host(const UpdateRates& rates) {
+  SplitWork work{.state_nbytes = states_.streamed_nbytes(), .ring_nbytes = states_.ring_nbytes()};
+  const std::vector<int> streamed = streamed_chunks();
+  std::vector<int64_t> numels;
+  for (const int chunk : streamed) {
+    const int64_t numel = states_.chunks()[static_cast<size_t>(chunk)].numel();
+    numels.push_back(numel);
+    work.numel += numel;
+    work.host_nbytes += static_cast<size_t>(numel) * 2 * nbytes_of(flat_of(chunk).dtype);
+  }
+  std::vector<int> shared;
+  int64_t shared_numel = 0;
+  for (const size_t at : spread_over(numels, host_share(work, rates))) {
+    shared.push_back(streamed[at]);
+    shared_numel += numels[at];
+  }
+  if (shared.empty()) return 0;
+  states_.leave_in_host(shared);
+  work_.clear();
+  return shared_numel;
+}
+
+int64_t Updater::host_updated_numel() const {
+  int64_t numel = 0;
+  for (int chunk = 0; chunk < static_cast<int>(states_.chunks().size()); ++chunk) {
+    if (is_updated_by_host(chunk)) numel += states_.chunks()[static_cast<size_t>(chunk)].numel();
+  }
+  return numel;
+}
+
+double Updater::held_seconds() {
+  if (host_updates_) host_held_seconds_ += host_updates_->newly_held_seconds();
+  return states_.streamed().held_seconds + host_held_seconds_;
+}
+
+// What the host updates reads its own states ahead, in its own thread.
+void Updater::read_ahead() {
+  if (!host_updates_ || !host_updates_->in_round()) states_.read_ahead();
+  states_.bring_ahead();
 }
 
 Updater::Range Updater::kept_range(int unit, int flat_index) const {
@@ -132,8 +177,7 @@ size_t Updater::moment_offset(int which, int index, int64_t element) const {
 
 size_t Updater::master_offset(int index, int64_t element) const {
   const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
-  const FlatLayout& flat = layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
-  return chunk.master + static_cast<size_t>(element - chunk.begin) * master_nbytes(flat.dtype);
+  return chunk.master + static_cast<size_t>(element - chunk.begin) * master_nbytes(flat_of(index).dtype);
 }
 
 void Updater::get_moment(int which, int unit, int flat, Range range, float* values) const {
@@ -257,21 +301,33 @@ void Updater::reset_param(int unit, int flat_index, const Piece& piece, const st
   });
 }
 
+// Weights that come to the device for their update come unit by unit, and the host's part in them too.
+void Updater::begin_step(const StepConstants& constants, Weights& weights, const Gradients& gradients) {
+  if (work_.empty()) list_work(weights, gradients);
+  if (host_updates_ && !fetched_) host_updates_->begin(0, host_updates_->parts(), constants.decided);
+}
+
+void Updater::abandon_step() {
+  if (host_updates_) host_updates_->abandon();
+}
+
 void Updater::update(int unit, const StepConstants& constants, Weights& weights, const Gradients& gradients) {
   const bool changes_shards = fetched_weight_nbytes(layout_.units[static_cast<size_t>(unit)], stage_) > 0;
   if (changes_shards) {
     weights.expect(updated_from(unit, weights.reads_ahead()));
     weights.change(unit);
   }
-  std::vector<Launch>& launches = launches_[static_cast<size_t>(unit)];
-  if (launches.empty()) launches = list_launches(unit, weights, gradients);
+  UnitWork& work = work_[static_cast<size_t>(unit)];
+  if (work.launches.empty()) work.launches = list_launches(unit, weights, gradients);
   const std::vector<Fetched> fetched = fetched_of(unit, weights);
   for (const Fetched& flat : fetched) queue_.copy(fetched_->data() + flat.offset, flat.home, flat.nbytes);
-  for (const Launch& launch : launches) {
+  if (host_updates_ && fetched_) host_updates_->begin(work.first_part, work.last_part, constants.decided);
+  for (const Launch& launch : work.launches) {
     if (launch.chunk >= 0) states_.begin_use(launch.chunk);
-    carry_out(launch, constants);
+    queue_.update(*launch.list, constants.placed);
     if (launch.chunk >= 0) states_.end_use(launch.chunk);
   }
+  for (int part = work.first_part; part < work.last_part; ++part) host_updates_->finish(part);
   for (const Fetched& flat : fetched) put_home(flat.home, fetched_->data() + flat.offset, flat.nbytes, weights);
   if (changes_shards) weights.store(unit);
 }
@@ -306,59 +362,71 @@ std::vector<Updater::Fetched> Updater::fetched_of(int unit, const Weights& weigh
   return found;
 }
 
-void Updater::carry_out(const Launch& launch, const StepConstants& constants) {
-  if (!launch.staged) {
-    queue_.update(*launch.list, constants.placed);
-    return;
+std::vector<int> Updater::chunks_of(int unit) const {
+  std::vector<int> chunks;
+  for (const Flat& flat : units_[static_cast<size_t>(unit)]) {
+    for (int chunk = flat.first_chunk; chunk < flat.last_chunk; ++chunk) chunks.push_back(chunk);
   }
-  SHOAL_CHECK(constants.known.has_value(), "the host updates states and does not know the step");
-  const Staged& staged = *launch.staged;
-  std::byte* weight = staging_->data();
-  queue_.download(staging_->data() + grad_staging_, staged.grad, staged.grad_nbytes);
-  queue_.download(weight, staged.weight, staged.weight_nbytes);
-  host_->update(*launch.list, in_host_memory(*constants.known));
-  queue_.upload(staged.weight, weight, staged.weight_nbytes);
+  return chunks;
 }
 
-// One launch for all that is at hand, and one for each chunk that must be brought, or that the host updates.
+void Updater::list_work(Weights& weights, const Gradients& gradients) {
+  work_ = std::vector<UnitWork>(units_.size());
+  if (!host_updates_) return;
+  std::vector<HostUpdates::Part> parts;
+  for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
+    UnitWork& work = work_[static_cast<size_t>(unit)];
+    work.first_part = static_cast<int>(parts.size());
+    for (const int chunk : chunks_of(unit)) {
+      if (is_updated_by_host(chunk)) parts.push_back(part_of(chunk, weights, gradients));
+    }
+    work.last_part = static_cast<int>(parts.size());
+  }
+  host_updates_->set_parts(parts, [&](int part, std::byte* weight, std::byte* grad) {
+    const int chunk = parts[static_cast<size_t>(part)].chunk;
+    std::vector<kernels::Segment> segments;
+    std::vector<int> groups;
+    list_segments(chunk, {weight, grad, elements_of(chunk, weights, gradients).grad_dtype}, segments, groups);
+    return host_->make_update_list(std::move(segments), std::move(groups));
+  });
+}
+
+// One launch for all that is at hand, and one for each chunk that must be brought.
 std::vector<Updater::Launch> Updater::list_launches(int unit, Weights& weights, const Gradients& gradients) const {
   std::vector<Launch> launches(1);
   std::vector<kernels::Segment> resident;
   std::vector<int> resident_groups;
-  for (const Flat& flat : units_[static_cast<size_t>(unit)]) {
-    for (int chunk = flat.first_chunk; chunk < flat.last_chunk; ++chunk) {
-      const Elements elements = elements_of(chunk, weights, gradients);
-      if (is_updated_by_host(chunk)) {
-        launches.push_back(staged_launch(chunk, elements));
-      } else if (states_.is_resident(chunk)) {
-        list_segments(chunk, elements, resident, resident_groups);
-      } else {
-        std::vector<kernels::Segment> segments;
-        std::vector<int> groups;
-        list_segments(chunk, elements, segments, groups);
-        launches.push_back({chunk, queue_.make_update_list(std::move(segments), std::move(groups))});
-      }
+  for (const int chunk : chunks_of(unit)) {
+    if (is_updated_by_host(chunk)) continue;
+    const Elements elements = elements_of(chunk, weights, gradients);
+    if (states_.is_resident(chunk)) {
+      list_segments(chunk, elements, resident, resident_groups);
+    } else {
+      std::vector<kernels::Segment> segments;
+      std::vector<int> groups;
+      list_segments(chunk, elements, segments, groups);
+      launches.push_back({chunk, queue_.make_update_list(std::move(segments), std::move(groups))});
     }
   }
   launches[0].list = queue_.make_update_list(std::move(resident), std::move(resident_groups));
   return launches;
 }
 
-Updater::Launch Updater::staged_launch(int index, const Elements& elements) const {
+HostUpdates::Part Updater::part_of(int index, Weights& weights, const Gradients& gradients) const {
   const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
-  const FlatLayout& layout = layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
+  const FlatLayout& layout = flat_of(index);
+  const Elements elements = elements_of(index, weights, gradients);
   const auto numel = static_cast<size_t>(chunk.numel());
-  std::vector<kernels::Segment> segments;
-  std::vector<int> groups;
-  list_segments(index, {staging_->data(), staging_->data() + grad_staging_, elements.grad_dtype}, segments, groups);
-  const Staged staged{elements.weight, numel * nbytes_of(layout.dtype), elements.grad,
-                      numel * nbytes_of(elements.grad_dtype)};
-  return {index, host_->make_update_list(std::move(segments), std::move(groups)), staged};
+  return {.chunk = index,
+          .weight = elements.weight,
+          .weight_nbytes = numel * nbytes_of(layout.dtype),
+          .grad = elements.grad,
+          .grad_nbytes = numel * nbytes_of(elements.grad_dtype)};
 }
 
 Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradients& gradients) const {
   const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
-  const FlatLayout& layout = layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
+  const FlatLayout& layout = flat_of(index);
   const bool sharded = row_of(layout, stage_).shard_states;
   const int64_t at = chunk.begin - kept_range(chunk.unit, chunk.flat).begin;
   const DType grad_dtype = gradients.rule(chunk.unit, chunk.flat).kept;
@@ -375,7 +443,7 @@ Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradie
 void Updater::list_segments(int index, const Elements& elements, std::vector<kernels::Segment>& segments,
                             std::vector<int>& groups) const {
   const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
-  const FlatLayout& layout = layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
+  const FlatLayout& layout = flat_of(index);
   std::byte* states = states_.address(index);
   for (const ParamRun& run_of_param : runs_in(layout, chunk.begin, chunk.end)) {
     const int64_t element = run_of_param.flat_offset;
@@ -384,7 +452,7 @@ void Updater::list_segments(int index, const Elements& elements, std::vector<ker
     segment.numel = run_of_param.numel;
     segment.weight = advance(elements.weight, at, nbytes_of(layout.dtype));
     segment.weight_dtype = layout.dtype;
-    segment.master_kind = master_kind(layout.dtype);
+    segment.master_kind = kernels::master_of(layout.dtype);
     if (segment.master_kind != kernels::Master::weight) segment.master = states + master_offset(index, element);
     segment.grad = elements.grad + static_cast<size_t>(at) * nbytes_of(elements.grad_dtype);
     segment.grad_dtype = elements.grad_dtype;

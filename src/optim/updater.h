@@ -12,7 +12,9 @@
 #include "device/queue.h"
 #include "layout/stage.h"
 #include "optim/group_steps.h"
+#include "optim/host_updates.h"
 #include "optim/state_memory.h"
+#include "plan/update_split.h"
 #include "shard/gradients.h"
 #include "shard/weights.h"
 #include "shoal/config.h"
@@ -48,19 +50,33 @@ class Updater {
   void reset_param(int unit, int flat, const Piece& piece, const std::byte* whole, Weights& weights);
 
   // A step is near: begins to bring states that are not at hand.
-  void read_ahead() { states_.read_ahead(); }
+  void read_ahead();
   // Between parts of a pass, which states on their way keep step with.
   void pace() { states_.pace(); }
   // A step has ended, taken or skipped.
   void end_step() { states_.end_step(); }
   // Lets states that pass through the device's memory have that much of it. Between steps.
   void grow_ring(size_t nbytes);
-  // Updates this rank's part of the unit's trainable flats. Weights and gradients are the same objects in every call.
+  // Whether more states pass through the device's memory than it holds at a time, and the host could update some.
+  bool can_share() const;
+  // How fast states come and the host updates: measured. Between steps.
+  UpdateRates measure_rates();
+  // Leaves the host such a share of those states that both end together, and says of how many elements. Between steps.
+  int64_t share_with_host(const UpdateRates& rates);
+
+  // A step is decided: the host begins its part of the update. Weights and gradients are the same objects in every
+  // call, and nobody else's until each unit is updated.
+  void begin_step(const StepConstants& constants, Weights& weights, const Gradients& gradients);
+  // Updates this rank's part of the unit's trainable flats, units in their order.
   void update(int unit, const StepConstants& constants, Weights& weights, const Gradients& gradients);
-  // Whether update() takes constants that are known to the host: it updates some states itself, in place of a device.
-  bool updates_on_host() const { return staging_ != nullptr; }
+  // An update threw: waits until nothing is under way.
+  void abandon_step();
 
   const StateMemory& states() const { return states_; }
+  // How long the queue has stood still for states of the host, or for weights that it updates.
+  double held_seconds();
+  // Elements whose states the host updates in place of the device.
+  int64_t host_updated_numel() const;
 
  private:
   // The chunks of one flat, and the elements whose states this rank keeps in them.
@@ -68,18 +84,15 @@ class Updater {
     int first_chunk = 0, last_chunk = 0;  // one past the last
     int64_t begin = 0, end = 0;
   };
-  // Of a chunk that the host updates for the device: what comes to the staging memory, and goes back.
-  struct Staged {
-    std::byte* weight = nullptr;
-    size_t weight_nbytes = 0;
-    const std::byte* grad = nullptr;
-    size_t grad_nbytes = 0;
-  };
   // What one launch updates.
   struct Launch {
     int chunk = -1;  // one chunk; -1: all chunks of the unit that are always at hand
     std::unique_ptr<UpdateList> list;
-    std::optional<Staged> staged = {};
+  };
+  // What is done for a unit: launches, and parts of what the host updates.
+  struct UnitWork {
+    std::vector<Launch> launches;
+    int first_part = 0, last_part = 0;  // one past the last
   };
   // Weights of the host that come to the device while their unit is updated.
   struct Fetched {
@@ -101,17 +114,20 @@ class Updater {
   // Where chunk `index` has its moment, or its master, of an element.
   size_t moment_offset(int which, int index, int64_t element) const;
   size_t master_offset(int index, int64_t element) const;
-  void prepare_host(const std::shared_ptr<Ledger>& ledger);
   // The queue that reaches the chunk's states between steps.
   Queue& queue_of(int chunk) const;
   // Whether the host updates it in place of the device, which cannot reach it.
   bool is_updated_by_host(int chunk) const;
+  std::vector<int> streamed_chunks() const;
+  const FlatLayout& flat_of(int chunk) const;
+  // The chunks of a unit in their order.
+  std::vector<int> chunks_of(int unit) const;
+  void list_work(Weights& weights, const Gradients& gradients);
   std::vector<Launch> list_launches(int unit, Weights& weights, const Gradients& gradients) const;
-  Launch staged_launch(int chunk, const Elements& elements) const;
+  HostUpdates::Part part_of(int chunk, Weights& weights, const Gradients& gradients) const;
   Elements elements_of(int chunk, Weights& weights, const Gradients& gradients) const;
   void list_segments(int chunk, const Elements& elements, std::vector<kernels::Segment>& segments,
                      std::vector<int>& groups) const;
-  void carry_out(const Launch& launch, const StepConstants& constants);
   // Takes new weights from the queue's memory to their shard.
   void put_home(std::byte* home, const std::byte* from, size_t nbytes, const Weights& weights);
   // So many units in the order of updates, round and round.
@@ -127,11 +143,13 @@ class Updater {
   std::unique_ptr<Queue> host_;  // where the device cannot reach all states: reads, writes and updates what it cannot
   std::vector<std::vector<Flat>> units_;
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
+  OptimizerConfig optimizer_;
+  std::shared_ptr<Ledger> ledger_;
   StateMemory states_;
-  std::shared_ptr<Slab> staging_;              // weights and gradients of one chunk, for the host
-  size_t grad_staging_ = 0;                    // where the gradients begin in it
-  std::shared_ptr<Slab> fetched_;              // on the device: weights of one unit that come from the host
-  std::vector<std::vector<Launch>> launches_;  // of each unit, made when it is first updated
+  std::shared_ptr<Slab> fetched_;  // on the device: weights of one unit that come from the host
+  std::vector<UnitWork> work_;     // of each unit, listed when a step first begins
+  std::unique_ptr<HostUpdates> host_updates_;
+  double host_held_seconds_ = 0;  // for what they made
 };
 
 }  // namespace shoal

@@ -359,9 +359,13 @@ class Trainer {
     const HostTraffic host = engine_.host();
     if (host.to_device_nbytes == 0 || step_ == first_step_) return;
     const auto steps = static_cast<uint64_t>(step_ - first_step_);
-    progress_.say(fmt::format("states of the host: {} to the GPU and {} back a step, through {} of its memory",
+    progress_.say(fmt::format("states of the host: {} to the GPU and {} back a step, through {} of its memory{}",
                               format_nbytes(host.to_device_nbytes / steps), format_nbytes(host.to_host_nbytes / steps),
-                              format_nbytes(engine_.memory().held.state_ring)));
+                              format_nbytes(engine_.memory().held.state_ring),
+                              host.host_updated_numel == 0
+                                  ? ""
+                                  : fmt::format("; the host updates {:.3g} billion parameters",
+                                                static_cast<double>(host.host_updated_numel) * 1e-9)));
   }
 
   int finish(int64_t last) {

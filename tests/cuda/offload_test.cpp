@@ -33,7 +33,7 @@ TEST(GpuOffload, EveryTierGivesTheBitsOfTheResidentRun) {
   }
 }
 
-// A ring for one chunk, for a few of them, and one that grows to hold all; and the host as the one who updates.
+// A ring for one chunk, for a few of them, and one that grows to hold all; the host as the one who updates; and both.
 TEST(GpuOffload, EveryRingAndUpdaterGivesTheBitsOfTheResidentRun) {
   SHOAL_NEEDS_GPU();
   RunOptions options;
@@ -45,16 +45,26 @@ TEST(GpuOffload, EveryRingAndUpdaterGivesTheBitsOfTheResidentRun) {
   options.offload = {.tier = Tier::host};
   for (const int stage : {0, 1, 2, 3}) {
     options.stage = stage;
+    int64_t most_shared = 0;
     for (const int64_t ring : {1, 5000, 0}) {
       options.offload_ring = ring;
       options.offload_update = OffloadUpdate::device;
       const std::vector<RunResult> streamed = train_on_threads(2, options);
       EXPECT_TRUE(streamed[1] == resident[1]) << fmt::format("stage {} ring {}", stage, ring);
       EXPECT_GT(streamed[1].memory.held.host_states, 0u);
+      EXPECT_EQ(streamed[1].host_updated_numel, 0);
       if (ring > 0) EXPECT_EQ(streamed[1].memory.held.state_ring, streamed[1].memory.planned.state_ring);
+      options.offload_update = OffloadUpdate::automatic;
+      const std::vector<RunResult> shared = train_on_threads(2, options);
+      EXPECT_TRUE(shared[1] == resident[1]) << fmt::format("stage {} ring {}, the host updates a share", stage, ring);
+      if (ring == 1) EXPECT_GT(shared[1].host_updated_numel, 0) << stage;
+      if (ring == 0) EXPECT_EQ(shared[1].host_updated_numel, 0) << stage;  // the ring holds all
+      most_shared = std::max(most_shared, shared[1].host_updated_numel);
     }
     options.offload_update = OffloadUpdate::host;
-    EXPECT_TRUE(train_on_threads(2, options)[1] == resident[1]) << fmt::format("stage {}, the host updates", stage);
+    const std::vector<RunResult> by_host = train_on_threads(2, options);
+    EXPECT_TRUE(by_host[1] == resident[1]) << fmt::format("stage {}, the host updates", stage);
+    EXPECT_GT(by_host[1].host_updated_numel, most_shared);
   }
 }
 
@@ -94,12 +104,16 @@ TEST(GpuOffload, DeferredUpdatesGiveTheBitsOfTheResidentRun) {
     for (const int stage : {0, 3}) {
       for (const int64_t ring : {1, 5000, 0}) {
         for (const Tier weights : {Tier::device, Tier::host}) {
-          if (stage < 3 && weights == Tier::host) continue;
-          options.stage = stage;
-          options.offload_ring = ring;
-          options.weights_tier = weights;
-          EXPECT_TRUE(train_on_threads(world, options)[0] == resident[0])
-              << fmt::format("world {} stage {} ring {} weights on {}", world, stage, ring, name_of(weights));
+          for (const OffloadUpdate update : {OffloadUpdate::automatic, OffloadUpdate::host}) {
+            if (stage < 3 && weights == Tier::host) continue;
+            options.stage = stage;
+            options.offload_ring = ring;
+            options.weights_tier = weights;
+            options.offload_update = update;
+            EXPECT_TRUE(train_on_threads(world, options)[0] == resident[0])
+                << fmt::format("world {} stage {} ring {} weights on {}, {}", world, stage, ring, name_of(weights),
+                               update == OffloadUpdate::host ? "the host updates" : "both update");
+          }
         }
       }
     }

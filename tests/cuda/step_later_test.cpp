@@ -149,6 +149,7 @@ TEST(GpuStepLater, ABackwardAndAStepReturnWhileTheGpuIsHeldUp) {
         options.stage = stage;
         options.offload.tier = tier;
         options.offload_ring = tier == Tier::host ? 4096 : 0;
+        options.offload_update = OffloadUpdate::device;  // the host waits where it has a part in the update
         const auto world = make_single_group();
         EngineOptions engine_options = two_groups();
         engine_options.device = gpu();

@@ -55,6 +55,7 @@ struct RunResult {
   std::vector<bool> applied;
   std::string weights;  // bytes of all parameters at the end
   MemoryReport memory;
+  int64_t host_updated_numel = 0;
   std::string overflow_unit;
   bool operator==(const RunResult& other) const {
     return bits(losses) == bits(other.losses) && bits(norms) == bits(other.norms) && applied == other.applied &&
@@ -131,6 +132,7 @@ inline RunResult train(Group& world, const RunOptions& options) {
     }
   });
   result.memory = engine.memory();
+  result.host_updated_numel = engine.host().host_updated_numel;
   return result;
 }
 

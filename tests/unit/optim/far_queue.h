@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -52,7 +53,10 @@ class FarQueue final : public Queue {
     downloaded += nbytes;
     host_->download(to_host, from, nbytes);
   }
-  std::unique_ptr<Wires> make_wires(int chunks) override { return wires ? wires() : host_->make_wires(chunks); }
+  std::unique_ptr<Wires> make_wires(int chunks) override {
+    ++wires_made;
+    return wires ? wires() : host_->make_wires(chunks);
+  }
   void on_host(int64_t numel, const std::function<void(int64_t, int64_t)>& work) override {
     host_->on_host(numel, work);
   }
@@ -101,13 +105,14 @@ class FarQueue final : public Queue {
   }
 
   size_t uploaded = 0, downloaded = 0;
-  int waits = 0;
+  int wires_made = 0;
+  std::atomic<int> waits = 0;
   std::function<std::unique_ptr<Wires>()> wires;  // the test's own; none: copies are through when they are given
 
  private:
   class FarRead final : public LateRead {
    public:
-    FarRead(std::unique_ptr<LateRead> read, int& waits) : read_(std::move(read)), waits_(waits) {}
+    FarRead(std::unique_ptr<LateRead> read, std::atomic<int>& waits) : read_(std::move(read)), waits_(waits) {}
     void begin(const void* from) override {
       read_->begin(from);
       waited_ = false;
@@ -121,8 +126,8 @@ class FarQueue final : public Queue {
 
    private:
     std::unique_ptr<LateRead> read_;
-    int& waits_;
-    bool waited_ = false;
+    std::atomic<int>& waits_;
+    std::atomic<bool> waited_ = false;
   };
 
   void check(const void* pointer) const {

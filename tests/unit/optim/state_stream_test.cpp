@@ -89,6 +89,35 @@ TEST(StateStream, TheRingGrowsBetweenRounds) {
   expect_all(stream, 3);
 }
 
+TEST(StateStream, ChunksThatAreLeftOutStayInHostMemory) {
+  const auto ledger = std::make_shared<Ledger>();
+  const auto queue = make_host_queue();
+  for (const size_t staging : {size_t{0}, size_t{4000}, size_t{1} << 20}) {
+    StateStream stream(home_of(ledger), kChunks, staging, *queue, ledger);
+    go_round(stream);
+    stream.read_ahead();
+    const std::vector<int> left_out = {2, 6};
+    const std::vector<std::byte*> homes = stream.leave_out(left_out);
+    EXPECT_EQ(stream.streamed_nbytes(), size_t{1000 + 24 + 512 + 700 + 700});
+    EXPECT_LE(stream.ring_nbytes(), ring_nbytes({1000, 24, 512, 700, 700}, 1 << 20));
+    for (int round = 0; round < 5; ++round) {
+      if (round % 2 == 0) stream.read_ahead();
+      for (const int chunk : {0, 1, 3, 4, 5}) {
+        stream.take(chunk);
+        for (size_t i = 0; i < kChunks[static_cast<size_t>(chunk)]; ++i) {
+          stream.memory(chunk)[i] = std::byte(static_cast<unsigned char>(stream.memory(chunk)[i]) + 1);
+        }
+        stream.give(chunk);
+      }
+    }
+    for (size_t i = 0; i < left_out.size(); ++i) {
+      EXPECT_EQ(homes[i], stream.look(left_out[i]));
+      std::memset(homes[i], 6, kChunks[static_cast<size_t>(left_out[i])]);
+    }
+    expect_all(stream, 6);
+  }
+}
+
 // A device that has no room for a second ring of more than the first one's size.
 TEST(StateStream, AGrowthThatCannotBeHadLeavesTheRingAsItWas) {
   const auto ledger = std::make_shared<Ledger>();

@@ -47,8 +47,9 @@ StepNumbers numbers_of(int step, double lr, double weight_decay = 0.01) {
 // In host memory, which the queues here reach.
 StepConstants constants_of(const OptimizerConfig& config, const StepNumbers& numbers) {
   StepConstants constants;
-  constants.known = group_steps(config, numbers);
-  constants.placed = in_host_memory(*constants.known);
+  const auto steps = std::make_shared<const GroupSteps>(group_steps(config, numbers));
+  constants.placed = in_host_memory(*steps);
+  constants.decided = [steps] { return std::optional(*steps); };
   return constants;
 }
 
@@ -86,7 +87,9 @@ struct Training {
     gradients.deposit(0, 0, tensor_of(grad));
     gradients.reduce(0);
     gradients.wait();
-    updater.update(0, constants_of(optimizer, numbers), weights, gradients);
+    const StepConstants constants = constants_of(optimizer, numbers);
+    updater.begin_step(constants, weights, gradients);
+    updater.update(0, constants, weights, gradients);
     weights.publish(0);
     weights.finish_publish();
   }
@@ -256,7 +259,7 @@ struct Outcome {
   std::vector<float> first, second, values;
 };
 Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const ShoalConfig& shoal = {},
-                  Tier weights_tier = Tier::device) {
+                  Tier weights_tier = Tier::device, double shared_at = 0) {
   const std::unique_ptr<Group> group = make_single_group();
   const int stage = weights_tier == Tier::device ? 1 : 3;
   Config config = config_with(optimizer_of(OptimizerKind::adamw), stage);
@@ -288,7 +291,7 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
   std::vector<float> values(static_cast<size_t>(numel));
   for (int64_t i = 0; i < kNumel; ++i) values[static_cast<size_t>(i)] = initial_at(i);
   updater.set_values(0, 0, {0, numel}, values.data(), weights);
-  for (int step = 1; step <= 4; ++step) {
+  for (int step = 1; step <= 6; ++step) {
     std::vector<float> grad;
     for (int64_t i = 0; i < kNumel; ++i) grad.push_back(grad_at(step, i));
     gradients.begin_micro_step(0);
@@ -296,8 +299,15 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
     gradients.reduce(0);
     gradients.wait();
     updater.read_ahead();
-    updater.update(0, constants_of(config.optimizer, numbers_of(step, 0.01)), weights, gradients);
+    const StepConstants constants = constants_of(config.optimizer, numbers_of(step, 0.01));
+    updater.begin_step(constants, weights, gradients);
+    updater.read_ahead();
+    updater.update(0, constants, weights, gradients);
     if (step == 3) updater.grow_ring(3000);
+    if (step == 3 && shared_at > 0 && updater.can_share()) {
+      // A bus that brings ten bytes while the host updates so many elements.
+      EXPECT_GT(updater.share_with_host({.bus_nbytes = 10, .host_numel = shared_at}), 0);
+    }
     if (step == 2) {  // a parameter written from outside, in the middle of training
       const std::string written = weight_bytes();
       updater.reset_param(0, 0, layout.units[0].flats[0].pieces[0], reinterpret_cast<const std::byte*>(written.data()),
@@ -331,7 +341,7 @@ TEST(Updater, TheHostUpdatesWhatADeviceCannotReachToTheSameBits) {
         const OffloadConfig offload{.tier = tier, .nvme_path = folder.path(), .buffer_count = 2, .ratio = ratio};
         const Outcome got = run_steps(far, dtype, offload, {.offload_update = OffloadUpdate::host});
         expect_same(got, expected, std::string(name_of(dtype)) + " " + std::string(name_of(tier)));
-        EXPECT_GT(far.downloaded, 0u);
+        EXPECT_GT(far.wires_made, 0);
       }
     }
   }
@@ -347,6 +357,25 @@ TEST(Updater, StatesThatPassThroughTheDeviceGiveTheSameBits) {
         testing::FarQueue far;
         const Outcome got = run_steps(far, dtype, {.tier = Tier::host, .ratio = ratio}, {.offload_ring_size = ring});
         expect_same(got, expected, std::string(name_of(dtype)) + " ring " + std::to_string(ring));
+      }
+    }
+  }
+}
+
+// From the middle of training on, with shares of a few chunks and of almost all.
+TEST(Updater, TheHostUpdatesAShareBesideTheDeviceToTheSameBits) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const std::unique_ptr<Queue> near = make_host_queue();
+    const Outcome expected = run_steps(*near, dtype, {});
+    for (const double host_numel : {1.0, 1000.0}) {
+      for (const double ratio : {0.7, 1.0}) {
+        testing::FarQueue far;
+        const ShoalConfig shoal{.offload_ring_size = 1};
+        far.refuse_above(2000);  // a ring that cannot grow
+        const Outcome got =
+            run_steps(far, dtype, {.tier = Tier::host, .ratio = ratio}, shoal, Tier::device, host_numel);
+        expect_same(got, expected, std::string(name_of(dtype)) + " at " + std::to_string(host_numel));
+        EXPECT_EQ(far.wires_made, 2) << "the host has a part";
       }
     }
   }

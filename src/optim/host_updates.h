@@ -1,0 +1,100 @@
+// Chunks of states that the host updates in place of a device, behind its back: gradients and weights of a chunk come
+// to the host, host threads update it, and the new weights go home, chunk after chunk, while the device works on.
+//
+// [Note: the host updates beside the device]
+// A round is one step's update of all these chunks, or of some that follow each other. A thread of this object learns
+// first whether the step is taken, which the device decides, and with what; so whoever began the round waits for
+// nothing. Chunks come through a few pieces of pinned memory: two are on their way while one is updated. Whoever needs
+// a chunk's weights finishes it: the calling thread waits until the host has updated it, and the queue until the
+// weights are home. Gradients, weights and states are this object's from begin() until then.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "device/queue.h"
+#include "optim/state_memory.h"
+
+namespace shoal {
+
+class HostUpdates {
+ public:
+  // A chunk's elements in the queue's memory.
+  struct Part {
+    int chunk = 0;  // of the states
+    std::byte* weight = nullptr;
+    size_t weight_nbytes = 0;
+    const std::byte* grad = nullptr;
+    size_t grad_nbytes = 0;
+  };
+  // Lists a part's update, with its weights and gradients at these places of host memory.
+  using List = std::function<std::unique_ptr<UpdateList>(int part, std::byte* weight, std::byte* grad)>;
+  // The constants of the step; nothing where it is skipped. Called by another thread, and may wait.
+  using Decision = std::function<std::optional<GroupSteps>()>;
+
+  // All of these outlive this object; `host` updates.
+  HostUpdates(Queue& queue, Queue& host, StateMemory& states, std::shared_ptr<Ledger> ledger);
+  ~HostUpdates();
+  HostUpdates(const HostUpdates&) = delete;
+  HostUpdates& operator=(const HostUpdates&) = delete;
+
+  // Between rounds: what there is to update, in the order in which it is finished.
+  void set_parts(std::vector<Part> parts, const List& list);
+  int parts() const { return static_cast<int>(parts_.size()); }
+
+  // Begins a round of parts [first, last) on what the queue's work so far makes of them.
+  void begin(int first, int last, Decision decision);
+  // The next part of the round: what the queue is given later finds its new weights. Throws what went wrong.
+  void finish(int part);
+  bool in_round() const { return next_ < last_; }
+  // Ends the round, of which nobody needs the rest, when nothing of it is under way.
+  void abandon();
+
+  // How long the queue stood still for such weights, where it has gone on since the last call.
+  double newly_held_seconds() { return wires_ ? wires_->newly_held_seconds() : 0; }
+
+ private:
+  struct Listed {
+    Part part;
+    std::unique_ptr<UpdateList> list;
+  };
+
+  static constexpr int kSlots = 4;
+  std::byte* weight_slot(int part) const { return memory_->data() + static_cast<size_t>(part % kSlots) * slot_nbytes_; }
+  std::byte* grad_slot(int part) const { return weight_slot(part) + grad_offset_; }
+  void serve();
+  void run(int first, int last, const Decision& decision);
+  void bring(int part);
+
+  Queue& queue_;
+  Queue& host_;
+  StateMemory& states_;
+  std::shared_ptr<Ledger> ledger_;
+  std::vector<Listed> parts_;
+  std::shared_ptr<Slab> memory_;  // pinned: kSlots times a part's weights and gradients
+  size_t slot_nbytes_ = 0, grad_offset_ = 0;
+  std::unique_ptr<Wires> wires_;
+  int next_ = 0, last_ = 0;  // of the round: finished next, and one past its last
+
+  // Between the threads.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Decision decision_;        // of a round that has not been seen
+  int begin_ = 0, end_ = 0;  // of it
+  int updated_ = 0;          // parts of the round before this one are updated, or will not be
+  bool taken_ = false;       // the round's step is
+  std::exception_ptr error_;
+  bool busy_ = false;  // the thread, with a round
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace shoal

@@ -1,0 +1,106 @@
+// See update_rates.h.
+#include "optim/update_rates.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "kernels/segment.h"
+#include "optim/group_steps.h"
+#include "plan/from_config.h"
+#include "plan/memory.h"
+
+namespace shoal {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// Updates of zeros, in memory of its own, over and over.
+class Updates {
+ public:
+  Updates(Queue& host, const MeasuredUpdate& update, const std::shared_ptr<Ledger>& ledger)
+      : host_(host), numel_(update.numel) {
+    const auto numel = static_cast<size_t>(update.numel);
+    const size_t element = nbytes_of(update.dtype);
+    const size_t master = master_nbytes(update.dtype);
+    const int moments = moments_of(update.optimizer);
+    memory_ = host.allocate(numel * (2 * element + master + static_cast<size_t>(moments) * sizeof(float)), ledger,
+                            MemoryKind::staging);
+    host.zero(memory_->data(), memory_->nbytes());
+    kernels::Segment segment;
+    segment.numel = update.numel;
+    std::byte* at = memory_->data();
+    const auto take = [&](size_t nbytes) { return std::exchange(at, at + nbytes); };
+    if (moments > 0) segment.first = reinterpret_cast<float*>(take(numel * sizeof(float)));
+    if (moments > 1) segment.second = reinterpret_cast<float*>(take(numel * sizeof(float)));
+    segment.master_kind = kernels::master_of(update.dtype);
+    if (master > 0) segment.master = take(numel * master);
+    segment.weight = take(numel * element);
+    segment.weight_dtype = segment.grad_dtype = update.dtype;
+    segment.grad = take(numel * element);
+    list_ = host.make_update_list({segment}, {0});
+    StepNumbers numbers;
+    numbers.lrs = numbers.weight_decays = {0};
+    steps_ = group_steps(update.optimizer, numbers);
+  }
+
+  void run_once() { host_.update(*list_, in_host_memory(steps_)); }
+  int64_t numel() const { return numel_; }
+
+ private:
+  Queue& host_;
+  int64_t numel_;
+  std::shared_ptr<Slab> memory_;
+  std::unique_ptr<UpdateList> list_;
+  GroupSteps steps_;
+};
+
+}  // namespace
+
+UpdateRates measure_update_rates(Queue& queue, std::span<std::byte> there, Queue& host, const MeasuredUpdate& update,
+                                 const std::shared_ptr<Ledger>& ledger) {
+  constexpr int kLeastUpdates = 4, kLeastCopies = 32;
+  constexpr size_t kCopyNbytes = size_t{16} << 20;
+  const size_t nbytes = std::min(kCopyNbytes, there.size() / 2);
+  const std::shared_ptr<Slab> here = queue.allocate_host(2 * nbytes, ledger, MemoryKind::staging);
+  const std::unique_ptr<Wires> wires = queue.make_wires(2);
+  Updates updates(host, update, ledger);
+
+  std::atomic<int> done = -1;  // the first is no measurement: its threads are made
+  double host_seconds = 0;
+  std::jthread thread([&](const std::stop_token& stop) {
+    updates.run_once();
+    done = 0;
+    const Clock::time_point begin = Clock::now();
+    while (!stop.stop_requested() || done == 0) {
+      updates.run_once();
+      ++done;
+    }
+    host_seconds = seconds_since(begin);
+  });
+  while (done < 0) std::this_thread::yield();
+
+  const Clock::time_point begin = Clock::now();
+  int copies = 0;
+  for (; copies < kLeastCopies || done < kLeastUpdates; ++copies) {
+    wires->copy_in(0, there.data(), here->data(), nbytes, -1);
+    wires->copy_out(1, here->data() + nbytes, there.data() + nbytes, nbytes);
+    if (copies % 2 == 1) continue;  // two are on their way
+    wires->wait_in(0);
+    wires->wait_out(1);
+  }
+  wires->wait_in(0);
+  wires->wait_out(1);
+  const double bus_seconds = seconds_since(begin);
+  thread.request_stop();
+  thread.join();
+  return {.bus_nbytes = static_cast<double>(nbytes) * copies / bus_seconds,
+          .host_numel = static_cast<double>(updates.numel()) * done / host_seconds};
+}
+
+}  // namespace shoal

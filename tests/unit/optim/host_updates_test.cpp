@@ -1,0 +1,164 @@
+#include "optim/host_updates.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "optim/group_steps.h"
+#include "unit/optim/far_queue.h"
+
+namespace shoal {
+namespace {
+
+constexpr int kParts = 11;  // more than slots
+constexpr int64_t kPartNumel = 37;
+
+OptimizerConfig sgd_with_momentum() {
+  OptimizerConfig config;
+  config.kind = OptimizerKind::sgd;
+  config.momentum = 0.5;
+  return config;
+}
+
+GroupSteps sgd_steps(double lr) {
+  StepNumbers numbers;
+  numbers.step = 2;  // the first takes the gradient for the moment
+  numbers.lrs = {lr};
+  numbers.weight_decays = {0};
+  return group_steps(sgd_with_momentum(), numbers);
+}
+
+// fp32 weights and gradients "on a device", with one moment in host memory.
+struct PartsOfHost {
+  PartsOfHost() {
+    std::vector<StateChunk> chunks;
+    for (int i = 0; i < kParts; ++i) {
+      StateChunk chunk;
+      chunk.tier = Tier::host;
+      chunk.end = kPartNumel;
+      chunk.nbytes = kPartNumel * sizeof(float);
+      chunks.push_back(chunk);
+    }
+    states = std::make_unique<StateMemory>(chunks, StateTiers{}, far, ledger);
+    for (int i = 0; i < kParts; ++i) {
+      parts.push_back({.chunk = i,
+                       .weight = reinterpret_cast<std::byte*>(weights[i]),
+                       .weight_nbytes = sizeof weights[i],
+                       .grad = reinterpret_cast<const std::byte*>(grads[i]),
+                       .grad_nbytes = sizeof grads[i]});
+      for (int64_t e = 0; e < kPartNumel; ++e) grads[i][e] = static_cast<float>(i + 1);
+    }
+    updates = std::make_unique<HostUpdates>(far, *host, *states, ledger);
+    set_parts(kParts);
+  }
+
+  void set_parts(int count) {
+    updates->set_parts({parts.begin(), parts.begin() + count}, [&](int part, std::byte* weight, std::byte* grad) {
+      kernels::Segment segment;
+      segment.numel = kPartNumel;
+      segment.weight = weight;
+      segment.grad = grad;
+      segment.first = reinterpret_cast<float*>(states->address(parts[static_cast<size_t>(part)].chunk));
+      return host->make_update_list({segment}, {0});
+    });
+  }
+
+  void expect_weights(int chunk, float times) const {
+    for (int64_t e = 0; e < kPartNumel; ++e) {
+      ASSERT_FLOAT_EQ(weights[chunk][e], -times * static_cast<float>(chunk + 1)) << chunk << " " << e;
+    }
+  }
+
+  float weights[kParts][kPartNumel] = {};
+  float grads[kParts][kPartNumel] = {};
+  std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
+  testing::FarQueue far;
+  std::unique_ptr<Queue> host = make_host_queue();
+  std::unique_ptr<StateMemory> states;
+  std::vector<HostUpdates::Part> parts;
+  std::unique_ptr<HostUpdates> updates;  // last: its thread ends first
+};
+
+TEST(HostUpdates, ARoundUpdatesEveryPartOnceBeforeItIsFinished) {
+  PartsOfHost training;
+  float times = 0, moment = 0;
+  for (int round = 0; round < 20; ++round) {
+    training.updates->begin(0, kParts, [] { return std::optional(sgd_steps(1)); });
+    moment = 0.5f * moment + 1;
+    times += moment;
+    EXPECT_TRUE(training.updates->in_round());
+    for (int part = 0; part < kParts; ++part) {
+      training.updates->finish(part);
+      training.expect_weights(part, times);
+    }
+    EXPECT_FALSE(training.updates->in_round());
+  }
+}
+
+TEST(HostUpdates, ARoundMayBeOfSomeParts) {
+  PartsOfHost training;
+  for (int part = 0; part < kParts; ++part) {
+    training.updates->begin(part, part + 1, [] { return std::optional(sgd_steps(1)); });
+    training.updates->finish(part);
+    training.expect_weights(part, 1);
+  }
+  training.updates->begin(3, 3, [] { return std::optional(sgd_steps(1)); });
+  EXPECT_FALSE(training.updates->in_round());
+}
+
+TEST(HostUpdates, WhoBeginsDoesNotWaitForTheDecision) {
+  PartsOfHost training;
+  std::promise<void> decided;
+  training.updates->begin(0, kParts, [&] {
+    decided.get_future().wait();
+    return std::optional(sgd_steps(1));
+  });
+  training.expect_weights(0, 0);
+  decided.set_value();
+  for (int part = 0; part < kParts; ++part) training.updates->finish(part);
+  training.expect_weights(kParts - 1, 1);
+}
+
+TEST(HostUpdates, ASkippedStepLeavesEverythingAsItIs) {
+  PartsOfHost training;
+  training.updates->begin(0, kParts, []() -> std::optional<GroupSteps> { return std::nullopt; });
+  for (int part = 0; part < kParts; ++part) {
+    training.updates->finish(part);
+    training.expect_weights(part, 0);
+  }
+}
+
+TEST(HostUpdates, AnErrorIsThrownWhereItsPartIsFinishedAndTheNextRoundIsWhole) {
+  PartsOfHost training;
+  training.updates->begin(0, kParts, []() -> std::optional<GroupSteps> { throw Error("the device", "is gone"); });
+  EXPECT_THROW(training.updates->finish(0), Error);
+  training.updates->abandon();
+  EXPECT_FALSE(training.updates->in_round());
+  training.updates->begin(0, kParts, [] { return std::optional(sgd_steps(1)); });
+  for (int part = 0; part < kParts; ++part) training.updates->finish(part);
+  training.expect_weights(kParts - 1, 1);
+}
+
+TEST(HostUpdates, AnAbandonedRoundEndsBeforeItsMemoryGoes) {
+  PartsOfHost training;
+  training.updates->begin(0, kParts, [] { return std::optional(sgd_steps(1)); });
+  training.updates->finish(0);
+  training.updates->abandon();
+  EXPECT_FALSE(training.updates->in_round());
+  training.expect_weights(kParts - 1, 1);
+}
+
+TEST(HostUpdates, PartsChangeBetweenRounds) {
+  PartsOfHost training;
+  training.set_parts(0);
+  EXPECT_EQ(training.ledger->line(MemoryKind::staging).nbytes, 0u);
+  training.updates->begin(0, 0, [] { return std::optional(sgd_steps(1)); });
+  training.set_parts(2);
+  training.updates->begin(0, 2, [] { return std::optional(sgd_steps(1)); });
+  for (const int part : {0, 1}) training.updates->finish(part);
+  training.expect_weights(1, 1);
+  training.expect_weights(2, 0);
+}
+
+}  // namespace
+}  // namespace shoal
