@@ -77,6 +77,9 @@ class CudaWires final : public Wires {
     free_holds_.pop_back();
     stopped_->stopped.record(queue_);
   }
+  void forget_stop() override {
+    if (stopped_) free_holds_.push_back(std::move(stopped_));
+  }
   void hold_queue_out(int chunk) override { marks_of(chunk).stored.hold_back(queue_); }
   void mark_used(int chunk) override { marks_of(chunk).used.record(queue_); }
   void copy_out(int chunk, std::byte* to_host, const std::byte* from, size_t nbytes) override {

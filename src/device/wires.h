@@ -29,6 +29,8 @@ class Wires {
   virtual void hold_queue(int chunk) = 0;
   // The queue will get nothing before the next hold_queue(): what it stands still counts from here.
   virtual void stop_queue() {}
+  // No hold_queue() comes: it did not.
+  virtual void forget_stop() {}
   // What the queue is given later comes after the chunk's last copy_out.
   virtual void hold_queue_out(int chunk) = 0;
   // The queue has no more work on the chunk than it was given so far.

@@ -319,9 +319,19 @@ class Engine::Impl {
       updater_.grow_ring(grown_ring_nbytes(ring, gpu.free_nbytes, gpu.total_nbytes, ranks_on_gpu_,
                                            static_cast<size_t>(config_.shoal.device_budget)));
     }
-    if (config_.shoal.offload_update != OffloadUpdate::automatic || !updater_.can_share()) return;
-    const UpdateRates rates = updater_.measure_rates();
-    const int64_t shared = updater_.share_with_host(rates);
+    if (config_.shoal.offload_update == OffloadUpdate::automatic && updater_.can_share()) share_update();
+  }
+
+  // A wish: training goes on as it did where there is no memory to try it.
+  void share_update() {
+    UpdateRates rates;
+    int64_t shared = 0;
+    try {
+      rates = updater_.measure_rates();
+      shared = updater_.share_with_host(rates);
+    } catch (const Error& error) {
+      fmt::print(stderr, "shoal: the host updates no states beside the GPU: {}\n", error.what());
+    }
     if (shared == 0 || weights_channel_->notes().rank() != 0) return;
     fmt::print(
         stderr,

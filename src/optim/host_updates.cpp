@@ -28,6 +28,19 @@ HostUpdates::~HostUpdates() {
   thread_.join();
 }
 
+void HostUpdates::reserve(size_t weight_nbytes, size_t grad_nbytes) {
+  SHOAL_CHECK(!in_round(), "memory is reserved inside a round");
+  const size_t grad_offset = std::max(grad_offset_, aligned(weight_nbytes));
+  const size_t slot_nbytes = grad_offset + std::max(slot_nbytes_ - grad_offset_, aligned(grad_nbytes));
+  if (slot_nbytes == slot_nbytes_ && grad_offset == grad_offset_) return;
+  SHOAL_CHECK(parts_.empty(), "memory is reserved under parts that have places in it");
+  memory_.reset();
+  slot_nbytes_ = grad_offset_ = 0;
+  memory_ = queue_.allocate_host(kSlots * slot_nbytes, ledger_, MemoryKind::staging);
+  slot_nbytes_ = slot_nbytes;
+  grad_offset_ = grad_offset;
+}
+
 void HostUpdates::set_parts(std::vector<Part> parts, const List& list) {
   SHOAL_CHECK(!in_round(), "parts change inside a round");
   size_t weight_nbytes = 0, grad_nbytes = 0;
@@ -35,13 +48,10 @@ void HostUpdates::set_parts(std::vector<Part> parts, const List& list) {
     weight_nbytes = std::max(weight_nbytes, part.weight_nbytes);
     grad_nbytes = std::max(grad_nbytes, part.grad_nbytes);
   }
-  grad_offset_ = aligned(weight_nbytes);
-  slot_nbytes_ = grad_offset_ + aligned(grad_nbytes);
   wires_.reset();  // copies end before their memory goes
   parts_.clear();
-  memory_.reset();
   if (parts.empty()) return;
-  memory_ = queue_.allocate_host(kSlots * slot_nbytes_, ledger_, MemoryKind::staging);
+  reserve(weight_nbytes, grad_nbytes);
   wires_ = queue_.make_wires(static_cast<int>(parts.size()));
   for (int part = 0; part < static_cast<int>(parts.size()); ++part) {
     parts_.push_back({parts[static_cast<size_t>(part)], list(part, weight_slot(part), grad_slot(part))});
@@ -60,7 +70,6 @@ void HostUpdates::begin(int first, int last, Decision decision) {
     begin_ = updated_ = first;
     end_ = last;
     taken_ = false;
-    busy_ = true;
   }
   changed_.notify_all();
 }
@@ -82,7 +91,11 @@ void HostUpdates::finish(int part) {
   const bool taken = taken_;
   lock.unlock();
   ++next_;
-  if (taken) wires_->hold_queue(part);
+  if (taken) {
+    wires_->hold_queue(part);
+  } else {
+    wires_->forget_stop();
+  }
 }
 
 void HostUpdates::serve() {
@@ -91,6 +104,7 @@ void HostUpdates::serve() {
     changed_.wait(lock, [&] { return stopped_ || decision_; });
     if (stopped_) return;
     const Decision decision = std::exchange(decision_, nullptr);
+    busy_ = true;
     const int first = begin_, last = end_;
     lock.unlock();
     std::exception_ptr error;
@@ -108,7 +122,7 @@ void HostUpdates::serve() {
 
 void HostUpdates::abandon() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !busy_; });
+  changed_.wait(lock, [&] { return !busy_ && !decision_; });
   error_ = nullptr;
   next_ = last_;
 }

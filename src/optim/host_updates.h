@@ -46,6 +46,8 @@ class HostUpdates {
   HostUpdates(const HostUpdates&) = delete;
   HostUpdates& operator=(const HostUpdates&) = delete;
 
+  // Between rounds: takes memory for parts of up to so many bytes. Parts that need more take more.
+  void reserve(size_t weight_nbytes, size_t grad_nbytes);
   // Between rounds: what there is to update, in the order in which it is finished.
   void set_parts(std::vector<Part> parts, const List& list);
   int parts() const { return static_cast<int>(parts_.size()); }

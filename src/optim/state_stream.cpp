@@ -50,19 +50,16 @@ std::vector<std::byte*> StateStream::leave_out(const std::vector<int>& chunks) {
   SHOAL_CHECK(next_ % count() == 0, "chunks are left out inside a round");
   settle();
   std::vector<std::byte*> homes;
+  SHOAL_CHECK_LT(chunks.size(), round_.size());
   for (const int chunk : chunks) {
     std::erase(round_, chunk);
     homes.push_back(host(chunk));
   }
-  SHOAL_CHECK(!round_.empty(), "all chunks are left out");
   for (size_t position = 0; position < round_.size(); ++position) {
     positions_[static_cast<size_t>(round_[position])] = position;
   }
   next_ = brought_ = 0;
-  // What is left may need less than the ring has; that is given back.
-  const size_t nbytes = shoal::ring_nbytes(round_nbytes(), ring_->nbytes());
-  ring_.reset();
-  make_ring(nbytes);
+  places_ = lay_ring(round_nbytes(), ring_->nbytes());
   return homes;
 }
 

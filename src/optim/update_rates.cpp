@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -26,10 +27,10 @@ class Updates {
   Updates(Queue& host, const MeasuredUpdate& update, const std::shared_ptr<Ledger>& ledger)
       : host_(host), numel_(update.numel) {
     const auto numel = static_cast<size_t>(update.numel);
-    const size_t element = nbytes_of(update.dtype);
+    const size_t element = nbytes_of(update.dtype), grad = nbytes_of(update.grad_dtype);
     const size_t master = master_nbytes(update.dtype);
     const int moments = moments_of(update.optimizer);
-    memory_ = host.allocate(numel * (2 * element + master + static_cast<size_t>(moments) * sizeof(float)), ledger,
+    memory_ = host.allocate(numel * (element + grad + master + static_cast<size_t>(moments) * sizeof(float)), ledger,
                             MemoryKind::staging);
     host.zero(memory_->data(), memory_->nbytes());
     kernels::Segment segment;
@@ -41,8 +42,9 @@ class Updates {
     segment.master_kind = kernels::master_of(update.dtype);
     if (master > 0) segment.master = take(numel * master);
     segment.weight = take(numel * element);
-    segment.weight_dtype = segment.grad_dtype = update.dtype;
-    segment.grad = take(numel * element);
+    segment.weight_dtype = update.dtype;
+    segment.grad = take(numel * grad);
+    segment.grad_dtype = update.grad_dtype;
     list_ = host.make_update_list({segment}, {0});
     StepNumbers numbers;
     numbers.lrs = numbers.weight_decays = {0};
@@ -73,15 +75,21 @@ UpdateRates measure_update_rates(Queue& queue, std::span<std::byte> there, Queue
 
   std::atomic<int> done = -1;  // the first is no measurement: its threads are made
   double host_seconds = 0;
+  std::exception_ptr error;
   std::jthread thread([&](const std::stop_token& stop) {
-    updates.run_once();
-    done = 0;
-    const Clock::time_point begin = Clock::now();
-    while (!stop.stop_requested() || done == 0) {
+    try {
       updates.run_once();
-      ++done;
+      done = 0;
+      const Clock::time_point begin = Clock::now();
+      while (!stop.stop_requested() || done == 0) {
+        updates.run_once();
+        ++done;
+      }
+      host_seconds = seconds_since(begin);
+    } catch (...) {
+      error = std::current_exception();
+      done = kLeastUpdates;  // nobody waits for more
     }
-    host_seconds = seconds_since(begin);
   });
   while (done < 0) std::this_thread::yield();
 
@@ -99,6 +107,7 @@ UpdateRates measure_update_rates(Queue& queue, std::span<std::byte> there, Queue
   const double bus_seconds = seconds_since(begin);
   thread.request_stop();
   thread.join();
+  if (error) std::rethrow_exception(error);
   return {.bus_nbytes = static_cast<double>(nbytes) * copies / bus_seconds,
           .host_numel = static_cast<double>(updates.numel()) * done / host_seconds};
 }

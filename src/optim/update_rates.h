@@ -13,7 +13,8 @@
 namespace shoal {
 
 struct MeasuredUpdate {
-  DType dtype = DType::bf16;  // of weights and gradients
+  DType dtype = DType::bf16;  // of weights
+  DType grad_dtype = DType::bf16;
   OptimizerConfig optimizer = {};
   int64_t numel = int64_t{1} << 24;  // at a time: more than caches hold
 };

@@ -52,12 +52,18 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
       moments_(moments_of(config.optimizer)),
       queue_(queue),
       optimizer_(config.optimizer),
+      gradient_options_(gradient_options(config)),
       ledger_(ledger),
       states_(cut_states(layout, chunk_options(config, rank)), tiers_of(config, queue), queue, ledger) {
   const auto is_off_device = [](const StateChunk& chunk) { return chunk.tier != Tier::device; };
   if (queue_.device() >= 0 && std::any_of(states_.chunks().begin(), states_.chunks().end(), is_off_device)) {
     host_ = make_host_queue([this](int64_t numel, const auto& work) { queue_.on_host(numel, work); });
     host_updates_ = std::make_unique<HostUpdates>(queue_, *host_, states_, ledger);
+    std::vector<int> by_host;
+    for (int chunk = 0; chunk < static_cast<int>(states_.chunks().size()); ++chunk) {
+      if (is_updated_by_host(chunk)) by_host.push_back(chunk);
+    }
+    reserve_for(by_host);
   }
   if (queue_.device() >= 0 && config.zero.offload_param.tier != Tier::device) {
     size_t largest = 0;
@@ -102,11 +108,31 @@ const FlatLayout& Updater::flat_of(int index) const {
   return layout_.units[static_cast<size_t>(chunk.unit)].flats[static_cast<size_t>(chunk.flat)];
 }
 
+size_t Updater::weight_nbytes(int chunk) const {
+  return static_cast<size_t>(states_.chunks()[static_cast<size_t>(chunk)].numel()) * nbytes_of(flat_of(chunk).dtype);
+}
+
+size_t Updater::grad_nbytes(int chunk) const {
+  return static_cast<size_t>(states_.chunks()[static_cast<size_t>(chunk)].numel()) *
+         nbytes_of(gradient_rule(flat_of(chunk), gradient_options_).kept);
+}
+
+void Updater::reserve_for(const std::vector<int>& chunks) {
+  size_t weight = 0, grad = 0;
+  for (const int chunk : chunks) {
+    weight = std::max(weight, weight_nbytes(chunk));
+    grad = std::max(grad, grad_nbytes(chunk));
+  }
+  host_updates_->reserve(weight, grad);
+}
+
 // Not weights that come to the device for their update: they come and go as whole flats.
 bool Updater::can_share() const { return !fetched_ && states_.streamed_nbytes() > states_.ring_nbytes(); }
 
 UpdateRates Updater::measure_rates() {
-  MeasuredUpdate update{.dtype = flat_of(streamed_chunks().front()).dtype, .optimizer = optimizer_};
+  const FlatLayout& flat = flat_of(streamed_chunks().front());
+  MeasuredUpdate update{
+      .dtype = flat.dtype, .grad_dtype = gradient_rule(flat, gradient_options_).kept, .optimizer = optimizer_};
   int64_t numel = 0;
   for (const int chunk : streamed_chunks()) numel += states_.chunks()[static_cast<size_t>(chunk)].numel();
   update.numel = std::min(update.numel, numel);
@@ -121,7 +147,7 @@ int64_t Updater::share_with_host(const UpdateRates& rates) {
     const int64_t numel = states_.chunks()[static_cast<size_t>(chunk)].numel();
     numels.push_back(numel);
     work.numel += numel;
-    work.host_nbytes += static_cast<size_t>(numel) * 2 * nbytes_of(flat_of(chunk).dtype);
+    work.host_nbytes += weight_nbytes(chunk) + grad_nbytes(chunk);
   }
   std::vector<int> shared;
   int64_t shared_numel = 0;
@@ -130,6 +156,7 @@ int64_t Updater::share_with_host(const UpdateRates& rates) {
     shared_numel += numels[at];
   }
   if (shared.empty()) return 0;
+  reserve_for(shared);  // before anything changes: it may not be had
   states_.leave_in_host(shared);
   work_.clear();
   return shared_numel;

@@ -120,6 +120,11 @@ class Updater {
   bool is_updated_by_host(int chunk) const;
   std::vector<int> streamed_chunks() const;
   const FlatLayout& flat_of(int chunk) const;
+  // Bytes of a chunk's weights, and of its gradients by the config.
+  size_t weight_nbytes(int chunk) const;
+  size_t grad_nbytes(int chunk) const;
+  // Memory for these chunks on their way to the host.
+  void reserve_for(const std::vector<int>& chunks);
   // The chunks of a unit in their order.
   std::vector<int> chunks_of(int unit) const;
   void list_work(Weights& weights, const Gradients& gradients);
@@ -144,6 +149,7 @@ class Updater {
   std::vector<std::vector<Flat>> units_;
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
   OptimizerConfig optimizer_;
+  GradientOptions gradient_options_;
   std::shared_ptr<Ledger> ledger_;
   StateMemory states_;
   std::shared_ptr<Slab> fetched_;  // on the device: weights of one unit that come from the host

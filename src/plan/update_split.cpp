@@ -6,15 +6,15 @@
 namespace shoal {
 
 // With a share f of the host, the wire out has (1 - f) * states - ring + f * host_nbytes to carry, more than the wire
-// in, and the host f * numel to update. Both take as long at this f.
+// in, and the host f * numel to update. Both take as long at this f. A share that leaves the wire no less helps nobody.
 double host_share(const SplitWork& work, const UpdateRates& rates) {
   constexpr double kMost = 0.9;
-  if (work.state_nbytes <= work.ring_nbytes || rates.bus_nbytes <= 0 || rates.host_numel <= 0) return 0;
+  if (work.state_nbytes <= work.ring_nbytes || work.state_nbytes <= work.host_nbytes) return 0;
+  if (rates.bus_nbytes <= 0 || rates.host_numel <= 0) return 0;
   const auto states = static_cast<double>(work.state_nbytes);
   const double beyond_ring = states - static_cast<double>(work.ring_nbytes);
   const double on_bus = (states - static_cast<double>(work.host_nbytes)) / rates.bus_nbytes;
   const double on_host = static_cast<double>(work.numel) / rates.host_numel;
-  if (on_bus + on_host <= 0) return kMost;
   return std::min(kMost, beyond_ring / rates.bus_nbytes / (on_bus + on_host));
 }
 

@@ -20,8 +20,8 @@ struct SplitWork {
   size_t host_nbytes = 0;  // weights and gradients that come to the host if it updates all
 };
 
-// The share of the elements that the host updates so that both end together: none, where the ring holds all states, and
-// never all.
+// The share of the elements that the host updates so that both end together: none, where the ring holds all states or
+// what comes to the host is as much as the states; and never all.
 double host_share(const SplitWork& work, const UpdateRates& rates);
 
 // Which of these chunks make that share of all elements, spread evenly over them, the first as late as can be: what is

@@ -354,18 +354,21 @@ class Trainer {
     }
   }
 
-  // Bytes that states of the host moved in a step, and how much of the GPU they pass through.
+  // Bytes that states of the host moved in a step, how much of the GPU they pass through, and what the host updates.
   void say_host_traffic() {
     const HostTraffic host = engine_.host();
-    if (host.to_device_nbytes == 0 || step_ == first_step_) return;
+    if (step_ == first_step_) return;
     const auto steps = static_cast<uint64_t>(step_ - first_step_);
-    progress_.say(fmt::format("states of the host: {} to the GPU and {} back a step, through {} of its memory{}",
-                              format_nbytes(host.to_device_nbytes / steps), format_nbytes(host.to_host_nbytes / steps),
-                              format_nbytes(engine_.memory().held.state_ring),
-                              host.host_updated_numel == 0
-                                  ? ""
-                                  : fmt::format("; the host updates {:.3g} billion parameters",
-                                                static_cast<double>(host.host_updated_numel) * 1e-9)));
+    if (host.to_device_nbytes > 0) {
+      progress_.say(fmt::format("states of the host: {} to the GPU and {} back a step, through {} of its memory",
+                                format_nbytes(host.to_device_nbytes / steps),
+                                format_nbytes(host.to_host_nbytes / steps),
+                                format_nbytes(engine_.memory().held.state_ring)));
+    }
+    if (host.host_updated_numel > 0) {
+      progress_.say(fmt::format("the host updates {:.3g} billion parameters a step",
+                                static_cast<double>(host.host_updated_numel) * 1e-9));
+    }
   }
 
   int finish(int64_t last) {

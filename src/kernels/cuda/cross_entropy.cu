@@ -372,8 +372,9 @@ void launch_rows(const CrossEntropy& args, Stream stream) {
   const int64_t room = most_shared - kReductionNbytes;
   // Two blocks share a processor where each has a whole row there; a longer row has it alone.
   constexpr int kFewThreads = kMostThreads / 2;
-  const int64_t row_nbytes = args.vocab * static_cast<int64_t>(sizeof(T));
-  if (row_nbytes <= std::min<int64_t>(room / 2, kMostPlaces * kFewThreads * 16)) {
+  const int64_t packs = (args.vocab + kWidest<T> - 1) / kWidest<T>;
+  const int64_t places = (packs + kFewThreads - 1) / kFewThreads;
+  if (places <= kMostPlaces && places * kFewThreads * 16 <= room / 2) {
     launch_blocks<T, kGradient, kFewThreads>(args, room, processors, stream);
   } else {
     launch_blocks<T, kGradient, kMostThreads>(args, room, processors, stream);

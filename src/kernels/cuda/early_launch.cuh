@@ -5,7 +5,8 @@
 // launched by launch_early() begins as soon as all blocks of the kernel before it have called let_next_kernel_begin(),
 // or ended, and there is room. It may read at once what was ready before that kernel began, and calls
 // wait_for_kernel_before(), in every thread, before it reads what that kernel wrote or writes anything itself. So both
-// are launched by one function, which knows what lies between them: nothing.
+// are launched by one function, which knows what lies between them: nothing. (One that waits before all else may come
+// behind any kernel.)
 //
 // Compute capability 9.0 can do it. A build for an older one as well launches such kernels as any other.
 #pragma once

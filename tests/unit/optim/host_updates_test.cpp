@@ -2,7 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstring>
 #include <future>
+#include <map>
+#include <mutex>
+#include <thread>
 
 #include "optim/group_steps.h"
 #include "unit/optim/far_queue.h"
@@ -28,9 +34,46 @@ GroupSteps sgd_steps(double lr) {
   return group_steps(sgd_with_momentum(), numbers);
 }
 
+// Copies are through when somebody waits for them, and not before.
+class LazyWires final : public Wires {
+ public:
+  void make_room(int) override {}
+  std::string pin(std::byte*, size_t) override { return ""; }
+  void follow_queue() override {}
+  void copy_in(int chunk, std::byte* to, const std::byte* from, size_t nbytes, int) override {
+    const std::lock_guard lock(mutex_);
+    in_[chunk].push_back({to, from, nbytes});
+  }
+  void copy_out(int chunk, std::byte* to, const std::byte* from, size_t nbytes) override {
+    const std::lock_guard lock(mutex_);
+    out_[chunk].push_back({to, from, nbytes});
+  }
+  void hold_queue(int chunk) override { carry(in_, chunk); }
+  void hold_queue_out(int chunk) override { carry(out_, chunk); }
+  void mark_used(int) override {}
+  void wait_in(int chunk) override { carry(in_, chunk); }
+  void wait_out(int chunk) override { carry(out_, chunk); }
+  double newly_held_seconds() override { return 0; }
+
+ private:
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    size_t nbytes;
+  };
+  using Copies = std::map<int, std::vector<Copy>>;
+  void carry(Copies& copies, int chunk) {
+    const std::lock_guard lock(mutex_);
+    for (const Copy& copy : std::exchange(copies[chunk], {})) std::memcpy(copy.to, copy.from, copy.nbytes);
+  }
+  std::mutex mutex_;
+  Copies in_, out_;
+};
+
 // fp32 weights and gradients "on a device", with one moment in host memory.
 struct PartsOfHost {
-  PartsOfHost() {
+  explicit PartsOfHost(bool lazy = false) {
+    if (lazy) far.wires = [] { return std::make_unique<LazyWires>(); };
     std::vector<StateChunk> chunks;
     for (int i = 0; i < kParts; ++i) {
       StateChunk chunk;
@@ -95,6 +138,20 @@ TEST(HostUpdates, ARoundUpdatesEveryPartOnceBeforeItIsFinished) {
   }
 }
 
+TEST(HostUpdates, WaitsForEveryCopyBeforeItNeedsItsBytesOrItsPlace) {
+  PartsOfHost training(/*lazy=*/true);
+  float times = 0, moment = 0;
+  for (int round = 0; round < 20; ++round) {
+    training.updates->begin(0, kParts, [] { return std::optional(sgd_steps(1)); });
+    moment = 0.5f * moment + 1;
+    times += moment;
+    for (int part = 0; part < kParts; ++part) {
+      training.updates->finish(part);
+      training.expect_weights(part, times);
+    }
+  }
+}
+
 TEST(HostUpdates, ARoundMayBeOfSomeParts) {
   PartsOfHost training;
   for (int part = 0; part < kParts; ++part) {
@@ -148,10 +205,33 @@ TEST(HostUpdates, AnAbandonedRoundEndsBeforeItsMemoryGoes) {
   training.expect_weights(kParts - 1, 1);
 }
 
+// Also one that follows others so closely that its thread has not looked up from the last.
+TEST(HostUpdates, AnAbandonedRoundHasNotBeenForgotten) {
+  PartsOfHost training;
+  for (int turn = 0; turn < 200; ++turn) {
+    for (int part = 0; part < 3; ++part) {
+      training.updates->begin(part, part + 1, [] { return std::optional(sgd_steps(0)); });
+      training.updates->finish(part);
+    }
+    std::atomic<bool> over = false;
+    training.updates->begin(3, 4, [&]() -> std::optional<GroupSteps> {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      over = true;
+      return std::nullopt;
+    });
+    training.updates->abandon();
+    ASSERT_TRUE(over) << turn;
+  }
+}
+
 TEST(HostUpdates, PartsChangeBetweenRounds) {
   PartsOfHost training;
+  const size_t held = training.ledger->line(MemoryKind::staging).nbytes;
   training.set_parts(0);
-  EXPECT_EQ(training.ledger->line(MemoryKind::staging).nbytes, 0u);
+  training.updates->reserve(1, 1);
+  EXPECT_EQ(training.ledger->line(MemoryKind::staging).nbytes, held);
+  training.updates->reserve(100000, 1);
+  EXPECT_GE(training.ledger->line(MemoryKind::staging).nbytes, held + 4 * 90000);
   training.updates->begin(0, 0, [] { return std::optional(sgd_steps(1)); });
   training.set_parts(2);
   training.updates->begin(0, 2, [] { return std::optional(sgd_steps(1)); });

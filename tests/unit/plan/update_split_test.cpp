@@ -46,6 +46,16 @@ TEST(UpdateSplit, ARingThatHoldsAllLeavesTheHostNothing) {
   EXPECT_EQ(host_share({.numel = 10, .state_nbytes = 100, .ring_nbytes = 0, .host_nbytes = 40}, {0, 0}), 0);
 }
 
+// fp32 with one moment, and with two.
+TEST(UpdateSplit, WhatWouldMoveMoreThanTheStatesIsLeftToTheGpu) {
+  for (const size_t states : {4000, 8000}) {
+    for (const double host_numel : {1.0, 1e12}) {
+      const SplitWork work{.numel = 1000, .state_nbytes = states, .ring_nbytes = 100, .host_nbytes = 8000};
+      EXPECT_EQ(host_share(work, {.bus_nbytes = 1000, .host_numel = host_numel}), 0) << states;
+    }
+  }
+}
+
 TEST(UpdateSplit, AShareIsSpreadEvenlyAndBeginsLate) {
   const std::vector<int64_t> equal(10, 4);
   EXPECT_EQ(spread_over(equal, 0.5), (std::vector<size_t>{1, 3, 5, 7, 9}));
