@@ -32,8 +32,9 @@ void HostUpdates::reserve(size_t weight_nbytes, size_t grad_nbytes) {
   SHOAL_CHECK(!in_round(), "memory is reserved inside a round");
   const size_t grad_offset = std::max(grad_offset_, aligned(weight_nbytes));
   const size_t slot_nbytes = grad_offset + std::max(slot_nbytes_ - grad_offset_, aligned(grad_nbytes));
+  wires_.reset();  // copies end before their memory goes
+  parts_.clear();
   if (slot_nbytes == slot_nbytes_ && grad_offset == grad_offset_) return;
-  SHOAL_CHECK(parts_.empty(), "memory is reserved under parts that have places in it");
   memory_.reset();
   slot_nbytes_ = grad_offset_ = 0;
   memory_ = queue_.allocate_host(kSlots * slot_nbytes, ledger_, MemoryKind::staging);
@@ -48,10 +49,8 @@ void HostUpdates::set_parts(std::vector<Part> parts, const List& list) {
     weight_nbytes = std::max(weight_nbytes, part.weight_nbytes);
     grad_nbytes = std::max(grad_nbytes, part.grad_nbytes);
   }
-  wires_.reset();  // copies end before their memory goes
-  parts_.clear();
-  if (parts.empty()) return;
   reserve(weight_nbytes, grad_nbytes);
+  if (parts.empty()) return;
   wires_ = queue_.make_wires(static_cast<int>(parts.size()));
   for (int part = 0; part < static_cast<int>(parts.size()); ++part) {
     parts_.push_back({parts[static_cast<size_t>(part)], list(part, weight_slot(part), grad_slot(part))});

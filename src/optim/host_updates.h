@@ -46,7 +46,8 @@ class HostUpdates {
   HostUpdates(const HostUpdates&) = delete;
   HostUpdates& operator=(const HostUpdates&) = delete;
 
-  // Between rounds: takes memory for parts of up to so many bytes. Parts that need more take more.
+  // Between rounds: takes memory for parts of up to so many bytes; parts that need more take more. The parts that there
+  // are, are gone then: they have places in it.
   void reserve(size_t weight_nbytes, size_t grad_nbytes);
   // Between rounds: what there is to update, in the order in which it is finished.
   void set_parts(std::vector<Part> parts, const List& list);

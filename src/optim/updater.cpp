@@ -156,9 +156,9 @@ int64_t Updater::share_with_host(const UpdateRates& rates) {
     shared_numel += numels[at];
   }
   if (shared.empty()) return 0;
+  work_.clear();        // whatever becomes of this, it is listed anew
   reserve_for(shared);  // before anything changes: it may not be had
   states_.leave_in_host(shared);
-  work_.clear();
   return shared_numel;
 }
 

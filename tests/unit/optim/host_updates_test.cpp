@@ -230,8 +230,12 @@ TEST(HostUpdates, PartsChangeBetweenRounds) {
   training.set_parts(0);
   training.updates->reserve(1, 1);
   EXPECT_EQ(training.ledger->line(MemoryKind::staging).nbytes, held);
-  training.updates->reserve(100000, 1);
+  training.set_parts(3);
+  training.updates->reserve(100000, 1);  // also under parts
   EXPECT_GE(training.ledger->line(MemoryKind::staging).nbytes, held + 4 * 90000);
+  EXPECT_EQ(training.updates->parts(), 0);
+  training.far.refuse_host_above(4 * 200000);
+  EXPECT_THROW(training.updates->reserve(300000, 1), Error);
   training.updates->begin(0, 0, [] { return std::optional(sgd_steps(1)); });
   training.set_parts(2);
   training.updates->begin(0, 2, [] { return std::optional(sgd_steps(1)); });

@@ -382,6 +382,18 @@ TEST(Updater, TheHostUpdatesAShareBesideTheDeviceToTheSameBits) {
   }
 }
 
+TEST(Updater, AShareMayComeOnTopOfWhatTheHostUpdates) {
+  const testing::TempFolder folder;
+  const std::unique_ptr<Queue> near = make_host_queue();
+  const Outcome expected = run_steps(*near, DType::bf16, {});
+  const OffloadConfig offload{.tier = Tier::disk, .nvme_path = folder.path(), .buffer_count = 2};
+  testing::FarQueue far;
+  const ShoalConfig shoal{.offload_ring_size = 1, .offload_disk_ratio = 0.2};
+  far.refuse_above(2000);  // a ring that cannot grow
+  expect_same(run_steps(far, DType::bf16, offload, shoal, Tier::device, 1000.0), expected, "disk and a share");
+  EXPECT_EQ(far.wires_made, 3);
+}
+
 TEST(Updater, WeightsOfTheHostComeToTheDeviceForTheirUpdate) {
   const testing::TempFolder folder;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
