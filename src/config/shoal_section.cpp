@@ -90,11 +90,9 @@ std::vector<Section> shoal_sections() {
                   "on: step() decides, and each unit is updated when it is needed next: before its forward, before "
                   "backward, or when it is read through the engine. So states off the GPU have a forward's time more "
                   "to come. A weight that is read past the engine before its unit's next forward may be old, or half "
-                  "new, and "
-                  "one that is written there may be lost. off: step() updates. auto: on in `shoal train`, off else. No "
-                  "effect where ranks send each other "
-                  "updated weights: stages 1 and 2, and stage 3 with a stage3_param_persistence_threshold above 0, "
-                  "in worlds above 1.")
+                  "new, and one that is written there may be lost. off: step() updates. auto: on in `shoal train`, off "
+                  "else. No effect where ranks send each other updated weights: stages 1 and 2, and stage 3 with a "
+                  "stage3_param_persistence_threshold above 0, in worlds above 1.")
               .fills(bound_to_choice(
                   [](auto& c) -> auto& { return c.shoal.defer_update; }, deferrals)),
           number("timeout_seconds", 600.0)
