@@ -62,7 +62,8 @@ class Engine::Impl {
         queue_(make_compute_queue(device_)),
         ledger_(std::make_shared<Ledger>()),
         // Before ranks talk: one that has no room for its states ends alone, and the others say who is missing.
-        updater_(layout_, blueprint_.specs, config, world.rank(), *queue_, ledger_),
+        states_(layout_, config, world.rank(), *queue_, ledger_),
+        updater_(layout_, blueprint_.specs, config, states_, *queue_, ledger_),
         shard_file_(make_shard_file(layout_, config, ledger_)),
         weights_channel_(std::in_place, world, "weights", *queue_),
         gradients_channel_(
@@ -71,14 +72,13 @@ class Engine::Impl {
         weights_(layout_, shard_options(config), std::move(shard_file_), weights_channel_->bytes(), *queue_, ledger_),
         gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), gradients_channel_->bytes(),
                    *queue_, gradients_channel_->queue(), ledger_),
-        state_(blueprint_, layout_, world.rank(), updater_, weights_),
+        state_access_(blueprint_, layout_, world.rank(), states_, weights_),
         passes_(layout_, pass_options(config, layout_), weights_, gradients_, weights_channel_->notes(),
                 gradients_channel_->notes()),
         stepper_({layout_, config_, weights_, gradients_, updater_, gradients_channel_->bytes(), *queue_, ledger_},
                  group_lrs(options, config), group_weight_decays(options, config)),
         generator_(make_generator(device_, hash_text(fmt::format("seed {} rank {}", options.seed, world.rank())))) {
-    take_over({blueprint_, layout_, weights_, updater_, *weights_channel_, *queue_, device_},
-              options.broadcast_weights);
+    take_over({blueprint_, layout_, weights_, states_, *weights_channel_, *queue_, device_}, options.broadcast_weights);
     for (int unit = 0; unit < static_cast<int>(blueprint_.specs.size()); ++unit) hook_gradients(unit);
     if (device_.is_cuda()) {
       ranks_on_gpu_ = ranks_that_share(gpus_of_ranks(weights_channel_->notes(), device_.index()), world.rank());
@@ -95,7 +95,7 @@ class Engine::Impl {
       const std::string notice = notice_of_unused_disk(layout_, shard_options(config));
       if (!notice.empty()) fmt::print(stderr, "shoal: {}\n", notice);
     }
-    say_of_disk("optimizer states", updater_.states().file());
+    say_of_disk("optimizer states", states_.memory().file());
     say_of_disk("weights", weights_.file());
   }
 
@@ -298,7 +298,7 @@ class Engine::Impl {
   // Of states and weights.
   DiskTraffic disk_counters() const {
     DiskTraffic sum;
-    for (const ScratchFile* file : {updater_.states().file(), weights_.file()}) {
+    for (const ScratchFile* file : {states_.memory().file(), weights_.file()}) {
       if (file == nullptr) continue;
       const DiskFile::Counters counters = file->counters();
       sum.read_nbytes += counters.read_nbytes;
@@ -311,7 +311,7 @@ class Engine::Impl {
   // The steps so far have shown what the model needs: the ring of states takes a part of the rest, and the host updates
   // what the ring cannot bring in time.
   void fit_offload() {
-    const size_t ring = updater_.states().ring_nbytes();
+    const size_t ring = states_.memory().ring_nbytes();
     if (!device_.is_cuda() || ring == 0) return;
     stepper_.settle_all();
     if (config_.shoal.offload_ring_size == 0) {
@@ -341,7 +341,7 @@ class Engine::Impl {
   }
 
   void say_if_unpinned() const {
-    const std::string why = updater_.states().unpinned_because();
+    const std::string why = states_.memory().unpinned_because();
     if (!why.empty()) fmt::print(stderr, "shoal: copies of states are slow: host memory is not pinned: {}\n", why);
   }
 
@@ -371,7 +371,7 @@ class Engine::Impl {
     return addresses;
   }
 
-  GatherParts gather_parts() { return {layout_, weights_, updater_, weights_channel_->bytes(), *queue_, ledger_}; }
+  GatherParts gather_parts() { return {layout_, weights_, states_, weights_channel_->bytes(), *queue_, ledger_}; }
 
   void with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use) {
     check_whole("with_gathered");
@@ -440,7 +440,7 @@ class Engine::Impl {
 
   std::vector<StateRun> trained_weights(std::vector<StateRun> runs) const {
     std::erase_if(runs, [&](const StateRun& run) {
-      return run.kind != StateKind::weight || !state_.params()[static_cast<size_t>(run.param)].trainable;
+      return run.kind != StateKind::weight || !state_access_.params()[static_cast<size_t>(run.param)].trainable;
     });
     return runs;
   }
@@ -512,13 +512,14 @@ class Engine::Impl {
   at::Device device_;
   std::unique_ptr<Queue> queue_;    // on which the rank computes
   std::shared_ptr<Ledger> ledger_;  // shared with slabs that outlive the engine
+  KeptStates states_;
   Updater updater_;
   std::unique_ptr<ScratchFile> shard_file_;   // until the weights have it
   std::optional<Channel> weights_channel_;    // gathers and publishes
   std::optional<Channel> gradients_channel_;  // reductions and the norm
   Weights weights_;
   Gradients gradients_;
-  StateAccess state_;
+  StateAccess state_access_;
   Passes passes_;
   ModuleCalls calls_{passes_};
   std::unique_ptr<HostInputs> host_inputs_;  // nothing: inputs of recomputed regions stay where they are
@@ -614,36 +615,36 @@ void Engine::with_gathered(const std::vector<std::string>& names, Access access,
 int Engine::begin_gathered(const std::vector<std::string>& names) { return impl_->begin_gathered(names); }
 void Engine::finish_gathered(int id, std::optional<int> written_by) { impl_->finish_gathered(id, written_by); }
 
-const std::vector<ParamInfo>& Engine::params() const { return impl_->state_.params(); }
-std::vector<StateRun> Engine::owned_state() const { return impl_->state_.owned(); }
-std::vector<StateRun> Engine::kept_state() const { return impl_->state_.kept(); }
+const std::vector<ParamInfo>& Engine::params() const { return impl_->state_access_.params(); }
+std::vector<StateRun> Engine::owned_state() const { return impl_->state_access_.owned(); }
+std::vector<StateRun> Engine::kept_state() const { return impl_->state_access_.kept(); }
 
 void Engine::read_state(const StateRun& part, float* values) const {
   impl_->check_between_steps("read_state");
   impl_->stepper_.settle_all();
-  impl_->state_.read(part, values);
+  impl_->state_access_.read(part, values);
 }
 
 void Engine::write_state(const StateRun& part, const float* values) {
   impl_->check_between_steps("write_state");
   impl_->stepper_.settle_all();
-  impl_->state_.write(part, values);
+  impl_->state_access_.write(part, values);
 }
 
 std::vector<StateRun> Engine::owned_gradients() {
   impl_->await_gradients();
-  return impl_->trained_weights(impl_->state_.owned());
+  return impl_->trained_weights(impl_->state_access_.owned());
 }
 std::vector<StateRun> Engine::kept_gradients() {
   impl_->await_gradients();
-  return impl_->trained_weights(impl_->state_.kept());
+  return impl_->trained_weights(impl_->state_access_.kept());
 }
 void Engine::read_gradient(const StateRun& part, float* values) const {
-  impl_->state_.read_gradient(part, impl_->gradients_, values);
+  impl_->state_access_.read_gradient(part, impl_->gradients_, values);
 }
 void Engine::write_gradient(const StateRun& part, const float* values) {
   impl_->await_gradients();
-  impl_->state_.write_gradient(part, values, impl_->gradients_);
+  impl_->state_access_.write_gradient(part, values, impl_->gradients_);
 }
 
 EngineProgress Engine::progress() const { return impl_->progress(); }
@@ -672,7 +673,7 @@ double Engine::waited_seconds() const {
 DiskTraffic Engine::disk() const { return impl_->disk_counters(); }
 HostTraffic Engine::host() const {
   Updater& updater = impl_->updater_;
-  const Ferry::Counters counters = updater.states().streamed();
+  const Ferry::Counters counters = impl_->states_.memory().streamed();
   return {counters.brought_nbytes, counters.taken_nbytes, updater.held_seconds(), updater.host_updated_numel()};
 }
 const Config& Engine::config() const { return impl_->config_; }

@@ -97,7 +97,7 @@ void GatheredParams::take_written(int root) {
                       .root = root,
                       .keep = gathered.memory})
           .wait();
-      parts_.updater.reset_param(unit, flat, piece, gathered.whole, parts_.weights);
+      parts_.states.reset_param(unit, flat, piece, gathered.whole, parts_.weights);
     }
   }
 }

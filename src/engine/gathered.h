@@ -9,7 +9,7 @@
 
 #include "engine/blueprint.h"
 #include "layout/flat_layout.h"
-#include "optim/updater.h"
+#include "optim/kept_states.h"
 #include "shard/weights.h"
 #include "shoal/engine.h"
 
@@ -18,7 +18,7 @@ namespace shoal {
 struct GatherParts {
   const ModelLayout& layout;
   Weights& weights;
-  Updater& updater;
+  KeptStates& states;
   Group& channel;  // for bytes of the model
   Queue& queue;
   std::shared_ptr<Ledger> ledger;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/progress.h"
 #include "kernels/convert.h"
 #include "shard/compute_queue.h"
 #include "shoal/engine.h"
@@ -105,7 +106,7 @@ void fill_whole(const TakeOver& parts, int unit, int flat, bool broadcast, Recor
                     .keep = nullptr})
         .wait();
   }
-  parts.updater.set_values(unit, flat, {0, flat_layout.numel}, values.data(), parts.weights);
+  parts.states.set_values(unit, flat, {0, flat_layout.numel}, values.data(), parts.weights);
 }
 
 // Fills a flat whose parameters all have sources: each rank reads what it keeps, and nothing travels.
@@ -124,7 +125,7 @@ void fill_from_sources(const TakeOver& parts, int unit, int flat) {
         source.read(run.param_offset + done + begin, end - begin, values.data() + begin);
       });
       const int64_t at = run.flat_offset + done;
-      parts.updater.set_values(unit, flat, {at, at + numel}, values.data(), parts.weights);
+      parts.states.set_values(unit, flat, {at, at + numel}, values.data(), parts.weights);
     }
   }
 }
@@ -149,7 +150,11 @@ bool all_have_sources(const Blueprint& blueprint, int unit, const FlatLayout& fl
 
 void take_over(const TakeOver& parts, bool broadcast) {
   RecordReader records(parts.channel.notes(), parts.channel.bytes(), parts.queue);
-  for (int unit = 0; unit < static_cast<int>(parts.layout.units.size()); ++unit) {
+  const int units = static_cast<int>(parts.layout.units.size());
+  Progress progress("initial weights", "units", units, [&](const std::string& line) {
+    if (parts.channel.notes().rank() == 0) fmt::print(stderr, "shoal: {}\n", line);
+  });
+  for (int unit = 0; unit < units; ++unit) {
     const UnitLayout& unit_layout = parts.layout.units[static_cast<size_t>(unit)];
     for (int flat = 0; flat < static_cast<int>(unit_layout.flats.size()); ++flat) {
       if (all_have_sources(parts.blueprint, unit, unit_layout.flats[static_cast<size_t>(flat)])) {
@@ -165,6 +170,7 @@ void take_over(const TakeOver& parts, bool broadcast) {
       slots.emplace_back(tensors[param], spec.params[param].name, spec.params[param].dtype, parts.device);
     }
     parts.weights.take_params(unit, std::move(slots));
+    progress.reached(unit + 1);
   }
 }
 

@@ -7,7 +7,7 @@
 #include "engine/blueprint.h"
 #include "engine/channel.h"
 #include "layout/flat_layout.h"
-#include "optim/updater.h"
+#include "optim/kept_states.h"
 #include "shard/weights.h"
 
 namespace shoal {
@@ -16,7 +16,7 @@ struct TakeOver {
   const Blueprint& blueprint;
   const ModelLayout& layout;
   Weights& weights;
-  Updater& updater;
+  KeptStates& states;
   const Channel& channel;
   Queue& queue;
   at::Device device;

@@ -24,9 +24,9 @@ int moment_index(StateKind kind) { return kind == StateKind::first_moment ? 0 : 
 
 }  // namespace
 
-StateAccess::StateAccess(const Blueprint& blueprint, const ModelLayout& layout, int rank, Updater& updater,
+StateAccess::StateAccess(const Blueprint& blueprint, const ModelLayout& layout, int rank, KeptStates& states,
                          Weights& weights)
-    : layout_(layout), rank_(rank), updater_(updater), weights_(weights) {
+    : layout_(layout), rank_(rank), states_(states), weights_(weights) {
   std::map<std::pair<int, int>, size_t> index_of;  // by unit and parameter
   for (int unit = 0; unit < static_cast<int>(blueprint.specs.size()); ++unit) {
     const UnitSpec& spec = blueprint.specs[static_cast<size_t>(unit)];
@@ -54,18 +54,17 @@ StateAccess::StateAccess(const Blueprint& blueprint, const ModelLayout& layout, 
   }
 }
 
-// Every rank owns its shard of each flat, whatever the stage. It keeps what the updater keeps of a trained flat (the
+// Every rank owns its shard of each flat, whatever the stage. Of a trained flat it keeps what KeptStates says (the
 // weights beyond that are published to it), and the weights it holds of a frozen one.
-Updater::Range StateAccess::range_of(const Place& place, Share share, StateKind kind) const {
+KeptStates::Range StateAccess::range_of(const Place& place, Share share, StateKind kind) const {
   const FlatLayout& flat = layout_.units[static_cast<size_t>(place.unit)].flats[static_cast<size_t>(place.flat)];
-  if (kind != StateKind::weight &&
-      (!flat.trainable || updater_.moments() < (kind == StateKind::first_moment ? 1 : 2))) {
+  if (kind != StateKind::weight && (!flat.trainable || states_.moments() < (kind == StateKind::first_moment ? 1 : 2))) {
     return {};
   }
-  const Updater::Range shard{rank_ * flat.shard_numel, (rank_ + 1) * flat.shard_numel};
+  const KeptStates::Range shard{rank_ * flat.shard_numel, (rank_ + 1) * flat.shard_numel};
   if (share == Share::owned) return shard;
-  if (flat.trainable) return updater_.kept_range(place.unit, place.flat);
-  return weights_.is_sharded(place.unit, place.flat) ? shard : Updater::Range{0, flat.numel};
+  if (flat.trainable) return states_.kept_range(place.unit, place.flat);
+  return weights_.is_sharded(place.unit, place.flat) ? shard : KeptStates::Range{0, flat.numel};
 }
 
 std::vector<StateRun> StateAccess::runs(Share share) const {
@@ -73,7 +72,7 @@ std::vector<StateRun> StateAccess::runs(Share share) const {
   for (size_t param = 0; param < places_.size(); ++param) {
     const Place& place = places_[param];
     for (const StateKind kind : {StateKind::weight, StateKind::first_moment, StateKind::second_moment}) {
-      const Updater::Range range = range_of(place, share, kind);
+      const KeptStates::Range range = range_of(place, share, kind);
       const int64_t begin = std::max(range.begin, place.offset);
       const int64_t end = std::min(range.end, place.offset + place.numel);
       if (begin < end) found.push_back({static_cast<int>(param), kind, begin - place.offset, end - begin});
@@ -98,9 +97,9 @@ void StateAccess::read(const StateRun& part, float* values) const {
   const Place place = place_of(part);
   const int64_t begin = place.offset + part.begin;
   if (part.kind == StateKind::weight) {
-    updater_.get_values(place.unit, place.flat, {begin, begin + part.numel}, values, weights_);
+    states_.get_values(place.unit, place.flat, {begin, begin + part.numel}, values, weights_);
   } else {
-    updater_.get_moment(moment_index(part.kind), place.unit, place.flat, {begin, begin + part.numel}, values);
+    states_.get_moment(moment_index(part.kind), place.unit, place.flat, {begin, begin + part.numel}, values);
   }
 }
 
@@ -108,9 +107,9 @@ void StateAccess::write(const StateRun& part, const float* values) {
   const Place place = place_of(part);
   const int64_t begin = place.offset + part.begin;
   if (part.kind == StateKind::weight) {
-    updater_.set_values(place.unit, place.flat, {begin, begin + part.numel}, values, weights_);
+    states_.set_values(place.unit, place.flat, {begin, begin + part.numel}, values, weights_);
   } else {
-    updater_.set_moment(moment_index(part.kind), place.unit, place.flat, {begin, begin + part.numel}, values);
+    states_.set_moment(moment_index(part.kind), place.unit, place.flat, {begin, begin + part.numel}, values);
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include "engine/blueprint.h"
 #include "layout/flat_layout.h"
-#include "optim/updater.h"
+#include "optim/kept_states.h"
 #include "shard/weights.h"
 #include "shoal/engine_state.h"
 
@@ -14,7 +14,7 @@ namespace shoal {
 
 class StateAccess {
  public:
-  StateAccess(const Blueprint& blueprint, const ModelLayout& layout, int rank, Updater& updater, Weights& weights);
+  StateAccess(const Blueprint& blueprint, const ModelLayout& layout, int rank, KeptStates& states, Weights& weights);
 
   const std::vector<ParamInfo>& params() const { return params_; }
   std::vector<StateRun> owned() const;
@@ -35,13 +35,13 @@ class StateAccess {
 
   enum class Share : uint8_t { owned, kept };
   std::vector<StateRun> runs(Share share) const;
-  Updater::Range range_of(const Place& place, Share share, StateKind kind) const;
+  KeptStates::Range range_of(const Place& place, Share share, StateKind kind) const;
   Place place_of(const StateRun& part) const;
   Place trained_place_of(const StateRun& part) const;
 
   const ModelLayout& layout_;
   int rank_;
-  Updater& updater_;
+  KeptStates& states_;
   Weights& weights_;
   std::vector<ParamInfo> params_;
   std::vector<Place> places_;  // of each parameter

@@ -1,10 +1,9 @@
-// The optimizer's states on this rank, and the update of a unit's weights: one fused pass over what this rank owns.
-// Knows no stage: it owns the range of each flat that the layout gives it, a shard or the whole.
+// The update of a unit's weights: one fused pass over what this rank keeps, by the device, by the host, or by both at
+// the same time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -13,7 +12,7 @@
 #include "layout/stage.h"
 #include "optim/group_steps.h"
 #include "optim/host_updates.h"
-#include "optim/state_memory.h"
+#include "optim/kept_states.h"
 #include "plan/update_split.h"
 #include "shard/gradients.h"
 #include "shard/weights.h"
@@ -23,31 +22,9 @@ namespace shoal {
 
 class Updater {
  public:
-  // States lie where the config's offload section wants them, zero; updates run on the queue, which outlives this
-  // object. Communicates nothing.
-  Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, const Config& config, int rank, Queue& queue,
-          const std::shared_ptr<Ledger>& ledger);
-
-  // Elements of a flat whose states this rank keeps; empty for a frozen flat.
-  struct Range {
-    int64_t begin = 0, end = 0;
-  };
-  Range kept_range(int unit, int flat) const;
-
-  // Sets weights and masters of elements [begin, begin + numel) of a flat from their fp32 values, as far as this rank
-  // keeps them, and leaves the moments alone.
-  void set_values(int unit, int flat, Range range, const float* values, Weights& weights);
-  // The fp32 values of elements that this rank keeps: masters of a trained flat, the weights of a frozen one.
-  void get_values(int unit, int flat, Range range, float* values, const Weights& weights) const;
-
-  // How many moments the optimizer keeps, and moment 0 or 1 of elements in the kept range.
-  int moments() const { return moments_; }
-  void get_moment(int which, int unit, int flat, Range range, float* values) const;
-  void set_moment(int which, int unit, int flat, Range range, const float* values);
-
-  // A parameter was written from outside: takes its new values from the whole flat, in the flat's dtype and the queue's
-  // memory, as exact.
-  void reset_param(int unit, int flat, const Piece& piece, const std::byte* whole, Weights& weights);
+  // Updates run on the queue. It and the states outlive this object.
+  Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, const Config& config, KeptStates& kept,
+          Queue& queue, const std::shared_ptr<Ledger>& ledger);
 
   // A step is near: begins to bring states that are not at hand.
   void read_ahead();
@@ -72,18 +49,12 @@ class Updater {
   // An update threw: waits until nothing is under way.
   void abandon_step();
 
-  const StateMemory& states() const { return states_; }
   // How long the queue has stood still for states of the host, or for weights that it updates.
   double held_seconds();
   // Elements whose states the host updates in place of the device.
   int64_t host_updated_numel() const;
 
  private:
-  // The chunks of one flat, and the elements whose states this rank keeps in them.
-  struct Flat {
-    int first_chunk = 0, last_chunk = 0;  // one past the last
-    int64_t begin = 0, end = 0;
-  };
   // What one launch updates.
   struct Launch {
     int chunk = -1;  // one chunk; -1: all chunks of the unit that are always at hand
@@ -107,34 +78,20 @@ class Updater {
     DType grad_dtype = DType::f32;
   };
 
-  // Elements of the flat whose weights this rank keeps.
-  Range weight_range(int unit, int flat, const Weights& weights) const;
-  // The part of each chunk that has elements of the range: use(chunk index, from element, to element).
-  void for_chunks(int unit, int flat, Range range, const std::function<void(int, int64_t, int64_t)>& use) const;
-  // Where chunk `index` has its moment, or its master, of an element.
-  size_t moment_offset(int which, int index, int64_t element) const;
-  size_t master_offset(int index, int64_t element) const;
-  // The queue that reaches the chunk's states between steps.
-  Queue& queue_of(int chunk) const;
   // Whether the host updates it in place of the device, which cannot reach it.
   bool is_updated_by_host(int chunk) const;
   std::vector<int> streamed_chunks() const;
-  const FlatLayout& flat_of(int chunk) const;
   // Bytes of a chunk's weights, and of its gradients by the config.
   size_t weight_nbytes(int chunk) const;
   size_t grad_nbytes(int chunk) const;
   // Memory for these chunks on their way to the host.
   void reserve_for(const std::vector<int>& chunks);
-  // The chunks of a unit in their order.
-  std::vector<int> chunks_of(int unit) const;
   void list_work(Weights& weights, const Gradients& gradients);
   std::vector<Launch> list_launches(int unit, Weights& weights, const Gradients& gradients) const;
   HostUpdates::Part part_of(int chunk, Weights& weights, const Gradients& gradients) const;
   Elements elements_of(int chunk, Weights& weights, const Gradients& gradients) const;
   void list_segments(int chunk, const Elements& elements, std::vector<kernels::Segment>& segments,
                      std::vector<int>& groups) const;
-  // Takes new weights from the queue's memory to their shard.
-  void put_home(std::byte* home, const std::byte* from, size_t nbytes, const Weights& weights);
   // So many units in the order of updates, round and round.
   std::vector<int> updated_from(int unit, int count) const;
   // Those of the unit's flats that come from the host, in their order.
@@ -142,16 +99,13 @@ class Updater {
 
   const ModelLayout& layout_;
   int stage_;
-  int rank_;
-  int moments_;
+  KeptStates& kept_;
+  StateMemory& states_;  // of kept_
   Queue& queue_;
-  std::unique_ptr<Queue> host_;  // where the device cannot reach all states: reads, writes and updates what it cannot
-  std::vector<std::vector<Flat>> units_;
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
   OptimizerConfig optimizer_;
   GradientOptions gradient_options_;
   std::shared_ptr<Ledger> ledger_;
-  StateMemory states_;
   std::shared_ptr<Slab> fetched_;  // on the device: weights of one unit that come from the host
   std::vector<UnitWork> work_;     // of each unit, listed when a step first begins
   std::unique_ptr<HostUpdates> host_updates_;

@@ -61,6 +61,15 @@ std::byte* Weights::shard(int unit, int flat) const {
   return wholes_->data() + place.offset + static_cast<size_t>(rank_ * layout.shard_numel) * nbytes_of(layout.dtype);
 }
 
+// What the disk is given must be there; what stays in memory is only read by the queue's later work.
+void Weights::put(Queue& queue, std::byte* place, const std::byte* from, size_t nbytes) {
+  if (file() != nullptr) {
+    queue.download(place, from, nbytes);
+  } else {
+    queue.copy(place, from, nbytes);
+  }
+}
+
 std::byte* Weights::whole(int unit, int flat) const {
   const Flat& place = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
   return place.sharded ? nullptr : wholes_->data() + place.offset;

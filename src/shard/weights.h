@@ -35,6 +35,8 @@ class Weights {
   // To change them. store() may follow, when that is done: they are written while other work goes on.
   void change(int unit) { home_->change(unit); }
   void store(int unit) { home_->store(unit); }
+  // Takes bytes from the queue's memory to their place in a shard that is being changed.
+  void put(Queue& queue, std::byte* place, const std::byte* from, size_t nbytes);
   // The units whose shards are used next, the first maybe now: those that are on disk begin to come.
   void expect(const std::vector<int>& units) { home_->expect(units); }
   // How many of them are of use.

@@ -35,13 +35,14 @@ struct Steps {
         parts(two_units(std::move(queue), *group)),
         weights(parts.weights()),
         gradients(parts.gradients()),
-        updater(parts.layout, parts.specs, config, 0, *parts.queue, parts.ledger),
+        states(parts.layout, config, 0, *parts.queue, parts.ledger),
+        updater(parts.layout, parts.specs, config, states, *parts.queue, parts.ledger),
         stepper({parts.layout, config, weights, gradients, updater, *group, *parts.queue, parts.ledger},
                 {config.optimizer.lr}, {config.optimizer.weight_decay}) {
     for (int unit = 0; unit < 2; ++unit) {
       const int64_t numel = parts.layout.units[static_cast<size_t>(unit)].flats[0].numel;
       const std::vector<float> ones(static_cast<size_t>(numel), 1.0f);
-      updater.set_values(unit, 0, {0, numel}, ones.data(), weights);
+      states.set_values(unit, 0, {0, numel}, ones.data(), weights);
     }
   }
 
@@ -69,6 +70,7 @@ struct Steps {
   ModelParts parts;
   Weights weights;
   Gradients gradients;
+  KeptStates states;
   Updater updater;
   Stepper stepper;
 };
@@ -112,7 +114,7 @@ TEST(Stepper, LeavesTheUpdateToOneFromOutside) {
     scale = grad_scale;
     float gradient = 0;
     steps.gradients.read(1, 0, 0, 1, &gradient);
-    steps.updater.set_values(1, 0, {0, 1}, &gradient, steps.weights);
+    steps.states.set_values(1, 0, {0, 1}, &gradient, steps.weights);
   };
   EXPECT_TRUE(steps.step(3, 4, update).applied);
   EXPECT_NEAR(scale, 1.0 / 5, 1e-6);

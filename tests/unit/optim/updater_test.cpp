@@ -67,11 +67,12 @@ struct Training {
         parts({spec(dtype, param_group)}, stage, group),
         weights(parts.weights()),
         gradients(parts.gradients({.communication_dtype = DType::f32})),
-        updater(parts.layout, parts.specs, config_with(config, stage), group.rank(), *parts.queue, parts.ledger) {
+        states(parts.layout, config_with(config, stage), group.rank(), *parts.queue, parts.ledger),
+        updater(parts.layout, parts.specs, config_with(config, stage), states, *parts.queue, parts.ledger) {
     const FlatLayout& flat = parts.layout.units[0].flats[0];
     std::vector<float> values(static_cast<size_t>(flat.numel));
     for (int64_t i = 0; i < kNumel; ++i) values[static_cast<size_t>(i)] = initial_at(i);
-    updater.set_values(0, 0, {0, flat.numel}, values.data(), weights);
+    states.set_values(0, 0, {0, flat.numel}, values.data(), weights);
   }
 
   static UnitSpec spec(DType dtype, int param_group) {
@@ -110,6 +111,7 @@ struct Training {
   ModelParts parts;
   Weights weights;
   Gradients gradients;
+  KeptStates states;
   Updater updater;
 };
 
@@ -222,7 +224,7 @@ TEST(Updater, AWrittenParameterIsTakenAsExact) {
           kernels::convert(values.data(), DType::f32, whole.data(), flat.dtype, flat.numel);
           if (!training->weights.is_sharded(0, 0))
             std::memcpy(training->weights.whole(0, 0), whole.data(), whole.size());
-          training->updater.reset_param(0, 0, flat.pieces[0], whole.data(), training->weights);
+          training->states.reset_param(0, 0, flat.pieces[0], whole.data(), training->weights);
           for (int step = 2; step <= 40; ++step) training->step(numbers_of(step, 2e-2));
         }
         std::string expected = fp32.weight_bytes();
@@ -273,11 +275,12 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
   const auto ledger = std::make_shared<Ledger>();
   Weights weights(layout, shard_options(config), make_shard_file(layout, config, ledger), *group, queue, ledger);
   Gradients gradients(layout, {.stage = stage, .communication_dtype = DType::f32}, {}, *group, queue, queue, ledger);
-  Updater updater(layout, specs, config, 0, queue, ledger);
+  KeptStates states(layout, config, 0, queue, ledger);
+  Updater updater(layout, specs, config, states, queue, ledger);
   if (auto* far = dynamic_cast<testing::FarQueue*>(&queue)) {
-    for (int chunk = 0; chunk < static_cast<int>(updater.states().chunks().size()); ++chunk) {
-      const StateChunk& place = updater.states().chunks()[static_cast<size_t>(chunk)];
-      if (place.tier != Tier::device) far->forbid(updater.states().look(chunk), place.nbytes);
+    for (int chunk = 0; chunk < static_cast<int>(states.memory().chunks().size()); ++chunk) {
+      const StateChunk& place = states.memory().chunks()[static_cast<size_t>(chunk)];
+      if (place.tier != Tier::device) far->forbid(states.memory().look(chunk), place.nbytes);
     }
   }
   const int64_t numel = layout.units[0].flats[0].numel;
@@ -290,7 +293,7 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
   };
   std::vector<float> values(static_cast<size_t>(numel));
   for (int64_t i = 0; i < kNumel; ++i) values[static_cast<size_t>(i)] = initial_at(i);
-  updater.set_values(0, 0, {0, numel}, values.data(), weights);
+  states.set_values(0, 0, {0, numel}, values.data(), weights);
   for (int step = 1; step <= 6; ++step) {
     std::vector<float> grad;
     for (int64_t i = 0; i < kNumel; ++i) grad.push_back(grad_at(step, i));
@@ -310,16 +313,16 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
     }
     if (step == 2 || step == 5) {  // a parameter written from outside, in the middle of training
       const std::string written = weight_bytes();
-      updater.reset_param(0, 0, layout.units[0].flats[0].pieces[0], reinterpret_cast<const std::byte*>(written.data()),
-                          weights);
+      states.reset_param(0, 0, layout.units[0].flats[0].pieces[0], reinterpret_cast<const std::byte*>(written.data()),
+                         weights);
     }
   }
   Outcome outcome;
   outcome.weights = weight_bytes();
   for (std::vector<float>* into : {&outcome.first, &outcome.second, &outcome.values}) into->resize(kNumel);
-  updater.get_moment(0, 0, 0, {0, kNumel}, outcome.first.data());
-  updater.get_moment(1, 0, 0, {0, kNumel}, outcome.second.data());
-  updater.get_values(0, 0, {0, kNumel}, outcome.values.data(), weights);
+  states.get_moment(0, 0, 0, {0, kNumel}, outcome.first.data());
+  states.get_moment(1, 0, 0, {0, kNumel}, outcome.second.data());
+  states.get_values(0, 0, {0, kNumel}, outcome.values.data(), weights);
   return outcome;
 }
 
