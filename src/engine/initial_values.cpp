@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/progress.h"
+#include "base/headway.h"
 #include "kernels/convert.h"
 #include "shard/compute_queue.h"
 #include "shoal/engine.h"
@@ -151,7 +151,7 @@ bool all_have_sources(const Blueprint& blueprint, int unit, const FlatLayout& fl
 void take_over(const TakeOver& parts, bool broadcast) {
   RecordReader records(parts.channel.notes(), parts.channel.bytes(), parts.queue);
   const int units = static_cast<int>(parts.layout.units.size());
-  Progress progress("initial weights", "units", units, [&](const std::string& line) {
+  Headway headway("initial weights", "units", units, [&](const std::string& line) {
     if (parts.channel.notes().rank() == 0) fmt::print(stderr, "shoal: {}\n", line);
   });
   for (int unit = 0; unit < units; ++unit) {
@@ -170,7 +170,7 @@ void take_over(const TakeOver& parts, bool broadcast) {
       slots.emplace_back(tensors[param], spec.params[param].name, spec.params[param].dtype, parts.device);
     }
     parts.weights.take_params(unit, std::move(slots));
-    progress.reached(unit + 1);
+    headway.reached(unit + 1);
   }
 }
 

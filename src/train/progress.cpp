@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 
@@ -35,9 +36,10 @@ std::string bar_text(int64_t step, int64_t steps, int width) {
 
 void Progress::show(const StepMetrics& metrics, bool last) {
   if (options_.quiet) return;
-  const std::string text = step_text(metrics, options_.steps);
+  add(metrics);
   if (options_.columns > 0 && !last) {
-    std::string line = fmt::format("{} {}", bar_text(metrics.step, options_.steps, kBarWidth), text);
+    std::string line =
+        fmt::format("{} {}", bar_text(metrics.step, options_.steps, kBarWidth), step_text(metrics, options_.steps));
     // A line that wraps could not be drawn over.
     line.resize(std::min(line.size(), static_cast<size_t>(options_.columns - 1)));
     fmt::print(options_.out, "\r\033[K{}", line);
@@ -45,8 +47,25 @@ void Progress::show(const StepMetrics& metrics, bool last) {
     bar_shown_ = true;
   } else if (last || metrics.step == 1 || metrics.skipped ||
              (options_.log_every > 0 && metrics.step % options_.log_every == 0)) {
-    say(text);
+    say(step_text(with_means(metrics), options_.steps));
+    sums_ = {};
   }
+  if (!std::exchange(has_shown_, true)) sums_ = {};
+}
+
+void Progress::add(const StepMetrics& metrics) {
+  ++sums_.steps;
+  sums_.ms += metrics.step_ms;
+  sums_.tokens += metrics.tokens_per_s * metrics.step_ms * 1e-3;
+  sums_.wait_comm_ms += metrics.wait_comm_ms;
+}
+
+StepMetrics Progress::with_means(StepMetrics metrics) const {
+  const auto steps = static_cast<double>(sums_.steps);
+  metrics.step_ms = sums_.ms / steps;
+  metrics.tokens_per_s = sums_.ms > 0 ? sums_.tokens / sums_.ms * 1e3 : 0;
+  metrics.wait_comm_ms = sums_.wait_comm_ms / steps;
+  return metrics;
 }
 
 void Progress::say(const std::string& line) {

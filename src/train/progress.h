@@ -26,15 +26,26 @@ class Progress {
   explicit Progress(const Options& options) : options_(options) {}
   ~Progress() { clear(); }
 
-  // `last`: print it wherever it falls.
+  // `last`: print it wherever it falls. The times of a line of its own are means over the steps since the line before
+  // it, or since the first step, which also starts everything: results come in bursts where they are read late.
   void show(const StepMetrics& metrics, bool last);
   // A line of its own.
   void say(const std::string& line);
 
  private:
+  // Of the steps since the last line.
+  struct Sums {
+    int64_t steps = 0;
+    double ms = 0, tokens = 0, wait_comm_ms = 0;
+  };
+
+  void add(const StepMetrics& metrics);
+  StepMetrics with_means(StepMetrics metrics) const;
   void clear();
 
   Options options_;
+  Sums sums_;
+  bool has_shown_ = false;
   bool bar_shown_ = false;
 };
 

@@ -16,19 +16,20 @@ int power_of_two_from(int64_t least) {
   return power;
 }
 
-int backward_threads(int64_t columns) {
-  return columns <= kFewThreads * kBackwardElements ? kFewThreads : kManyThreads;
-}
+constexpr int64_t kFewColumns = 4096;
+// Lines of partial sums, one a block: a constant, so that the sums do not depend on the machine. A block has a
+// processor to itself, and an H200 has 132.
+constexpr int64_t kMostLines = 132;
+
+int backward_threads(int64_t columns) { return columns <= kFewColumns ? kFewThreads : kManyThreads; }
 int backward_lanes(int64_t columns) {
   const int threads = backward_threads(columns);
   return threads == kFewThreads ? power_of_two_from((columns + kBackwardElements - 1) / kBackwardElements) : threads;
 }
-// The number of lines of partial sums is a constant, so that the sums do not depend on the machine. The blocks fill the
-// 132 processors of an H200 almost; more of them were slower.
 int64_t lines_for(int64_t rows, int64_t columns) {
   const int threads = backward_threads(columns);
   const int64_t groups = threads / backward_lanes(columns);
-  return std::min<int64_t>(threads == kFewThreads ? 384 : 128, (rows + groups - 1) / groups);
+  return std::min<int64_t>(kMostLines, (rows + groups - 1) / groups);
 }
 
 void check_columns(int64_t columns) {

@@ -16,19 +16,16 @@ namespace shoal::kernels::cuda {
 namespace {
 
 constexpr int kBackwardElements = 16;  // a thread
-// Threads of a block: few for rows of up to 4096 elements, which may share one.
-constexpr int kFewThreads = 256, kManyThreads = 1024;
+// Threads of a block, which has a processor's registers and shared memory, 220 KiB of it, to itself: few for rows of up
+// to 4096 elements, of which it then takes several at a time.
+constexpr int kFewThreads = 768, kManyThreads = 1024;
 
-// Blocks that a processor is to hold; they have its registers and its shared memory, 220 KiB of it, to themselves.
-template <int kThreads>
-constexpr int kBackwardBlocks = kThreads == kFewThreads ? 3 : 1;
 // Rows in the ring, of x, dy and dsum.
 template <typename T, int kThreads>
-constexpr int kRingDepth = 220 * 1024 /
-                           (kBackwardBlocks<kThreads> * kThreads * 3 * kBackwardElements * static_cast<int>(sizeof(T)));
+constexpr int kRingDepth = 220 * 1024 / (kThreads * 3 * kBackwardElements * static_cast<int>(sizeof(T)));
 
 template <typename T, int kWidth, int kThreads, bool kCentered>
-__global__ void __launch_bounds__(kThreads, kBackwardBlocks<kThreads>) norm_backward(NormBackward args, int lanes) {
+__global__ void __launch_bounds__(kThreads, 1) norm_backward(NormBackward args, int lanes) {
   constexpr int kPacks = kBackwardElements / kWidth;
   constexpr int kSums = kCentered ? 2 : 1;
   constexpr int kDepth = kRingDepth<T, kThreads>;
@@ -183,7 +180,7 @@ __global__ void __launch_bounds__(kSumColumns* kSumRows)
   float sum = 0;
   wait_for_kernel_before();
   if (index < line_numel) {
-#pragma unroll 12
+#pragma unroll 4
     for (int line = static_cast<int>(threadIdx.y); line < line_count; line += kSumRows) {
       sum += lines[line * line_numel + index];
     }

@@ -42,6 +42,33 @@ TEST(Progress, PlainLinesAreTheFirstEveryTenthAndTheLast) {
             line_at(1) + "\n" + line_at(10) + "\n" + line_at(20) + "\n" + line_at(25) + "\ndone\n");
 }
 
+// Results that are read late come in bursts: a step's own time may be almost none.
+TEST(Progress, TheTimesOfALineAreMeansSinceTheLineBefore) {
+  char* text = nullptr;
+  size_t nbytes = 0;
+  std::FILE* out = open_memstream(&text, &nbytes);
+  {
+    Progress progress({.out = out, .steps = 5, .log_every = 10});
+    const double ms[] = {1000, 300, 310, 390, 1};
+    for (int64_t step = 1; step <= 5; ++step) {
+      StepMetrics metrics = metrics_at(step);
+      metrics.step_ms = ms[step - 1];
+      metrics.tokens_per_s = 500 / metrics.step_ms * 1e3;  // 500 tokens a step
+      metrics.wait_comm_ms = 25;
+      progress.show(metrics, step == 5);
+    }
+  }
+  std::fclose(out);
+  const std::string all(text, nbytes);
+  std::free(text);
+  EXPECT_NE(all.find("step 1/5 | loss 3.2100 | norm 1.23 | lr 0.0003 | 500 tokens/s | 1000 ms | wait 2 %\n"),
+            std::string::npos)
+      << all;
+  EXPECT_NE(all.find("step 5/5 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,998 tokens/s | 250 ms | wait 10 %\n"),
+            std::string::npos)
+      << all;
+}
+
 TEST(Progress, ATerminalShowsABarInOneLine) {
   const std::string all = printed({.columns = 200});
   EXPECT_NE(all.find("\r\033[K[##########..........] " + line_at(15)), std::string::npos);

@@ -1,5 +1,5 @@
-// See progress.h.
-#include "base/progress.h"
+// See headway.h.
+#include "base/headway.h"
 
 #include <fmt/format.h>
 
@@ -7,12 +7,12 @@
 
 namespace shoal {
 
-Progress::Progress(std::string what, std::string things, int64_t total, std::function<void(const std::string&)> say,
-                   Clock::duration every)
+Headway::Headway(std::string what, std::string things, int64_t total, std::function<void(const std::string&)> say,
+                 Clock::duration every)
     : what_(std::move(what)), things_(std::move(things)), total_(total), say_(std::move(say)), every_(every) {}
 
 // Who heard of the work hears of its end too.
-void Progress::reached(int64_t done, Clock::time_point now) {
+void Headway::reached(int64_t done, Clock::time_point now) {
   const bool ends = spoke_ && done == total_;
   if (!ends && now - last_ < every_) return;
   last_ = now;

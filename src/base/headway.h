@@ -8,13 +8,13 @@
 
 namespace shoal {
 
-class Progress {
+class Headway {
  public:
   using Clock = std::chrono::steady_clock;
 
   // Lines read "initial weights: 12 of 68 units, 18 %, 10 s"; `what` is the text before the colon.
-  Progress(std::string what, std::string things, int64_t total, std::function<void(const std::string&)> say,
-           Clock::duration every = std::chrono::seconds(5));
+  Headway(std::string what, std::string things, int64_t total, std::function<void(const std::string&)> say,
+          Clock::duration every = std::chrono::seconds(5));
 
   void reached(int64_t done) { reached(done, Clock::now()); }
   void reached(int64_t done, Clock::time_point now);
