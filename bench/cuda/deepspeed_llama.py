@@ -1,6 +1,6 @@
 """Trains Hugging Face's Llama with the real DeepSpeed, its optimizer on the host, on one GPU: a peer of bench/cuda/offload.py.
 
-    deepspeed_llama.py --model llama-3b --stage 2 [--steps 10] [--warmup 3]
+    deepspeed_llama.py --model llama-3b --stage 2 [--ratio 0.5] [--steps 10] [--warmup 3]
 
 8 x 2048 random tokens a step, bf16, clip 1.0, gradient checkpointing. Prints a line "figures {...}".
 """
@@ -27,6 +27,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="llama-3b", choices=sorted(SHAPES))
     parser.add_argument("--stage", type=int, default=2)
+    parser.add_argument("--ratio", type=float, default=1.0, help="the share of the optimizer that the CPU updates (Twin-Flow, stage 3)")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=3)
     args = parser.parse_args()
@@ -41,7 +42,7 @@ def main():
         "gradient_clipping": 1.0,
         "bf16": {"enabled": True},
         "steps_per_print": 10**9,
-        "zero_optimization": {"stage": args.stage, "offload_optimizer": {"device": "cpu", "pin_memory": True}},
+        "zero_optimization": {"stage": args.stage, "offload_optimizer": {"device": "cpu", "pin_memory": True, "ratio": args.ratio}},
         "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.0}},
     }
     engine = deepspeed.initialize(model=model, config=config)[0]

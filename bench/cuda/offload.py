@@ -5,7 +5,7 @@ bench/results.
 
 "host, 24 GiB" lets Shoal place states within that much of the GPU. Steps are of 8 x 2048 tokens, bf16, recompute on, clip 1.0; a row's
 time is the median over rounds of the median step. Rows named deepspeed run bench/cuda/deepspeed_llama.py in the Python that
---deepspeed-python names, which has the real DeepSpeed.
+--deepspeed-python names, which has the real DeepSpeed; the row fsdp2 runs bench/cuda/fsdp_llama.py.
 """
 
 import argparse
@@ -33,6 +33,8 @@ ROWS = {
                           "--set", f"zero_optimization.offload_param={HOST}"],
     "deepspeed, zero 2": ["--stage", "2"],
     "deepspeed, zero 3": ["--stage", "3"],
+    "deepspeed, twin-flow": ["--stage", "3", "--ratio", "0.5"],
+    "fsdp2": [],
     "host updates": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", "shoal.offload_update=cpu"],
 }
 
@@ -61,9 +63,9 @@ def run(command, model, extra, steps, warmup):
     }
 
 
-def run_deepspeed(python, model, extra, steps, warmup):
-    """The same of a row of the real DeepSpeed."""
-    words = shlex.split(python) + [str(HERE / "deepspeed_llama.py"), "--model", model, "--steps", str(steps), "--warmup", str(warmup)]
+def run_peer(python, script, model, extra, steps, warmup):
+    """The same of a peer's row."""
+    words = shlex.split(python) + [str(HERE / script), "--model", model, "--steps", str(steps), "--warmup", str(warmup)]
     child = subprocess.Popen([*words, *extra], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     output = child.stdout.read()
     _, status, usage = os.wait4(child.pid, 0)
@@ -78,7 +80,7 @@ def main():
     parser.add_argument("--shoal", required=True, help="the command `shoal`, with words before it where it needs them")
     parser.add_argument("--models", default="llama-1b,llama-3b")
     parser.add_argument("--deepspeed-python", help="a Python that has the real DeepSpeed; words before it are possible")
-    parser.add_argument("--rows", default=";".join(row for row in ROWS if "deepspeed" not in row), help="of: " + "; ".join(ROWS))
+    parser.add_argument("--rows", default=";".join(row for row in ROWS if "deepspeed" not in row and row != "fsdp2"), help="of: " + "; ".join(ROWS))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=5)
@@ -92,7 +94,10 @@ def main():
         for _ in range(args.rounds):
             for row, runs in rounds.items():
                 if row.startswith("deepspeed"):
-                    runs.append(run_deepspeed(args.deepspeed_python, model, ROWS[row], args.steps, args.warmup))
+                    python, script = args.deepspeed_python, "deepspeed_llama.py"
+                    runs.append(run_peer(python, script, model, ROWS[row], args.steps, args.warmup))
+                elif row == "fsdp2":
+                    runs.append(run_peer("python3", "fsdp_llama.py", model, ROWS[row], args.steps, args.warmup))
                 else:
                     more = [word for setting in args.more for word in ("--set", setting)]
                     runs.append(run(args.shoal, model, ROWS[row] + more, args.steps, args.warmup))
