@@ -1,7 +1,8 @@
 // What a GPU keeps of activations: every way of recomputing gives the same bits, takes less memory by what the plan
 // says, and inputs on the host leave two of themselves on the device.
-#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/ops/randint.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,12 @@
 // What an engine promises of a GPU's memory and state: the planned bytes are those that the GPU loses, parameters are
 // released and come back, and the state is the same bits wherever it is read.
-#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/sum.h>
 #include <gmock/gmock.h>
+
+#include <cmath>
 
 #include "cuda/torch_gpu.h"
 #include "training/matrix_engine.h"
@@ -86,7 +91,7 @@ TEST(GpuEngine, WhatIsWrittenThroughWithGatheredIsTheValueEverywhere) {
       });
       matrix.engine->with_gathered({"drop.w"}, Access::read, [&] {
         EXPECT_TRUE(matrix.model.w.is_cuda());
-        EXPECT_TRUE((matrix.model.w == 2.0).all().item<bool>()) << "stage " << stage;
+        EXPECT_TRUE(matrix.model.w.eq(2.0).all().item<bool>()) << "stage " << stage;
       });
       return 0;
     });
@@ -116,7 +121,7 @@ TEST(GpuMemory, RunningOutOfItNamesTheUnitAndWhatWouldFit) {
   const auto too_large = static_cast<int64_t>(cuda::facts_of(gpu().index()).total_nbytes);
   const std::string message = message_of([&] {
     matrix.engine->run(1, at::ones({2, kWidth}, gpu()), [&](const at::Tensor& x) {
-      return x + at::empty({too_large}, x.options().dtype(at::kByte)).sum();
+      return x.add(at::empty({too_large}, x.options().dtype(at::kByte)).sum());
     });
   });
   EXPECT_THAT(message, HasSubstr("[GPU memory, forward of unit twice]"));

@@ -1,4 +1,5 @@
 // States and weights of a GPU's rank in host memory and on disk: the bits of the resident run.
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -53,12 +54,18 @@ TEST(GpuOffload, EveryRingAndUpdaterGivesTheBitsOfTheResidentRun) {
       EXPECT_TRUE(streamed[1] == resident[1]) << fmt::format("stage {} ring {}", stage, ring);
       EXPECT_GT(streamed[1].memory.held.host_states, 0u);
       EXPECT_EQ(streamed[1].host_updated_numel, 0);
-      if (ring > 0) EXPECT_EQ(streamed[1].memory.held.state_ring, streamed[1].memory.planned.state_ring);
+      if (ring > 0) {
+        EXPECT_EQ(streamed[1].memory.held.state_ring, streamed[1].memory.planned.state_ring);
+      }
       options.offload_update = OffloadUpdate::automatic;
       const std::vector<RunResult> shared = train_on_threads(2, options);
       EXPECT_TRUE(shared[1] == resident[1]) << fmt::format("stage {} ring {}, the host updates a share", stage, ring);
-      if (ring == 1) EXPECT_GT(shared[1].host_updated_numel, 0) << stage;
-      if (ring == 0) EXPECT_EQ(shared[1].host_updated_numel, 0) << stage;  // the ring holds all
+      if (ring == 1) {
+        EXPECT_GT(shared[1].host_updated_numel, 0) << stage;
+      }
+      if (ring == 0) {  // the ring holds all
+        EXPECT_EQ(shared[1].host_updated_numel, 0) << stage;
+      }
       most_shared = std::max(most_shared, shared[1].host_updated_numel);
     }
     options.offload_update = OffloadUpdate::host;

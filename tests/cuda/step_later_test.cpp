@@ -1,5 +1,7 @@
 // A step on a GPU does not wait for the GPU, and what it comes to does not depend on when its result is read.
-#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
 #include <cuda_runtime.h>
 
 #include <atomic>
@@ -59,7 +61,7 @@ Outcome train(Group& world, const RunOptions& options, Reading reading) {
     std::optional<PendingStep> pending;
     for (int64_t micro = 0; micro < options.accumulation; ++micro) {
       at::Tensor loss = forward(engine, model, batch_of(step, micro, world.rank()), {0.0, false, true});
-      if (step % 7 == 3 || step == 11 || step == 12) loss = loss * INFINITY;
+      if (step % 7 == 3 || step == 11 || step == 12) loss = loss.mul(INFINITY);
       engine.backward(loss);
       pending = engine.step_later();
     }

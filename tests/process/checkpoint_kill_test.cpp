@@ -13,6 +13,8 @@
 #include <random>
 #include <sstream>
 
+#include "base/text.h"
+#include "checkpoint/exchange.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/verify.h"
 #include "process/spawn.h"

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdio>
 #include <memory>
 #include <regex>
+#include <thread>
 
 #include "process/spawn.h"
 #include "shoal/error.h"
@@ -29,7 +32,7 @@ int number_of(const char* variable) {
 
 // ---- What the ranks do ----
 
-int train_with_fault() {
+int play_rank() {
   ProcessGroupOptions options;
   if (const int ms = number_of("TEST_TIMEOUT_MS"); ms > 0) options.timeout = Timeout(ms);
   auto world = make_process_group(options);
@@ -42,7 +45,7 @@ int train_with_fault() {
   run.settle = 2500ms;
   run.announce = [] { std::printf("fault at %.6f\n", now()); };
   try {
-    const RunResult result = FaultyTraining(*world, run).train();
+    const RunResult result = train_with_fault(*world, run);
     std::printf("bits %016llx\n", static_cast<unsigned long long>(result.hash()));
   } catch (const Error&) {
     throw;
@@ -237,7 +240,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, EngineFaults, ::testing::Values("shm", "glo
 
 }  // namespace
 
-int run(int argc, char** argv) { return rank_main(argc, argv, {{"train_with_fault", train_with_fault}}); }
+int run(int argc, char** argv) { return rank_main(argc, argv, {{"train_with_fault", play_rank}}); }
 
 }  // namespace shoal::testing
 

@@ -61,7 +61,9 @@ TEST_P(Reshard, StatesAreTheSameBitsAtAnyWorldAndStage) {
             EXPECT_EQ(bits.state, saved.state);
             EXPECT_EQ(bits.weights, saved.weights);
             // At stage 0 every rank keeps everything: the replicas too are what was saved.
-            if (stage == 0 && other_stage == 0) EXPECT_EQ(bits.kept, saved.kept);
+            if (stage == 0 && other_stage == 0) {
+              EXPECT_EQ(bits.kept, saved.kept);
+            }
           }
         }
       }
@@ -193,7 +195,9 @@ TEST(Resume, AtAnotherWorldTheNextLossesAgreeWithinFloats) {
         EXPECT_NEAR(loss.item<double>(), two[static_cast<size_t>(data_rank)].losses[at], 1e-4);
         trainee.engine->backward(loss);
         result = trainee.engine->step();
-        if (data_rank == 1) EXPECT_NEAR(result.grad_norm / two[0].norms[at], 1.0, 1e-3);
+        if (data_rank == 1) {
+          EXPECT_NEAR(result.grad_norm / two[0].norms[at], 1.0, 1e-3);
+        }
       }
       EXPECT_TRUE(result.boundary);
     }

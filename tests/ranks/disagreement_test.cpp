@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
+#include <thread>
+
 #include "training/faulty_run.h"
 
 namespace shoal::testing {
@@ -27,7 +31,7 @@ std::vector<Ending> end_of(int world, const FaultyRun& run, Timeout timeout = kD
     threads.emplace_back([&, rank] {
       const auto at = static_cast<size_t>(rank);
       try {
-        endings[at].result = FaultyTraining(*groups[at], run).train();
+        endings[at].result = train_with_fault(*groups[at], run);
       } catch (const std::exception& error) {
         endings[at].message = error.what();
       }

@@ -1,10 +1,22 @@
 // The engine's promises to its users that take several ranks: odd parameters at every stage, parameter groups, scaling
 // of gradients, several engines, and what is left when an engine goes.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "training/matrix_engine.h"
 

@@ -1,4 +1,8 @@
 // Memory is what the plan says, to the byte, and the ledger is what the system says.
+#include <ATen/Parallel.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 

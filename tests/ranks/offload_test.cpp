@@ -1,5 +1,10 @@
 // Where never changes what: every placement of the optimizer's states, and of the weights, gives the bits of the
 // resident run.
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

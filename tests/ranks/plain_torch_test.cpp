@@ -1,4 +1,11 @@
 // The engine against plain PyTorch in one process on the whole batch.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <ATen/core/grad_mode.h>
@@ -39,7 +46,7 @@ std::vector<double> plain_losses(int world, int steps, double clip) {
     at::Tensor x = at::embedding(model.wte, at::cat(ids));
     x = model.twice(x);
     x = model.drop(x, 0, unused);
-    x = x + at::linear(x, model.sometimes);
+    x = x.add(at::linear(x, model.sometimes));
     x = model.twice(x);
     const at::Tensor loss = cross_entropy(model.head(x), at::cat(labels));
     losses.push_back(loss.item<double>());

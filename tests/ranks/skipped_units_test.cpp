@@ -1,4 +1,9 @@
 // Ranks that leave out long runs of units: nothing hangs, and every stage gives the same bits.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include "temp_folder.h"
@@ -51,10 +56,10 @@ std::string train_skipping(Group& group, const SkipOptions& options) {
   Engine engine(units, config_of(run, group.size()), group);
   std::string bits;
   for (int step = 0; step < 5; ++step) {
-    at::Tensor x = at::ones({2, kSide}) * (group.rank() + 1);
+    at::Tensor x = at::ones({2, kSide}).mul(group.rank() + 1);
     for (int unit = 0; unit < kUnits; ++unit) {
       if (!uses(group.rank(), step, unit, options.without_last)) continue;
-      x = engine.run(unit, x, [&](const at::Tensor& t) { return t + at::linear(t, weights[unit]).tanh(); });
+      x = engine.run(unit, x, [&](const at::Tensor& t) { return t.add(at::linear(t, weights[unit]).tanh()); });
     }
     engine.backward(x.square().mean());
     const double norm = engine.step().grad_norm;

@@ -1,5 +1,9 @@
 // Bytes over the wire per step are those of the ZeRO paper: stages 1 and 2 those of data parallel, stage 3 one and a
 // half times as many.
+#include <ATen/Parallel.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include "training/matrix_run.h"
@@ -16,7 +20,7 @@ Traffic traffic_of_one_step(int stage, int world, int64_t prefetch, bool overlap
     std::vector<at::Tensor> weights;
     std::vector<Unit> units;
     for (int unit = 0; unit < kUnits; ++unit) {
-      weights.push_back((at::eye(kSide) * 0.5).set_requires_grad(true));
+      weights.push_back(at::eye(kSide).mul(0.5).set_requires_grad(true));
       units.push_back({"u" + std::to_string(unit), {{"w" + std::to_string(unit), weights.back()}}});
     }
     RunOptions options;

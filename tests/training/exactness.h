@@ -2,10 +2,10 @@
 // on or off, gives the same bits of loss, norm and weights.
 #pragma once
 
-#include <fmt/format.h>
+#include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,10 +15,7 @@
 namespace shoal::testing {
 
 // SHOAL_TEST_SIZE=small: a part of the matrix, for the sanitizers.
-inline bool small_matrix() {
-  const char* size = std::getenv("SHOAL_TEST_SIZE");
-  return size != nullptr && std::string(size) == "small";
-}
+bool small_matrix();
 
 struct Cell {
   int world;
@@ -27,61 +24,10 @@ struct Cell {
   bool clip;
 };
 
-inline std::vector<Cell> every_cell(const std::vector<int>& worlds) {
-  std::vector<Cell> all;
-  for (const int world : worlds) {
-    for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
-      for (const int64_t accumulation : {1, 3}) {
-        for (const bool clip : {true, false}) all.push_back({world, precision, accumulation, clip});
-      }
-    }
-  }
-  return all;
-}
+std::vector<Cell> every_cell(const std::vector<int>& worlds);
 
-inline std::string cell_name(const ::testing::TestParamInfo<Cell>& info) {
-  const Cell& cell = info.param;
-  return fmt::format("world{}_{}_accumulate{}_{}", cell.world, name_of(cell.precision), cell.accumulation,
-                     cell.clip ? "clip" : "noclip");
-}
+std::string cell_name(const ::testing::TestParamInfo<Cell>& info);
 
-inline void expect_same_bits_in(const Cell& cell, at::Device device) {
-  RunOptions options;
-  options.device = device;
-  options.precision = cell.precision;
-  options.accumulation = cell.accumulation;
-  options.clip = cell.clip;
-  if (small_matrix()) options.steps = 10;
-  options.overlap = false;
-  const std::vector<RunResult> expected = train_on_threads(cell.world, options);
-  for (int rank = 0; rank < cell.world; ++rank) {
-    EXPECT_EQ(expected[rank].weights, expected[0].weights) << "the ranks of one run have different weights";
-    EXPECT_FALSE(expected[rank].applied[7]) << "the forced overflow was applied";
-    EXPECT_TRUE(expected[rank].applied[8]);
-  }
-  for (const bool recompute : {false, true}) {
-    for (const bool overlap : {false, true}) {
-      for (int stage = 0; stage <= 3; ++stage) {
-        if (small_matrix() && (recompute == overlap) != (stage % 2 == 0))
-          continue;  // each stage with both, in two runs
-        options.stage = stage;
-        options.overlap = overlap;
-        options.recompute = recompute;
-        const std::vector<RunResult> got = train_on_threads(cell.world, options);
-        for (int rank = 0; rank < cell.world; ++rank) {
-          const RunResult& a = expected[rank];
-          const RunResult& b = got[rank];
-          const std::string what =
-              fmt::format("stage {} overlap {} recompute {} rank {}", stage, overlap, recompute, rank);
-          EXPECT_EQ(RunResult::bits(a.losses), RunResult::bits(b.losses)) << what;
-          EXPECT_EQ(RunResult::bits(a.norms), RunResult::bits(b.norms)) << what;
-          EXPECT_TRUE(a.weights == b.weights) << what;
-          EXPECT_EQ(a.applied, b.applied) << what;
-          if (::testing::Test::HasFailure()) return;
-        }
-      }
-    }
-  }
-}
+void expect_same_bits_in(const Cell& cell, at::Device device);
 
 }  // namespace shoal::testing

@@ -30,7 +30,11 @@ TEST(Channel, ItsQueueOutlivesACollectiveUnderWay) {
   std::vector<float> whole{3, 4}, shard(2);
   double sums = 0;
   std::latch reduced(1);
-  ReduceScatter reduce{.subject = {"reduce", "head"}, .whole = whole.data(), .shard = shard.data(), .shard_numel = 2};
+  ReduceScatter reduce;
+  reduce.subject = {"reduce", "head"};
+  reduce.whole = whole.data();
+  reduce.shard = shard.data();
+  reduce.shard_numel = 2;
   reduce.after = [&, results = &channel->queue()] {
     reduced.count_down();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the channel is being destroyed meanwhile

@@ -1,5 +1,8 @@
 #include "engine/gathered.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full_like.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

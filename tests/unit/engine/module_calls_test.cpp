@@ -118,7 +118,9 @@ TEST(ModuleCalls, BoundariesFromOutsideEndAWindowEarlyOrLate) {
       for (int micro = 1; micro <= window; ++micro) {
         engine.set_boundary(micro == window);
         engine.backward(nest.loss(engine));
-        if (micro < window) EXPECT_FALSE(engine.step().boundary);
+        if (micro < window) {
+          EXPECT_FALSE(engine.step().boundary);
+        }
       }
       const StepResult result = engine.step();
       EXPECT_TRUE(result.applied);

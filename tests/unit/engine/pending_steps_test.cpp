@@ -1,4 +1,5 @@
 // See engine/pending_steps.h; a GPU that stands still meanwhile is in tests/cuda/step_later_test.cpp.
+#include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,15 @@
 #include "engine/recompute.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +17,7 @@
 
 #include "engine/generator.h"
 #include "training/matrix_engine.h"
+#include "training/own_linear.h"
 #include "unit/engine/late_wires.h"
 #include "unit/engine/two_units.h"
 #include "unit/optim/far_queue.h"

@@ -1,6 +1,7 @@
 #include "models/gpt2/model.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 #include "models/llama/model.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

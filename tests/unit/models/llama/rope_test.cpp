@@ -1,6 +1,6 @@
 #include "models/llama/rope.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,8 @@
 #include "models/ops/activation.h"
 
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/silu.h>
+
 #include "unit/models/ops/same.h"
 
 namespace shoal::models::ops {

@@ -1,8 +1,9 @@
 // Runs a function of tensors and gives its results and the gradients of its inputs, to compare two ways of computing.
 #pragma once
 
-#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <functional>

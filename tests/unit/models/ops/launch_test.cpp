@@ -1,6 +1,6 @@
 #include "models/ops/launch.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 namespace shoal::models::ops {

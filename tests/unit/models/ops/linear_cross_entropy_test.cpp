@@ -1,5 +1,9 @@
 #include "models/ops/linear_cross_entropy.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/linear.h>
+
 #include "unit/models/ops/same.h"
 
 namespace shoal::models::ops {

@@ -1,5 +1,6 @@
 #include "models/ops/linear.h"
 
+#include <ATen/ops/linear.h>
 #include <gmock/gmock.h>
 
 #include "models/ops/activation.h"

@@ -1,5 +1,8 @@
 #include "models/ops/norm.h"
 
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/rms_norm.h>
+
 #include "unit/models/ops/same.h"
 
 namespace shoal::models::ops {

@@ -1,6 +1,6 @@
 #include "models/ops/origin.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include "models/ops/activation.h"

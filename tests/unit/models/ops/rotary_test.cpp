@@ -1,5 +1,9 @@
 #include "models/ops/rotary.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
 #include <cmath>
 
 #include "models/llama/rope.h"
@@ -53,7 +57,7 @@ TEST(Rotate, GradientsAreTurnedBack) {
   // Turning the gradient forward again gives what came in.
   const Rotated again = rotate(all[2], all[3], table);
   const at::Tensor came_in = at::arange(all[0].numel(), at::kDouble).sin().reshape(all[0].sizes()).to(at::kFloat);
-  EXPECT_LT((again.q.transpose(1, 2) - came_in).abs().max().item<double>(), 1e-6);
+  EXPECT_LT(again.q.transpose(1, 2).sub(came_in).abs().max().item<double>(), 1e-6);
 }
 
 TEST(RotaryTableDtype, IsThatOfXOnTheCpu) {

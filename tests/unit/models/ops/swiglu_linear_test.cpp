@@ -1,5 +1,8 @@
 #include "models/ops/swiglu_linear.h"
 
+#include <ATen/ops/linear.h>
+#include <ATen/ops/silu.h>
+
 #include "unit/models/ops/same.h"
 
 namespace shoal::models::ops {
