@@ -7,6 +7,7 @@
 #include "engine/blueprint.h"
 #include "layout/flat_layout.h"
 #include "optim/kept_states.h"
+#include "shard/gradients.h"
 #include "shard/weights.h"
 #include "shoal/engine_state.h"
 
