@@ -45,6 +45,8 @@ def main():
         fully_shard(layer, **options)
     fully_shard(model, **options)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0, fused=True)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()  # the whole model was on the GPU while it was made
     times = []
     for step in range(args.warmup + args.steps):
         tokens = torch.randint(0, 32000, (BATCH, SEQUENCE), device="cuda")

@@ -15,6 +15,7 @@ import re
 import shlex
 import statistics
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -37,6 +38,8 @@ ROWS = {
     "fsdp2": [],
     "host updates": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", "shoal.offload_update=cpu"],
 }
+
+PEERS = ("deepspeed", "fsdp2")
 
 
 def run(command, model, extra, steps, warmup):
@@ -80,7 +83,7 @@ def main():
     parser.add_argument("--shoal", required=True, help="the command `shoal`, with words before it where it needs them")
     parser.add_argument("--models", default="llama-1b,llama-3b")
     parser.add_argument("--deepspeed-python", help="a Python that has the real DeepSpeed; words before it are possible")
-    parser.add_argument("--rows", default=";".join(row for row in ROWS if "deepspeed" not in row and row != "fsdp2"), help="of: " + "; ".join(ROWS))
+    parser.add_argument("--rows", default=";".join(row for row in ROWS if not row.startswith(PEERS)), help="of: " + "; ".join(ROWS))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=5)
@@ -97,7 +100,7 @@ def main():
                     python, script = args.deepspeed_python, "deepspeed_llama.py"
                     runs.append(run_peer(python, script, model, ROWS[row], args.steps, args.warmup))
                 elif row == "fsdp2":
-                    runs.append(run_peer("python3", "fsdp_llama.py", model, ROWS[row], args.steps, args.warmup))
+                    runs.append(run_peer(sys.executable, "fsdp_llama.py", model, ROWS[row], args.steps, args.warmup))
                 else:
                     more = [word for setting in args.more for word in ("--set", setting)]
                     runs.append(run(args.shoal, model, ROWS[row] + more, args.steps, args.warmup))

@@ -12,20 +12,23 @@ class Headway {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Lines read "initial weights: 12 of 68 units, 18 %, 10 s"; `what` is the text before the colon.
-  Headway(std::string what, std::string things, int64_t total, std::function<void(const std::string&)> say,
-          Clock::duration every = std::chrono::seconds(5));
+  // Lines read "initial weights: 12 of 68 units, 18 %, 10 s".
+  struct Work {
+    std::string what;    // "initial weights"
+    std::string things;  // "units"
+    int64_t total = 0;   // of them
+    Clock::duration every = std::chrono::seconds(5);
+    Clock::time_point begin = Clock::now();
+  };
+  Headway(Work work, std::function<void(const std::string&)> say);
 
   void reached(int64_t done) { reached(done, Clock::now()); }
   void reached(int64_t done, Clock::time_point now);
 
  private:
-  std::string what_, things_;
-  int64_t total_;
+  Work work_;
   std::function<void(const std::string&)> say_;
-  Clock::duration every_;
-  Clock::time_point begin_ = Clock::now();
-  Clock::time_point last_ = begin_;
+  Clock::time_point last_;
   bool spoke_ = false;
 };
 

@@ -151,7 +151,7 @@ bool all_have_sources(const Blueprint& blueprint, int unit, const FlatLayout& fl
 void take_over(const TakeOver& parts, bool broadcast) {
   RecordReader records(parts.channel.notes(), parts.channel.bytes(), parts.queue);
   const int units = static_cast<int>(parts.layout.units.size());
-  Headway headway("initial weights", "units", units, [&](const std::string& line) {
+  Headway headway({.what = "initial weights", .things = "units", .total = units}, [&](const std::string& line) {
     if (parts.channel.notes().rank() == 0) fmt::print(stderr, "shoal: {}\n", line);
   });
   for (int unit = 0; unit < units; ++unit) {

@@ -22,6 +22,8 @@ class KeptStates {
   // nothing.
   KeptStates(const ModelLayout& layout, const Config& config, int rank, Queue& queue,
              const std::shared_ptr<Ledger>& ledger);
+  KeptStates(const KeptStates&) = delete;
+  KeptStates& operator=(const KeptStates&) = delete;
 
   // Elements of a flat whose states this rank keeps; empty for a frozen flat.
   struct Range {
@@ -29,8 +31,8 @@ class KeptStates {
   };
   Range kept_range(int unit, int flat) const;
 
-  // Sets weights and masters of elements [begin, begin + numel) of a flat from their fp32 values, as far as this rank
-  // keeps them, and leaves the moments alone.
+  // Sets weights and masters of a flat's elements from their fp32 values, as far as this rank keeps them, and leaves
+  // the moments alone.
   void set_values(int unit, int flat, Range range, const float* values, Weights& weights);
   // The fp32 values of elements that this rank keeps: masters of a trained flat, the weights of a frozen one.
   void get_values(int unit, int flat, Range range, float* values, const Weights& weights) const;

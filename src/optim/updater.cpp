@@ -23,15 +23,15 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
     : layout_(layout),
       stage_(config.zero.stage),
       kept_(kept),
-      states_(kept.memory()),
+      memory_(kept.memory()),
       queue_(queue),
       optimizer_(config.optimizer),
       gradient_options_(gradient_options(config)),
       ledger_(ledger) {
   if (Queue* host = kept_.host_queue()) {
-    host_updates_ = std::make_unique<HostUpdates>(queue_, *host, states_, ledger);
+    host_updates_ = std::make_unique<HostUpdates>(queue_, *host, memory_, ledger);
     std::vector<int> by_host;
-    for (int chunk = 0; chunk < static_cast<int>(states_.chunks().size()); ++chunk) {
+    for (int chunk = 0; chunk < static_cast<int>(memory_.chunks().size()); ++chunk) {
       if (is_updated_by_host(chunk)) by_host.push_back(chunk);
     }
     reserve_for(by_host);
@@ -48,28 +48,28 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
 }
 
 bool Updater::is_updated_by_host(int chunk) const {
-  return &kept_.queue_of(chunk) != &queue_ && !states_.is_streamed(chunk);
+  return &kept_.queue_of(chunk) != &queue_ && !memory_.is_streamed(chunk);
 }
 
 void Updater::grow_ring(size_t nbytes) {
-  if (states_.grow_ring(nbytes)) work_.clear();  // it holds addresses
+  if (memory_.grow_ring(nbytes)) work_.clear();  // it holds addresses
 }
 
 std::vector<int> Updater::streamed_chunks() const {
   std::vector<int> streamed;
-  for (int chunk = 0; chunk < static_cast<int>(states_.chunks().size()); ++chunk) {
-    if (states_.is_streamed(chunk)) streamed.push_back(chunk);
+  for (int chunk = 0; chunk < static_cast<int>(memory_.chunks().size()); ++chunk) {
+    if (memory_.is_streamed(chunk)) streamed.push_back(chunk);
   }
   return streamed;
 }
 
 size_t Updater::weight_nbytes(int chunk) const {
-  return static_cast<size_t>(states_.chunks()[static_cast<size_t>(chunk)].numel()) *
+  return static_cast<size_t>(memory_.chunks()[static_cast<size_t>(chunk)].numel()) *
          nbytes_of(kept_.flat_of(chunk).dtype);
 }
 
 size_t Updater::grad_nbytes(int chunk) const {
-  return static_cast<size_t>(states_.chunks()[static_cast<size_t>(chunk)].numel()) *
+  return static_cast<size_t>(memory_.chunks()[static_cast<size_t>(chunk)].numel()) *
          nbytes_of(gradient_rule(kept_.flat_of(chunk), gradient_options_).kept);
 }
 
@@ -83,24 +83,24 @@ void Updater::reserve_for(const std::vector<int>& chunks) {
 }
 
 // Not weights that come to the device for their update: they come and go as whole flats.
-bool Updater::can_share() const { return !fetched_ && states_.streamed_nbytes() > states_.ring_nbytes(); }
+bool Updater::can_share() const { return !fetched_ && memory_.streamed_nbytes() > memory_.ring_nbytes(); }
 
 UpdateRates Updater::measure_rates() {
   const FlatLayout& flat = kept_.flat_of(streamed_chunks().front());
   MeasuredUpdate update{
       .dtype = flat.dtype, .grad_dtype = gradient_rule(flat, gradient_options_).kept, .optimizer = optimizer_};
   int64_t numel = 0;
-  for (const int chunk : streamed_chunks()) numel += states_.chunks()[static_cast<size_t>(chunk)].numel();
+  for (const int chunk : streamed_chunks()) numel += memory_.chunks()[static_cast<size_t>(chunk)].numel();
   update.numel = std::min(update.numel, numel);
-  return measure_update_rates(queue_, states_.empty_ring(), *kept_.host_queue(), update, ledger_);
+  return measure_update_rates(queue_, memory_.empty_ring(), *kept_.host_queue(), update, ledger_);
 }
 
 int64_t Updater::share_with_host(const UpdateRates& rates) {
-  SplitWork work{.state_nbytes = states_.streamed_nbytes(), .ring_nbytes = states_.ring_nbytes()};
+  SplitWork work{.state_nbytes = memory_.streamed_nbytes(), .ring_nbytes = memory_.ring_nbytes()};
   const std::vector<int> streamed = streamed_chunks();
   std::vector<int64_t> numels;
   for (const int chunk : streamed) {
-    const int64_t numel = states_.chunks()[static_cast<size_t>(chunk)].numel();
+    const int64_t numel = memory_.chunks()[static_cast<size_t>(chunk)].numel();
     numels.push_back(numel);
     work.numel += numel;
     work.host_nbytes += weight_nbytes(chunk) + grad_nbytes(chunk);
@@ -114,27 +114,27 @@ int64_t Updater::share_with_host(const UpdateRates& rates) {
   if (shared.empty()) return 0;
   work_.clear();        // whatever becomes of this, it is listed anew
   reserve_for(shared);  // before anything changes: it may not be had
-  states_.leave_in_host(shared);
+  memory_.leave_in_host(shared);
   return shared_numel;
 }
 
 int64_t Updater::host_updated_numel() const {
   int64_t numel = 0;
-  for (int chunk = 0; chunk < static_cast<int>(states_.chunks().size()); ++chunk) {
-    if (is_updated_by_host(chunk)) numel += states_.chunks()[static_cast<size_t>(chunk)].numel();
+  for (int chunk = 0; chunk < static_cast<int>(memory_.chunks().size()); ++chunk) {
+    if (is_updated_by_host(chunk)) numel += memory_.chunks()[static_cast<size_t>(chunk)].numel();
   }
   return numel;
 }
 
 double Updater::held_seconds() {
   if (host_updates_) host_held_seconds_ += host_updates_->newly_held_seconds();
-  return states_.streamed().held_seconds + host_held_seconds_;
+  return memory_.streamed().held_seconds + host_held_seconds_;
 }
 
 // What the host updates reads its own states ahead, in its own thread.
 void Updater::read_ahead() {
-  if (!host_updates_ || !host_updates_->in_round()) states_.read_ahead();
-  states_.bring_ahead();
+  if (!host_updates_ || !host_updates_->in_round()) memory_.read_ahead();
+  memory_.bring_ahead();
 }
 
 // Weights that come to the device for their update come unit by unit, and the host's part in them too.
@@ -159,9 +159,9 @@ void Updater::update(int unit, const StepConstants& constants, Weights& weights,
   for (const Fetched& flat : fetched) queue_.copy(fetched_->data() + flat.offset, flat.home, flat.nbytes);
   if (host_updates_ && fetched_) host_updates_->begin(work.first_part, work.last_part, constants.decided);
   for (const Launch& launch : work.launches) {
-    if (launch.chunk >= 0) states_.begin_use(launch.chunk);
+    if (launch.chunk >= 0) memory_.begin_use(launch.chunk);
     queue_.update(*launch.list, constants.placed);
-    if (launch.chunk >= 0) states_.end_use(launch.chunk);
+    if (launch.chunk >= 0) memory_.end_use(launch.chunk);
   }
   for (int part = work.first_part; part < work.last_part; ++part) host_updates_->finish(part);
   for (const Fetched& flat : fetched) weights.put(queue_, flat.home, fetched_->data() + flat.offset, flat.nbytes);
@@ -218,7 +218,7 @@ std::vector<Updater::Launch> Updater::list_launches(int unit, Weights& weights, 
   for (const int chunk : kept_.chunks_of(unit)) {
     if (is_updated_by_host(chunk)) continue;
     const Elements elements = elements_of(chunk, weights, gradients);
-    if (states_.is_resident(chunk)) {
+    if (memory_.is_resident(chunk)) {
       list_segments(chunk, elements, resident, resident_groups);
     } else {
       std::vector<kernels::Segment> segments;
@@ -232,7 +232,7 @@ std::vector<Updater::Launch> Updater::list_launches(int unit, Weights& weights, 
 }
 
 HostUpdates::Part Updater::part_of(int index, Weights& weights, const Gradients& gradients) const {
-  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
+  const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& layout = kept_.flat_of(index);
   const Elements elements = elements_of(index, weights, gradients);
   const auto numel = static_cast<size_t>(chunk.numel());
@@ -244,7 +244,7 @@ HostUpdates::Part Updater::part_of(int index, Weights& weights, const Gradients&
 }
 
 Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradients& gradients) const {
-  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
+  const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& layout = kept_.flat_of(index);
   const bool sharded = row_of(layout, stage_).shard_states;
   const int64_t at = chunk.begin - kept_.kept_range(chunk.unit, chunk.flat).begin;
@@ -261,9 +261,9 @@ Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradie
 // Each parameter that has elements in the chunk.
 void Updater::list_segments(int index, const Elements& elements, std::vector<kernels::Segment>& segments,
                             std::vector<int>& groups) const {
-  const StateChunk& chunk = states_.chunks()[static_cast<size_t>(index)];
+  const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& layout = kept_.flat_of(index);
-  std::byte* states = states_.address(index);
+  std::byte* states = memory_.address(index);
   for (const ParamRun& run_of_param : runs_in(layout, chunk.begin, chunk.end)) {
     const int64_t element = run_of_param.flat_offset;
     const int64_t at = element - chunk.begin;

@@ -25,13 +25,15 @@ class Updater {
   // Updates run on the queue. It and the states outlive this object.
   Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, const Config& config, KeptStates& kept,
           Queue& queue, const std::shared_ptr<Ledger>& ledger);
+  Updater(const Updater&) = delete;
+  Updater& operator=(const Updater&) = delete;
 
   // A step is near: begins to bring states that are not at hand.
   void read_ahead();
   // Between parts of a pass, which states on their way keep step with.
-  void pace() { states_.pace(); }
+  void pace() { memory_.pace(); }
   // A step has ended, taken or skipped.
-  void end_step() { states_.end_step(); }
+  void end_step() { memory_.end_step(); }
   // Lets states that pass through the device's memory have that much of it. Between steps.
   void grow_ring(size_t nbytes);
   // Whether more states pass through the device's memory than it holds at a time, and the host could update some.
@@ -100,7 +102,7 @@ class Updater {
   const ModelLayout& layout_;
   int stage_;
   KeptStates& kept_;
-  StateMemory& states_;  // of kept_
+  StateMemory& memory_;  // of kept_
   Queue& queue_;
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
   OptimizerConfig optimizer_;

@@ -56,7 +56,7 @@ void Progress::show(const StepMetrics& metrics, bool last) {
 void Progress::add(const StepMetrics& metrics) {
   ++sums_.steps;
   sums_.ms += metrics.step_ms;
-  sums_.tokens += metrics.tokens_per_s * metrics.step_ms * 1e-3;
+  if (metrics.step_ms > 0) sums_.tokens += metrics.tokens_per_s * metrics.step_ms * 1e-3;
   sums_.wait_comm_ms += metrics.wait_comm_ms;
 }
 

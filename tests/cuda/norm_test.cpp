@@ -40,7 +40,7 @@ std::vector<std::vector<int64_t>> shapes() {
           {3, 9999},
           {3, 14336},
           {2, 16384},
-          // More rows than the blocks of the backward pass take at once.
+          // Many rows: of the first three more than the blocks of the backward pass take at once.
           {6000, 2048},
           {2000, 4096},
           {1000, 5120},

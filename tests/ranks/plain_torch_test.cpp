@@ -1,15 +1,14 @@
 // The engine against plain PyTorch in one process on the whole batch.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
-
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/_fused_adamw.h>
 
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// See faulty_run.h.
 #include "training/faulty_run.h"
 
 #include <ATen/Parallel.h>

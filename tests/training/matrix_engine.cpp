@@ -1,3 +1,4 @@
+// See matrix_engine.h.
 #include "training/matrix_engine.h"
 
 #include <ATen/Parallel.h>

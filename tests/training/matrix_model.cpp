@@ -1,3 +1,4 @@
+// See matrix_model.h.
 #include "training/matrix_model.h"
 
 #include <ATen/ATen.h>

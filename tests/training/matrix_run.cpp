@@ -1,3 +1,4 @@
+// See matrix_run.h.
 #include "training/matrix_run.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// See own_linear.h.
 #include "training/own_linear.h"
 
 #include <ATen/ops/linear.h>

@@ -1,3 +1,4 @@
+// See state_bits.h.
 #include "training/state_bits.h"
 
 #include <ATen/Parallel.h>

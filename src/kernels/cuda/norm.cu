@@ -73,11 +73,24 @@ void run_forward(const NormForward& args, Stream stream) {
   check_launch("norm_forward");
 }
 
-template <bool kCentered, typename T, int kWidth, int kThreads>
+int most_shared_nbytes() {
+  int device = 0, most = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "cudaDeviceGetAttribute");
+  return most;
+}
+
+template <bool kCentered, typename T, int kWidth, int kThreads, int kDepth = kRingDepth<T, kThreads>>
 void launch_backward(const NormBackward& args, int64_t lines, Stream stream) {
-  const auto kernel = norm_backward<T, kWidth, kThreads, kCentered>;
+  const auto kernel = norm_backward<T, kWidth, kThreads, kDepth, kCentered>;
   constexpr int kRowNbytes = kThreads * kBackwardElements * static_cast<int>(sizeof(T));
-  const int nbytes = kRowNbytes * kRingDepth<T, kThreads> * (args.dsum != nullptr ? 3 : 2);
+  const int nbytes = kRowNbytes * kDepth * (args.dsum != nullptr ? 3 : 2);
+  if constexpr (kDepth > 1) {
+    constexpr int kStaticNbytes = 1024;  // of the kernel, at most
+    if (nbytes + kStaticNbytes > most_shared_nbytes()) {
+      return launch_backward<kCentered, T, kWidth, kThreads, 1>(args, lines, stream);
+    }
+  }
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes), "cudaFuncSetAttribute");
   kernel<<<static_cast<unsigned>(lines), kThreads, static_cast<size_t>(nbytes), stream_of(stream)>>>(
       args, backward_lanes(args.columns));

@@ -20,15 +20,14 @@ constexpr int kBackwardElements = 16;  // a thread
 // to 4096 elements, of which it then takes several at a time.
 constexpr int kFewThreads = 768, kManyThreads = 1024;
 
-// Rows in the ring, of x, dy and dsum.
+// Rows in the ring, of x, dy and dsum. A GPU that has less memory has a ring of one row, and the same bits.
 template <typename T, int kThreads>
 constexpr int kRingDepth = 220 * 1024 / (kThreads * 3 * kBackwardElements * static_cast<int>(sizeof(T)));
 
-template <typename T, int kWidth, int kThreads, bool kCentered>
+template <typename T, int kWidth, int kThreads, int kDepth, bool kCentered>
 __global__ void __launch_bounds__(kThreads, 1) norm_backward(NormBackward args, int lanes) {
   constexpr int kPacks = kBackwardElements / kWidth;
   constexpr int kSums = kCentered ? 2 : 1;
-  constexpr int kDepth = kRingDepth<T, kThreads>;
   static_assert(kDepth >= 1 && kDepth <= 4);
   using HeldPack = Held<T, kWidth>;
   extern __shared__ uint4 memory[];

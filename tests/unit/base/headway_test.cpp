@@ -14,8 +14,9 @@ using namespace std::chrono_literals;
 
 struct Heard {
   std::vector<std::string> lines;
-  Headway headway{"weights", "units", 40, [this](const std::string& line) { lines.push_back(line); }, 5s};
   Headway::Clock::time_point begin = Headway::Clock::now();
+  Headway headway{{.what = "weights", .things = "units", .total = 40, .every = 5s, .begin = begin},
+                  [this](const std::string& line) { lines.push_back(line); }};
 };
 
 TEST(Headway, WhatIsDoneSoonSaysNothing) {

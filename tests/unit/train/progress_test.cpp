@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <vector>
+
 namespace shoal::train {
 namespace {
 
@@ -20,21 +23,45 @@ std::string line_at(int64_t step) {
          "/30 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,234 tokens/s | 120 ms | wait 10 %";
 }
 
-// What a Progress prints for the steps 1 to 30.
-std::string printed(Progress::Options options) {
+// What a Progress prints while it is used so.
+std::string printed_by(Progress::Options options, const std::function<void(Progress&)>& use) {
   char* text = nullptr;
   size_t nbytes = 0;
   options.out = open_memstream(&text, &nbytes);
-  options.steps = 30;
   {
     Progress progress(options);
-    for (int64_t step = 1; step <= 25; ++step) progress.show(metrics_at(step), step == 25);
-    progress.say("done");
+    use(progress);
   }
   std::fclose(options.out);
   const std::string all(text, nbytes);
   std::free(text);
   return all;
+}
+
+// For the steps 1 to 25 of 30.
+std::string printed(Progress::Options options) {
+  options.steps = 30;
+  return printed_by(options, [](Progress& progress) {
+    for (int64_t step = 1; step <= 25; ++step) progress.show(metrics_at(step), step == 25);
+    progress.say("done");
+  });
+}
+
+// For steps of 500 tokens that take so long, the last of them the run's last.
+std::string printed(Progress::Options options, int64_t first_step, const std::vector<double>& ms) {
+  options.steps = first_step + static_cast<int64_t>(ms.size()) - 1;
+  return printed_by(options, [&](Progress& progress) {
+    for (size_t i = 0; i < ms.size(); ++i) {
+      StepMetrics metrics = metrics_at(first_step + static_cast<int64_t>(i));
+      metrics.step_ms = ms[i];
+      metrics.tokens_per_s = 500 / ms[i] * 1e3;
+      metrics.wait_comm_ms = 25;
+      progress.show(metrics, i + 1 == ms.size());
+    }
+  });
+}
+std::string times(const std::string& tokens, const std::string& ms, const std::string& wait) {
+  return "loss 3.2100 | norm 1.23 | lr 0.0003 | " + tokens + " tokens/s | " + ms + " ms | wait " + wait + " %";
 }
 
 TEST(Progress, PlainLinesAreTheFirstEveryTenthAndTheLast) {
@@ -44,29 +71,21 @@ TEST(Progress, PlainLinesAreTheFirstEveryTenthAndTheLast) {
 
 // Results that are read late come in bursts: a step's own time may be almost none.
 TEST(Progress, TheTimesOfALineAreMeansSinceTheLineBefore) {
-  char* text = nullptr;
-  size_t nbytes = 0;
-  std::FILE* out = open_memstream(&text, &nbytes);
-  {
-    Progress progress({.out = out, .steps = 5, .log_every = 10});
-    const double ms[] = {1000, 300, 310, 390, 1};
-    for (int64_t step = 1; step <= 5; ++step) {
-      StepMetrics metrics = metrics_at(step);
-      metrics.step_ms = ms[step - 1];
-      metrics.tokens_per_s = 500 / metrics.step_ms * 1e3;  // 500 tokens a step
-      metrics.wait_comm_ms = 25;
-      progress.show(metrics, step == 5);
-    }
-  }
-  std::fclose(out);
-  const std::string all(text, nbytes);
-  std::free(text);
-  EXPECT_NE(all.find("step 1/5 | loss 3.2100 | norm 1.23 | lr 0.0003 | 500 tokens/s | 1000 ms | wait 2 %\n"),
-            std::string::npos)
-      << all;
-  EXPECT_NE(all.find("step 5/5 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,998 tokens/s | 250 ms | wait 10 %\n"),
-            std::string::npos)
-      << all;
+  EXPECT_EQ(printed({.log_every = 10}, 1, {1000, 300, 310, 390, 1}),
+            "step 1/5 | " + times("500", "1000", "2") + "\nstep 5/5 | " + times("1,998", "250", "10") + "\n");
+  EXPECT_EQ(printed({.log_every = 2}, 1, {1000, 300, 310, 390, 1}),
+            "step 1/5 | " + times("500", "1000", "2") + "\nstep 2/5 | " + times("1,666", "300", "8") + "\nstep 4/5 | " +
+                times("1,428", "350", "7") + "\nstep 5/5 | " + times("500,000", "1", "2500") + "\n");
+}
+
+TEST(Progress, TheFirstStepOfAResumedRunCountsInNoMean) {
+  EXPECT_EQ(printed({.log_every = 10}, 43, {5000, 240, 260}), "step 45/45 | " + times("2,000", "250", "10") + "\n");
+}
+
+TEST(Progress, ABarHasTheStepsOwnTimeAndTheLastLineTheMean) {
+  const std::string all = printed({.columns = 200}, 1, {1000, 300, 200});
+  EXPECT_NE(all.find("step 2/3 | " + times("1,666", "300", "8")), std::string::npos) << all;
+  EXPECT_NE(all.find("step 3/3 | " + times("2,000", "250", "10") + "\n"), std::string::npos) << all;
 }
 
 TEST(Progress, ATerminalShowsABarInOneLine) {
