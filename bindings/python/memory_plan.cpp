@@ -38,6 +38,7 @@ void bind_memory_plan(py::module_& module) {
       .def_readonly("gather_arena", &MemoryPlan::gather_arena)
       .def_readonly("reduce_slots", &MemoryPlan::reduce_slots)
       .def_readonly("host_weights", &MemoryPlan::host_weights)
+      .def_readonly("host_gradients", &MemoryPlan::host_gradients)
       .def_readonly("host_states", &MemoryPlan::host_states)
       .def_readonly("state_ring", &MemoryPlan::state_ring)
       .def_readonly("disk_weights", &MemoryPlan::disk_weights)

@@ -122,6 +122,13 @@ enum class OffloadUpdate : uint8_t {
   host,       // the host: gradients come to it and weights go back
 };
 
+// Whether gradients of what the host updates for a GPU wait for it in host memory, and leave the GPU as they are made.
+enum class OffloadGradients : uint8_t {
+  automatic,  // where states are in host memory and the host updates all of them
+  on,         // of every flat that the host alone updates
+  off,
+};
+
 // Whether step() leaves units to be updated when they are needed next.
 enum class DeferUpdate : uint8_t {
   automatic,  // in `shoal train`
@@ -142,6 +149,7 @@ struct ShoalConfig {
   int64_t host_budget = 0;        // bytes of a host that its ranks may take for states and weights; 0: what is free
   int64_t offload_ring_size = 0;  // bytes of the GPU through which states of the host pass; 0: see docs/offload.md
   double offload_disk_ratio = 1;  // the share of states that the disk tier takes at most; the host has the rest
+  OffloadGradients offload_gradients = OffloadGradients::automatic;
   DeferUpdate defer_update = DeferUpdate::automatic;
 
   bool operator==(const ShoalConfig&) const = default;

@@ -16,6 +16,7 @@ struct MemoryPlan {
   size_t state_ring = 0;    // on a GPU: states and weights of the host on their way to the update and back
   // Off the device:
   size_t host_weights = 0;
+  size_t host_gradients = 0;
   size_t host_states = 0;
   size_t disk_weights = 0;  // on disk, in whole pages
   size_t disk_states = 0;   // the same
@@ -24,7 +25,7 @@ struct MemoryPlan {
   size_t model_states() const { return weights + gradients + states; }
   // Of the device.
   size_t total() const { return model_states() + gather_arena + reduce_slots + state_ring; }
-  size_t host_total() const { return host_weights + host_states + disk_buffers; }
+  size_t host_total() const { return host_weights + host_gradients + host_states + disk_buffers; }
   size_t disk_total() const { return disk_weights + disk_states; }
   bool operator==(const MemoryPlan&) const = default;
 };

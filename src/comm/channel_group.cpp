@@ -43,11 +43,12 @@ Handle ChannelGroup::issue(std::shared_ptr<const void> keep, const std::function
 
 Handle ChannelGroup::all_gather(AllGather args) {
   auto keep = std::move(args.keep);
+  auto after = std::move(args.after);
   return issue(std::move(keep), [&](uint64_t sequence) {
     return Job{ticket_of(args, sequence),
                traffic_of(args, size()),
                [this, args = std::move(args)](const Ticket& ticket) { carrier_->all_gather(ticket, args); },
-               nullptr,
+               std::move(after),
                nullptr,
                nullptr};
   });

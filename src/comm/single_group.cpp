@@ -26,7 +26,7 @@ class SingleGroup final : public Group {
   Handle all_gather(AllGather args) override {
     begin();
     if (args.shard != args.whole && args.shard_nbytes > 0) std::memcpy(args.whole, args.shard, args.shard_nbytes);
-    return Handle();
+    return finished(args.after);
   }
 
   Handle reduce_scatter(ReduceScatter args) override {
@@ -35,15 +35,7 @@ class SingleGroup final : public Group {
     mean.sources = &args.whole;
     mean.source_count = 1;
     kernels::ordered_mean(mean);
-    if (!args.after) return Handle();
-    auto state = std::make_shared<Handle::State>();
-    try {
-      args.after();
-      state->finish(nullptr);
-    } catch (...) {
-      state->finish(std::current_exception());
-    }
-    return Handle(state);
+    return finished(args.after);
   }
 
   Handle all_reduce(AllReduce args) override { return reduce_scatter(reduction_of(args)); }
@@ -84,6 +76,19 @@ class SingleGroup final : public Group {
   explicit SingleGroup(std::shared_ptr<Stopped> stopped = std::make_shared<Stopped>()) : stopped_(std::move(stopped)) {}
 
  private:
+  // What comes after a collective has run, or failed.
+  static Handle finished(const std::function<void()>& after) {
+    if (!after) return Handle();
+    auto state = std::make_shared<Handle::State>();
+    try {
+      after();
+      state->finish(nullptr);
+    } catch (...) {
+      state->finish(std::current_exception());
+    }
+    return Handle(state);
+  }
+
   void begin() {
     const std::lock_guard lock(stopped_->mutex);
     if (!stopped_->cause.empty()) throw Error("comm rank 0", stopped_->cause);

@@ -7,7 +7,7 @@ std::vector<Section> shoal_sections() {
   const std::vector<std::string> transports = {"auto", "shm", "gloo"};
   const std::vector<std::string> placements = {"config", "auto"};
   const std::vector<std::string> updaters = {"auto", "gpu", "cpu"};
-  const std::vector<std::string> deferrals = {"auto", "on", "off"};
+  const std::vector<std::string> on_off = {"auto", "on", "off"};
   Section section{
       .path = "shoal",
       .meaning = "What Shoal adds.",
@@ -69,6 +69,14 @@ std::vector<Section> shoal_sections() {
                      "the host. The results are the same bits.")
               .fills(bound_to_choice(
                   [](auto& c) -> auto& { return c.shoal.offload_update; }, updaters)),
+          text("offload_gradients", "auto")
+              .one_of(on_off)
+              .means("On a GPU whose optimizer states the host updates: whether gradients leave the GPU as they are "
+                     "reduced, and wait for the update in host memory; two or three units' gradients are on the GPU "
+                     "then, and not all. on: those of every unit that only the host updates. auto: with states in "
+                     "host memory and offload_update cpu. off: they stay. The results are the same bits.")
+              .fills(bound_to_choice(
+                  [](auto& c) -> auto& { return c.shoal.offload_gradients; }, on_off)),
           integer("offload_ring_size", 0)
               .at_least(0)
               .in("bytes")
@@ -85,7 +93,7 @@ std::vector<Section> shoal_sections() {
                      "next forward needs last.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.offload_disk_ratio; })),
           text("defer_update", "auto")
-              .one_of(deferrals)
+              .one_of(on_off)
               .means(
                   "on: step() decides, and each unit is updated when it is needed next: before its forward, before "
                   "backward, or when it is read through the engine. So states off the GPU have a forward's time more "
@@ -94,7 +102,7 @@ std::vector<Section> shoal_sections() {
                   "else. No effect where ranks send each other updated weights: stages 1 and 2, and stage 3 with a "
                   "stage3_param_persistence_threshold above 0, in worlds above 1.")
               .fills(bound_to_choice(
-                  [](auto& c) -> auto& { return c.shoal.defer_update; }, deferrals)),
+                  [](auto& c) -> auto& { return c.shoal.defer_update; }, on_off)),
           number("timeout_seconds", 600.0)
               .above(0)
               .at_most(1e6)

@@ -17,6 +17,7 @@ std::string_view name_of(MemoryKind kind) {
     case MemoryKind::user_gather: return "user_gather";
     case MemoryKind::staging: return "staging";
     case MemoryKind::host_weights: return "host_weights";
+    case MemoryKind::host_gradients: return "host_gradients";
     case MemoryKind::host_states: return "host_states";
     case MemoryKind::state_ring: return "state_ring";
     case MemoryKind::disk_weights: return "disk_weights";

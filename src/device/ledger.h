@@ -12,22 +12,23 @@ namespace shoal {
 
 // What a piece of memory is for. Weights, gradients and states are the model states of the ZeRO paper.
 enum class MemoryKind : uint8_t {
-  weights,       // flats or their shards, in the model's dtype
-  gradients,     // what is kept of the gradients until the update
-  states,        // master remainder or copy, and the optimizer's moments
-  gather_arena,  // stage 3: slots for gathered flats
-  reduce_slots,  // gradient flats on their way to the reduction
-  user_gather,   // parameters gathered by the user
-  staging,       // transports that must copy
-  host_weights,  // of a tier below the device
-  host_states,   // of a tier below the device
-  state_ring,    // of the device, for states and weights of the host on their way to the update and back
-  disk_weights,  // bytes of a file
-  disk_states,   // bytes of a file
-  disk_buffers,  // in host memory, for what is on its way from or to the disk
-  host_inputs,   // of recomputed regions, in host memory until backward
+  weights,         // flats or their shards, in the model's dtype
+  gradients,       // what is kept of the gradients until the update
+  states,          // master remainder or copy, and the optimizer's moments
+  gather_arena,    // stage 3: slots for gathered flats
+  reduce_slots,    // gradient flats on their way to the reduction
+  user_gather,     // parameters gathered by the user
+  staging,         // transports that must copy
+  host_weights,    // of a tier below the device
+  host_gradients,  // of what the host updates
+  host_states,     // of a tier below the device
+  state_ring,      // of the device, for states and weights of the host on their way to the update and back
+  disk_weights,    // bytes of a file
+  disk_states,     // bytes of a file
+  disk_buffers,    // in host memory, for what is on its way from or to the disk
+  host_inputs,     // of recomputed regions, in host memory until backward
 };
-inline constexpr size_t kMemoryKinds = 14;
+inline constexpr size_t kMemoryKinds = 15;
 
 std::string_view name_of(MemoryKind kind);
 

@@ -71,7 +71,8 @@ class Engine::Impl {
             "gradients", *queue_),
         weights_(layout_, shard_options(config), std::move(shard_file_), weights_channel_->bytes(), *queue_, ledger_),
         gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), gradients_channel_->bytes(),
-                   *queue_, gradients_channel_->queue(), ledger_),
+                   *queue_, gradients_channel_->queue(), ledger_,
+                   device_.is_cuda() ? gradients_of_host(layout_, config) : HostFlats{}),
         state_access_(blueprint_, layout_, world.rank(), states_, weights_),
         passes_(layout_, pass_options(config, layout_), weights_, gradients_, weights_channel_->notes(),
                 gradients_channel_->notes()),
@@ -288,7 +289,7 @@ class Engine::Impl {
   // Since the last step, which is where deferred updates wait.
   void count_waits() {
     const double disk = disk_counters().waited_seconds;
-    const double host = updater_.held_seconds();
+    const double host = updater_.held_seconds() + gradients_.held_seconds();
     times_.disk = disk - waited_.disk;
     times_.host = host - waited_.host;
     waited_.disk = disk;
@@ -341,8 +342,11 @@ class Engine::Impl {
   }
 
   void say_if_unpinned() const {
-    const std::string why = states_.memory().unpinned_because();
-    if (!why.empty()) fmt::print(stderr, "shoal: copies of states are slow: host memory is not pinned: {}\n", why);
+    const auto say = [](const char* what, const std::string& why) {
+      if (!why.empty()) fmt::print(stderr, "shoal: copies of {} are slow: host memory is not pinned: {}\n", what, why);
+    };
+    say("states", states_.memory().unpinned_because());
+    say("gradients", gradients_.unpinned_because());
   }
 
   void print(const StepResult& result, const StepTimes& times) const {
@@ -484,6 +488,7 @@ class Engine::Impl {
     report.held.reduce_slots = ledger_->line(MemoryKind::reduce_slots).nbytes;
     report.held.state_ring = ledger_->line(MemoryKind::state_ring).nbytes;
     report.held.host_weights = ledger_->line(MemoryKind::host_weights).nbytes;
+    report.held.host_gradients = ledger_->line(MemoryKind::host_gradients).nbytes;
     report.held.host_states = ledger_->line(MemoryKind::host_states).nbytes;
     report.held.disk_weights = ledger_->line(MemoryKind::disk_weights).nbytes;
     report.held.disk_states = ledger_->line(MemoryKind::disk_states).nbytes;

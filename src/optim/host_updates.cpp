@@ -46,14 +46,16 @@ void HostUpdates::set_parts(std::vector<Part> parts, const List& list) {
   SHOAL_CHECK(!in_round(), "parts change inside a round");
   size_t weight_nbytes = 0, grad_nbytes = 0;
   for (const Part& part : parts) {
-    weight_nbytes = std::max(weight_nbytes, part.weight_nbytes);
-    grad_nbytes = std::max(grad_nbytes, part.grad_nbytes);
+    weight_nbytes = std::max(weight_nbytes, part.weight.moved_nbytes());
+    grad_nbytes = std::max(grad_nbytes, part.grad.moved_nbytes());
   }
   reserve(weight_nbytes, grad_nbytes);
   if (parts.empty()) return;
   wires_ = queue_.make_wires(static_cast<int>(parts.size()));
-  for (int part = 0; part < static_cast<int>(parts.size()); ++part) {
-    parts_.push_back({parts[static_cast<size_t>(part)], list(part, weight_slot(part), grad_slot(part))});
+  for (int index = 0; index < static_cast<int>(parts.size()); ++index) {
+    const Part& part = parts[static_cast<size_t>(index)];
+    parts_.push_back({part, list(index, part.weight.in_host ? part.weight.data : weight_slot(index),
+                                 part.grad.in_host ? part.grad.data : grad_slot(index))});
   }
 }
 
@@ -128,8 +130,8 @@ void HostUpdates::abandon() {
 
 void HostUpdates::bring(int index) {
   const Part& part = parts_[static_cast<size_t>(index)].part;
-  wires_->copy_out(index, weight_slot(index), part.weight, part.weight_nbytes);
-  wires_->copy_out(index, grad_slot(index), part.grad, part.grad_nbytes);
+  if (!part.weight.in_host) wires_->copy_out(index, weight_slot(index), part.weight.data, part.weight.nbytes);
+  if (!part.grad.in_host) wires_->copy_out(index, grad_slot(index), part.grad.data, part.grad.nbytes);
 }
 
 void HostUpdates::run(int first, int last, const Decision& decision) {
@@ -156,7 +158,9 @@ void HostUpdates::run(int first, int last, const Decision& decision) {
     wires_->wait_out(index);
     host_.update(*listed.list, placed);
     states_.end_use(part.chunk);
-    wires_->copy_in(index, part.weight, weight_slot(index), part.weight_nbytes, /*after=*/-1);
+    if (!part.weight.in_host) {
+      wires_->copy_in(index, part.weight.data, weight_slot(index), part.weight.nbytes, /*after=*/-1);
+    }
     {
       const std::lock_guard lock(mutex_);
       taken_ = true;

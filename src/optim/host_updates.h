@@ -1,5 +1,6 @@
 // Chunks of states that the host updates in place of a device, behind its back: gradients and weights of a chunk come
 // to the host, host threads update it, and the new weights go home, chunk after chunk, while the device works on.
+// Gradients or weights that are in host memory are used where they are.
 //
 // [Note: the host updates beside the device]
 // A round is one step's update of all these chunks, or of some that follow each other. A thread of this object learns
@@ -27,16 +28,22 @@ namespace shoal {
 
 class HostUpdates {
  public:
-  // A chunk's elements in the queue's memory.
+  // Weights or gradients of a chunk's elements: in host memory, where they stay, or in the queue's.
+  template <typename Byte>
+  struct Place {
+    Byte* data = nullptr;
+    size_t nbytes = 0;
+    bool in_host = false;
+
+    size_t moved_nbytes() const { return in_host ? 0 : nbytes; }
+  };
   struct Part {
     int chunk = 0;  // of the states
-    std::byte* weight = nullptr;
-    size_t weight_nbytes = 0;
-    const std::byte* grad = nullptr;
-    size_t grad_nbytes = 0;
+    Place<std::byte> weight;
+    Place<const std::byte> grad;
   };
   // Lists a part's update, with its weights and gradients at these places of host memory.
-  using List = std::function<std::unique_ptr<UpdateList>(int part, std::byte* weight, std::byte* grad)>;
+  using List = std::function<std::unique_ptr<UpdateList>(int part, std::byte* weight, const std::byte* grad)>;
   // The constants of the step; nothing where it is skipped. Called by another thread, and may wait.
   using Decision = std::function<std::optional<GroupSteps>()>;
 
@@ -46,8 +53,8 @@ class HostUpdates {
   HostUpdates(const HostUpdates&) = delete;
   HostUpdates& operator=(const HostUpdates&) = delete;
 
-  // Between rounds: takes memory for parts of up to so many bytes; parts that need more take more. The parts that there
-  // are, are gone then: they have places in it.
+  // Between rounds: takes memory for parts of which up to so many bytes move; parts that need more take more. The parts
+  // that there are, are gone then: they have places in it.
   void reserve(size_t weight_nbytes, size_t grad_nbytes);
   // Between rounds: what there is to update, in the order in which it is finished.
   void set_parts(std::vector<Part> parts, const List& list);

@@ -25,21 +25,22 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
       kept_(kept),
       memory_(kept.memory()),
       queue_(queue),
+      shards_(config.zero.offload_param.tier),
       optimizer_(config.optimizer),
       gradient_options_(gradient_options(config)),
       ledger_(ledger) {
+  if (queue_.device() >= 0) {
+    host_flats_ = updated_by_host_alone(layout_, config);
+    const size_t fetched = largest_fetched_nbytes(layout_, stage_, shards_, host_flats_);
+    if (fetched > 0) fetched_ = queue_.allocate(fetched, ledger, MemoryKind::state_ring);
+  }
   if (Queue* host = kept_.host_queue()) {
     host_updates_ = std::make_unique<HostUpdates>(queue_, *host, memory_, ledger);
     std::vector<int> by_host;
     for (int chunk = 0; chunk < static_cast<int>(memory_.chunks().size()); ++chunk) {
       if (is_updated_by_host(chunk)) by_host.push_back(chunk);
     }
-    reserve_for(by_host);
-  }
-  if (queue_.device() >= 0 && config.zero.offload_param.tier != Tier::device) {
-    size_t largest = 0;
-    for (const UnitLayout& unit : layout_.units) largest = std::max(largest, fetched_weight_nbytes(unit, stage_));
-    fetched_ = queue_.allocate(largest, ledger, MemoryKind::state_ring);
+    reserve_for(by_host, gradients_of_host(layout_, config));
   }
   for (const UnitSpec& unit : specs) {
     std::vector<int>& groups = groups_.emplace_back();
@@ -49,6 +50,14 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
 
 bool Updater::is_updated_by_host(int chunk) const {
   return &kept_.queue_of(chunk) != &queue_ && !memory_.is_streamed(chunk);
+}
+
+bool Updater::has_weights_in_host(int index) const {
+  const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
+  if (queue_.device() < 0 || shards_ == Tier::device) return false;
+  const FlatLayout& flat = kept_.flat_of(index);
+  const bool by_host = contains(host_flats_, static_cast<size_t>(chunk.unit), static_cast<size_t>(chunk.flat));
+  return row_of(flat, stage_).shard_weights && !is_fetched(flat, stage_, shards_, by_host);
 }
 
 void Updater::grow_ring(size_t nbytes) {
@@ -73,11 +82,13 @@ size_t Updater::grad_nbytes(int chunk) const {
          nbytes_of(gradient_rule(kept_.flat_of(chunk), gradient_options_).kept);
 }
 
-void Updater::reserve_for(const std::vector<int>& chunks) {
+void Updater::reserve_for(const std::vector<int>& chunks, const HostFlats& gradients_there) {
   size_t weight = 0, grad = 0;
-  for (const int chunk : chunks) {
-    weight = std::max(weight, weight_nbytes(chunk));
-    grad = std::max(grad, grad_nbytes(chunk));
+  for (const int index : chunks) {
+    const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
+    if (!has_weights_in_host(index)) weight = std::max(weight, weight_nbytes(index));
+    if (contains(gradients_there, static_cast<size_t>(chunk.unit), static_cast<size_t>(chunk.flat))) continue;
+    grad = std::max(grad, grad_nbytes(index));
   }
   host_updates_->reserve(weight, grad);
 }
@@ -112,8 +123,8 @@ int64_t Updater::share_with_host(const UpdateRates& rates) {
     shared_numel += numels[at];
   }
   if (shared.empty()) return 0;
-  work_.clear();        // whatever becomes of this, it is listed anew
-  reserve_for(shared);  // before anything changes: it may not be had
+  work_.clear();            // whatever becomes of this, it is listed anew
+  reserve_for(shared, {});  // before anything changes: it may not be had
   memory_.leave_in_host(shared);
   return shared_numel;
 }
@@ -148,8 +159,8 @@ void Updater::abandon_step() {
 }
 
 void Updater::update(int unit, const StepConstants& constants, Weights& weights, const Gradients& gradients) {
-  const bool changes_shards = fetched_weight_nbytes(layout_.units[static_cast<size_t>(unit)], stage_) > 0;
-  if (changes_shards) {
+  const bool changes = changes_shards(layout_.units[static_cast<size_t>(unit)], stage_);
+  if (changes) {
     weights.expect(updated_from(unit, weights.reads_ahead()));
     weights.change(unit);
   }
@@ -165,7 +176,7 @@ void Updater::update(int unit, const StepConstants& constants, Weights& weights,
   }
   for (int part = work.first_part; part < work.last_part; ++part) host_updates_->finish(part);
   for (const Fetched& flat : fetched) weights.put(queue_, flat.home, fetched_->data() + flat.offset, flat.nbytes);
-  if (changes_shards) weights.store(unit);
+  if (changes) weights.store(unit);
 }
 
 std::vector<int> Updater::updated_from(int unit, int count) const {
@@ -181,7 +192,8 @@ std::vector<Updater::Fetched> Updater::fetched_of(int unit, const Weights& weigh
   const UnitLayout& layout = layout_.units[static_cast<size_t>(unit)];
   for (int flat = 0; flat < static_cast<int>(layout.flats.size()); ++flat) {
     const FlatLayout& flat_layout = layout.flats[static_cast<size_t>(flat)];
-    if (!flat_layout.trainable || !weights.is_off_device(unit, flat)) continue;
+    const bool by_host = contains(host_flats_, static_cast<size_t>(unit), static_cast<size_t>(flat));
+    if (!weights.is_off_device(unit, flat) || !is_fetched(flat_layout, stage_, shards_, by_host)) continue;
     const size_t nbytes = static_cast<size_t>(flat_layout.shard_numel) * nbytes_of(flat_layout.dtype);
     found.push_back({weights.shard(unit, flat), offset, nbytes});
     offset += nbytes;
@@ -201,7 +213,7 @@ void Updater::list_work(Weights& weights, const Gradients& gradients) {
     }
     work.last_part = static_cast<int>(parts.size());
   }
-  host_updates_->set_parts(parts, [&](int part, std::byte* weight, std::byte* grad) {
+  host_updates_->set_parts(parts, [&](int part, std::byte* weight, const std::byte* grad) {
     const int chunk = parts[static_cast<size_t>(part)].chunk;
     std::vector<kernels::Segment> segments;
     std::vector<int> groups;
@@ -236,11 +248,10 @@ HostUpdates::Part Updater::part_of(int index, Weights& weights, const Gradients&
   const FlatLayout& layout = kept_.flat_of(index);
   const Elements elements = elements_of(index, weights, gradients);
   const auto numel = static_cast<size_t>(chunk.numel());
-  return {.chunk = index,
-          .weight = elements.weight,
-          .weight_nbytes = numel * nbytes_of(layout.dtype),
-          .grad = elements.grad,
-          .grad_nbytes = numel * nbytes_of(elements.grad_dtype)};
+  return {
+      .chunk = index,
+      .weight = {elements.weight, numel * nbytes_of(layout.dtype), has_weights_in_host(index)},
+      .grad = {elements.grad, numel * nbytes_of(elements.grad_dtype), gradients.is_in_host(chunk.unit, chunk.flat)}};
 }
 
 Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradients& gradients) const {

@@ -86,8 +86,8 @@ class Updater {
   // Bytes of a chunk's weights, and of its gradients by the config.
   size_t weight_nbytes(int chunk) const;
   size_t grad_nbytes(int chunk) const;
-  // Memory for these chunks on their way to the host.
-  void reserve_for(const std::vector<int>& chunks);
+  // Memory for these chunks on their way to the host, without gradients that are there already.
+  void reserve_for(const std::vector<int>& chunks, const HostFlats& gradients_there);
   void list_work(Weights& weights, const Gradients& gradients);
   std::vector<Launch> list_launches(int unit, Weights& weights, const Gradients& gradients) const;
   HostUpdates::Part part_of(int chunk, Weights& weights, const Gradients& gradients) const;
@@ -98,6 +98,8 @@ class Updater {
   std::vector<int> updated_from(int unit, int count) const;
   // Those of the unit's flats that come from the host, in their order.
   std::vector<Fetched> fetched_of(int unit, const Weights& weights) const;
+  // Whether the host updates the chunk's weights where they lie in its memory.
+  bool has_weights_in_host(int chunk) const;
 
   const ModelLayout& layout_;
   int stage_;
@@ -105,6 +107,8 @@ class Updater {
   StateMemory& memory_;  // of kept_
   Queue& queue_;
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
+  HostFlats host_flats_;                  // that the host alone updates
+  Tier shards_;                           // of weights
   OptimizerConfig optimizer_;
   GradientOptions gradient_options_;
   std::shared_ptr<Ledger> ledger_;

@@ -56,29 +56,27 @@ std::vector<Attempt> attempts_of(const PlanSubject& subject) {
 }
 
 std::string offload_line(const OffloadPlan& plan, const std::string& flags, const Budget& budget) {
-  return fmt::format("Stage 3 with {}{}{} {}: {} a GPU, {} of host memory for {}{}.", plan.settings,
-                     plan.carried_out ? "" : " (not in this version)", flags.empty() ? "" : " and " + flags,
+  return fmt::format("Stage 3 with {}{} {}: {} a GPU, {} of host memory for {}{}.", plan.settings,
+                     flags.empty() ? "" : " and " + flags,
                      fits(plan, budget) ? "would fit" : "would fit the GPU, not the host", format_nbytes(plan.device),
                      format_nbytes(plan.host), ranks_text(budget.ranks_per_host),
                      budget.host ? fmt::format(" of {}", format_nbytes(*budget.host)) : "");
 }
 
-// The first offload that fits, with as many activations as can be; what is carried out before what is not; if the host
-// is always too small, the first that fits the GPU.
+// The first offload that fits, with as many activations as can be; if the host is always too small, the first that
+// fits the GPU.
 std::string offload_advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
-  std::string of_gpu_alone, not_carried_out;
+  std::string of_gpu_alone;
   for (const Attempt& attempt : attempts_of(subject)) {
     PlanSubject lighter = subject;
     lighter.activations = attempt.activations;
     lighter.host_activations = attempt.host_activations;
     for (const OffloadPlan& plan : offload_plans(lighter, config, world, budget)) {
       const std::string line = offload_line(plan, attempt.flags, budget);
-      if (plan.carried_out && fits(plan, budget)) return line;
-      std::string& other = plan.carried_out ? of_gpu_alone : not_carried_out;
-      if (other.empty() && (plan.carried_out || fits(plan, budget))) other = line;
+      if (fits(plan, budget)) return line;
+      if (of_gpu_alone.empty()) of_gpu_alone = line;
     }
   }
-  if (!not_carried_out.empty()) return not_carried_out;
   if (!of_gpu_alone.empty()) return of_gpu_alone;
   return "Offload of every state would not fit either: gathered units and activations remain.";
 }
@@ -108,19 +106,15 @@ std::vector<OffloadPlan> offload_plans(const PlanSubject& subject, const Config&
   stage3.zero.stage = 3;
   const auto ranks = static_cast<size_t>(budget.ranks_per_host);
   const auto plan_of = [&](const Config& placed) { return plan_stage(subject, placed, world, true).memory; };
-  const size_t room = *budget.device > subject.activations ? *budget.device - subject.activations : 0;
   std::vector<OffloadPlan> plans;
+  if (*budget.device < subject.activations) return plans;
+  const size_t room = *budget.device - subject.activations;
   for (const Placement& placement : placements_within(room, stage3, plan_of)) {
     const std::string settings = settings_of(placement);
     if (settings.empty() || placement.optimizer == Tier::disk) continue;
-    plans.push_back({settings, true, placement.plan.total() + subject.activations,
+    plans.push_back({settings, placement.plan.total() + subject.activations,
                      (placement.plan.host_total() + subject.host_activations) * ranks});
   }
-  const MemoryPlan moved = plan_of(with(stage3, {.optimizer = Tier::host, .param = Tier::host}));
-  const OffloadPlan all{"offload_optimizer, offload_param and gradients on the host", false,
-                        moved.total() - moved.gradients + subject.activations,
-                        (moved.host_total() + moved.gradients + subject.host_activations) * ranks};
-  if (all.device <= *budget.device) plans.push_back(all);
   return plans;
 }
 

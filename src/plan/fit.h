@@ -25,12 +25,11 @@ bool fits(const StagePlan& plan, const Budget& budget);
 
 // Where the bytes of a rank would lie at stage 3 with offload.
 struct OffloadPlan {
-  std::string settings;      // "offload_optimizer, ratio 0.42,"
-  bool carried_out = false;  // by this version; otherwise arithmetic only
-  size_t device = 0;         // a rank
-  size_t host = 0;           // all ranks of a host
+  std::string settings;  // "offload_optimizer, ratio 0.42,"
+  size_t device = 0;     // a rank
+  size_t host = 0;       // all ranks of a host
 };
-// Those that fit the budget's GPU, the least that must leave it first: a share of the states, weights too, gradients
+// Those that fit the budget's GPU, the least that must leave it first: a share of the states, gradients too, weights
 // too.
 std::vector<OffloadPlan> offload_plans(const PlanSubject& subject, const Config& config, int world,
                                        const Budget& budget);

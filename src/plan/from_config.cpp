@@ -63,6 +63,30 @@ ChunkOptions chunk_options(const Config& config, int rank) {
           .chunk_numel = config.shoal.offload_chunk_size};
 }
 
+namespace {
+
+// Gradients that leave take no part in the GPU's update; unless told, those of states in host memory that only the host
+// updates do.
+bool moves_gradients(const Config& config) {
+  switch (config.shoal.offload_gradients) {
+    case OffloadGradients::on: return true;
+    case OffloadGradients::off: return false;
+    case OffloadGradients::automatic: break;
+  }
+  return config.shoal.offload_update == OffloadUpdate::host &&
+         config.zero.offload_optimizer.tier_in_use() == Tier::host;
+}
+
+}  // namespace
+
+HostFlats updated_by_host_alone(const ModelLayout& layout, const Config& config) {
+  return updated_by_host_alone(layout, cut_states(layout, chunk_options(config, 0)), state_ring_nbytes(config) > 0);
+}
+
+HostFlats gradients_of_host(const ModelLayout& layout, const Config& config) {
+  return moves_gradients(config) ? updated_by_host_alone(layout, config) : HostFlats{};
+}
+
 ShardOptions shard_options(const Config& config) {
   const OffloadConfig& offload = config.zero.offload_param;
   return {.stage = config.zero.stage,
@@ -80,7 +104,8 @@ MemoryOptions memory_options(const Config& config, bool on_gpu) {
           .offload = chunk_options(config, 0),
           .disk_buffers = config.zero.offload_optimizer.buffer_count,
           .state_ring = on_gpu ? state_ring_nbytes(config) : 0,
-          .on_gpu = on_gpu};
+          .on_gpu = on_gpu,
+          .host_gradients = on_gpu && moves_gradients(config)};
 }
 
 DType dtype_of(Precision precision) {

@@ -22,6 +22,9 @@ int moments_of(const OptimizerConfig& config);
 size_t state_ring_nbytes(const Config& config);
 // How this rank's states are cut and placed.
 ChunkOptions chunk_options(const Config& config, int rank);
+// The flats that the host updates alone for a GPU, and those of them whose gradients wait in host memory.
+HostFlats updated_by_host_alone(const ModelLayout& layout, const Config& config);
+HostFlats gradients_of_host(const ModelLayout& layout, const Config& config);
 // Where this rank's shards of weights lie.
 ShardOptions shard_options(const Config& config);
 // On a rank that computes on a GPU, or in host memory.

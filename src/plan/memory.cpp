@@ -61,14 +61,49 @@ size_t gathered_nbytes(const UnitLayout& unit, int stage, bool moved) {
   return (nbytes + kArenaGranule - 1) / kArenaGranule * kArenaGranule;
 }
 
-size_t fetched_weight_nbytes(const UnitLayout& unit, int stage) {
+bool changes_shards(const UnitLayout& unit, int stage) {
+  return std::any_of(unit.flats.begin(), unit.flats.end(), [&](const FlatLayout& flat) {
+    return flat.trainable && row_of(flat, stage).shard_weights && flat.shard_numel > 0;
+  });
+}
+
+bool is_fetched(const FlatLayout& flat, int stage, Tier shards, bool by_host) {
+  return flat.trainable && row_of(flat, stage).shard_weights && (shards == Tier::disk || !by_host);
+}
+
+size_t largest_fetched_nbytes(const ModelLayout& layout, int stage, Tier shards, const HostFlats& by_host) {
+  size_t largest = 0;
+  if (shards == Tier::device) return largest;
+  for (size_t unit = 0; unit < layout.units.size(); ++unit) {
+    size_t nbytes = 0;
+    const std::vector<FlatLayout>& flats = layout.units[unit].flats;
+    for (size_t flat = 0; flat < flats.size(); ++flat) {
+      if (!is_fetched(flats[flat], stage, shards, contains(by_host, unit, flat))) continue;
+      nbytes += static_cast<size_t>(flats[flat].shard_numel) * nbytes_of(flats[flat].dtype);
+    }
+    largest = std::max(largest, nbytes);
+  }
+  return largest;
+}
+
+namespace {
+
+size_t kept_gradient_nbytes(const FlatLayout& flat, const GradientOptions& options) {
+  if (!flat.trainable) return 0;
+  return static_cast<size_t>(kept_gradient_numel(flat, options)) * nbytes_of(gradient_rule(flat, options).kept);
+}
+
+}  // namespace
+
+size_t host_gradient_nbytes(const UnitLayout& unit, const std::vector<bool>& by_host, const GradientOptions& options) {
   size_t nbytes = 0;
-  for (const FlatLayout& flat : unit.flats) {
-    if (!flat.trainable || !row_of(flat, stage).shard_weights) continue;
-    nbytes += static_cast<size_t>(flat.shard_numel) * nbytes_of(flat.dtype);
+  for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
+    if (by_host[flat]) nbytes += kept_gradient_nbytes(unit.flats[flat], options);
   }
   return nbytes;
 }
+
+int gradient_berths(const GradientOptions& options) { return options.accumulation_steps > 1 ? 3 : 2; }
 
 std::vector<size_t> disk_buffer_sizes(const std::vector<size_t>& chunk_nbytes, int wanted) {
   std::vector<size_t> sizes(std::min(static_cast<size_t>(wanted), chunk_nbytes.size()), 0);
@@ -100,11 +135,14 @@ void add_shards(MemoryPlan& plan, const std::vector<UnitShards>& units, const Me
   plan.disk_buffers += sum_of(disk_buffer_sizes(shards_on_disk(units), options.shards.buffers));
 }
 
-void add_states(MemoryPlan& plan, const ModelLayout& layout, const MemoryOptions& options) {
+std::vector<StateChunk> chunks_of(const ModelLayout& layout, const MemoryOptions& options) {
   ChunkOptions cut = options.offload;
   cut.stage = options.gradients.stage;
   cut.moments = options.moments;
-  const std::vector<StateChunk> chunks = cut_states(layout, cut);
+  return cut_states(layout, cut);
+}
+
+void add_states(MemoryPlan& plan, const std::vector<StateChunk>& chunks, const MemoryOptions& options) {
   std::vector<size_t> of_host, of_disk;
   for (const StateChunk& chunk : chunks) {
     switch (chunk.tier) {
@@ -170,37 +208,43 @@ size_t largest_live_nbytes(const ModelLayout& layout, int stage, const GatherLim
 MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) {
   const int stage = options.gradients.stage;
   MemoryPlan plan;
-  size_t largest_slot = 0, largest_fetch = 0;
+  size_t largest_slot = 0, largest_berth = 0;
   const std::vector<UnitShards> shards = shards_of(layout, options);
+  const std::vector<StateChunk> chunks = chunks_of(layout, options);
+  const HostFlats by_host =
+      options.on_gpu ? updated_by_host_alone(layout, chunks, options.state_ring > 0) : HostFlats{};
+  const HostFlats host_gradients = options.host_gradients ? by_host : HostFlats{};
   std::vector<bool> moved;
   for (const UnitShards& unit : shards) moved.push_back(moves_shards(unit.tier, options.on_gpu));
-  for (const UnitLayout& unit : layout.units) {
-    if (options.on_gpu && options.shards.tier != Tier::device)
-      largest_fetch = std::max(largest_fetch, fetched_weight_nbytes(unit, stage));
-    for (const FlatLayout& flat : unit.flats) {
-      if (!row_of(flat, stage).shard_weights) {
-        plan.weights += static_cast<size_t>(flat.numel) * nbytes_of(flat.dtype);
+  for (size_t index = 0; index < layout.units.size(); ++index) {
+    const UnitLayout& unit = layout.units[index];
+    for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
+      if (!row_of(unit.flats[flat], stage).shard_weights) {
+        plan.weights += static_cast<size_t>(unit.flats[flat].numel) * nbytes_of(unit.flats[flat].dtype);
       }
-      if (!flat.trainable) continue;
-      plan.gradients += static_cast<size_t>(kept_gradient_numel(flat, options.gradients)) *
-                        nbytes_of(gradient_rule(flat, options.gradients).kept);
+      size_t& gradients = contains(host_gradients, index, flat) ? plan.host_gradients : plan.gradients;
+      gradients += kept_gradient_nbytes(unit.flats[flat], options.gradients);
+    }
+    if (!host_gradients.empty()) {
+      largest_berth = std::max(largest_berth, host_gradient_nbytes(unit, host_gradients[index], options.gradients));
     }
     largest_slot = std::max(largest_slot, slot_nbytes(unit, options.gradients));
   }
   add_shards(plan, shards, options);
-  add_states(plan, layout, options);
-  plan.state_ring += largest_fetch;
+  add_states(plan, chunks, options);
+  if (options.on_gpu) plan.state_ring += largest_fetched_nbytes(layout, stage, options.shards.tier, by_host);
   GatherLimits limits = options.gather;
   limits.buffer_of = shard_buffers(shards, options.shards.buffers);
   plan.gather_arena = largest_live_nbytes(layout, stage, limits, moved);
-  plan.reduce_slots = largest_slot * static_cast<size_t>(options.reduce_slots);
+  plan.reduce_slots = largest_slot * static_cast<size_t>(options.reduce_slots) +
+                      largest_berth * static_cast<size_t>(gradient_berths(options.gradients));
   return plan;
 }
 
 std::string to_text(const MemoryPlan& plan) {
   std::string text;
   const auto line = [&](const char* name, size_t nbytes) {
-    text += fmt::format("{:<14}{:>14}\n", name, format_nbytes(nbytes));
+    text += fmt::format("{:<16}{:>14}\n", name, format_nbytes(nbytes));
   };
   line("weights", plan.weights);
   line("gradients", plan.gradients);
@@ -213,6 +257,7 @@ std::string to_text(const MemoryPlan& plan) {
   line_if_any("state ring", plan.state_ring);
   line("total", plan.total());
   line_if_any("host weights", plan.host_weights);
+  line_if_any("host gradients", plan.host_gradients);
   line_if_any("host states", plan.host_states);
   line_if_any("disk weights", plan.disk_weights);
   line_if_any("disk states", plan.disk_states);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "layout/stage.h"
+#include "plan/host_flats.h"
 #include "plan/state_chunks.h"
 #include "plan/weight_shards.h"
 #include "schedule/gather_schedule.h"
@@ -25,6 +26,7 @@ struct MemoryOptions {
   int disk_buffers = 4;
   size_t state_ring = 0;  // device memory for states of the host that pass through it; 0: the host updates them
   bool on_gpu = false;
+  bool host_gradients = false;  // those of flats that the host updates alone wait in host memory
 };
 
 // The disk is read and written in whole pages.
@@ -47,8 +49,18 @@ int64_t gathered_numel(const UnitLayout& unit, int stage);                   // 
 size_t gathered_nbytes(const UnitLayout& unit, int stage, bool moved = false);
 // Whether shards of that tier are.
 inline bool moves_shards(Tier tier, bool on_gpu) { return tier == Tier::disk || (on_gpu && tier != Tier::device); }
-// The weights of the unit that come to a GPU from the host to be updated.
-size_t fetched_weight_nbytes(const UnitLayout& unit, int stage);
+// Whether the unit has weights that come to memory to be updated.
+bool changes_shards(const UnitLayout& unit, int stage);
+// Whether a GPU's rank brings the flat's shard to the GPU for its update, where shards are of that tier below the
+// device. One that the host updates alone, it updates where it is; but one on disk has a place for a while only.
+bool is_fetched(const FlatLayout& flat, int stage, Tier shards, bool by_host);
+// On a GPU, the most weights of one unit that come to it to be updated, where shards are of that tier.
+size_t largest_fetched_nbytes(const ModelLayout& layout, int stage, Tier shards, const HostFlats& by_host);
+// Gradients of the unit that wait for the update in host memory, on a GPU's rank.
+size_t host_gradient_nbytes(const UnitLayout& unit, const std::vector<bool>& by_host, const GradientOptions& options);
+// Places on the GPU through which those pass, each for one unit: one in use, one on its way out, and, where later
+// micro-steps add to them, one on its way in.
+int gradient_berths(const GradientOptions& options);
 
 // The arena hands out memory in granules: a multiple of every page size in use.
 inline constexpr size_t kArenaGranule = 64 * 1024;

@@ -58,6 +58,10 @@ Config with(const Config& config, const Placement& placement) {
   placed.zero.offload_optimizer.ratio = placement.ratio > 0 ? placement.ratio : 1;
   placed.zero.offload_param.tier = placement.param;
   placed.shoal.offload_disk_ratio = placement.disk_ratio;
+  if (placement.gradients) {
+    placed.shoal.offload_update = OffloadUpdate::host;
+    placed.shoal.offload_gradients = OffloadGradients::on;
+  }
   return placed;
 }
 
@@ -71,6 +75,7 @@ std::string settings_of(const Placement& placement) {
     }
     parts.push_back(std::move(states));
   }
+  if (placement.gradients) parts.push_back("shoal.offload_gradients on with shoal.offload_update cpu");
   if (placement.param != Tier::device) parts.push_back("offload_param");
   return join(parts, " and ");
 }
@@ -91,6 +96,11 @@ std::vector<Placement> placements_within(size_t device, const Config& config, co
       if (share <= 0 || share > 1) continue;
       const Placement placement = planned({.optimizer = tier, .ratio = share, .param = param}, config, plan_of);
       if (placement.plan.total() <= device) found.push_back(placement);
+    }
+    for (const Tier tier : {Tier::host, Tier::disk}) {
+      if (tier == Tier::disk && config.zero.offload_optimizer.nvme_path.empty()) continue;
+      const Placement all = planned({.optimizer = tier, .gradients = true, .param = param}, config, plan_of);
+      if (all.plan.host_gradients > 0 && all.plan.total() <= device) found.push_back(all);
     }
   }
   return found;

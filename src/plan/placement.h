@@ -17,8 +17,9 @@ using PlanOf = std::function<MemoryPlan(const Config& config)>;
 
 struct Placement {
   Tier optimizer = Tier::device;
-  double ratio = 1;       // of the states, that left the device
-  double disk_ratio = 1;  // of the states, on disk at most; where the tier is the disk
+  double ratio = 1;        // of the states, that left the device
+  double disk_ratio = 1;   // of the states, on disk at most; where the tier is the disk
+  bool gradients = false;  // in host memory, and the host updates
   Tier param = Tier::device;
   MemoryPlan plan = {};
 };
@@ -28,8 +29,8 @@ Config with(const Config& config, const Placement& placement);
 std::string settings_of(const Placement& placement);
 
 // The placements that fit into so many bytes of the device, the least that must leave it first: nothing, states,
-// weights too (at stage 3); each to the host before the disk, which is there where offload_optimizer names a path.
-// Whatever tiers the config itself names.
+// gradients too, weights too (at stage 3); states to the host before the disk, which is there where offload_optimizer
+// names a path. Whatever tiers the config itself names.
 std::vector<Placement> placements_within(size_t device, const Config& config, const PlanOf& plan_of);
 
 // Bytes that one rank may take.

@@ -36,18 +36,22 @@ std::string offloaded_table(const PlanReport& report) {
   for (const StagePlan& plan :
        plan_stages(report.subject, report.config, report.world, report.budget.device.has_value())) {
     if (plan.host_total() + plan.memory.disk_total() == 0) continue;
+    const bool with_gradients = plan.memory.host_gradients > 0;
     const bool with_activations = plan.host_activations > 0;
     const bool with_weights = report.config.zero.offload_param.tier == Tier::disk;
     if (text.empty()) {
-      text = fmt::format("\noff the device, bytes a rank\n\n{:<6}{:>16}{:>16}{:>16}{}{:>16}{}\n", "stage",
-                         "host weights", "host states", "disk buffers", with_weights ? "    disk weights" : "",
-                         "disk states", with_activations ? "    activations" : "");
+      text =
+          fmt::format("\noff the device, bytes a rank\n\n{:<6}{:>16}{}{:>16}{:>16}{}{:>16}{}\n", "stage",
+                      "host weights", with_gradients ? "  host gradients" : "", "host states", "disk buffers",
+                      with_weights ? "    disk weights" : "", "disk states", with_activations ? "    activations" : "");
     }
-    text += fmt::format("{:<6}{:>16}{:>16}{:>16}{}{:>16}{}\n", stage_cell(report, plan.stage),
-                        format_nbytes(plan.memory.host_weights), format_nbytes(plan.memory.host_states),
-                        format_nbytes(plan.memory.disk_buffers),
-                        with_weights ? fmt::format("{:>16}", format_nbytes(plan.memory.disk_weights)) : "",
-                        format_nbytes(plan.memory.disk_states),
+    const auto cell_if = [](bool shown, size_t nbytes) {
+      return shown ? fmt::format("{:>16}", format_nbytes(nbytes)) : "";
+    };
+    text += fmt::format("{:<6}{:>16}{}{:>16}{:>16}{}{:>16}{}\n", stage_cell(report, plan.stage),
+                        format_nbytes(plan.memory.host_weights), cell_if(with_gradients, plan.memory.host_gradients),
+                        format_nbytes(plan.memory.host_states), format_nbytes(plan.memory.disk_buffers),
+                        cell_if(with_weights, plan.memory.disk_weights), format_nbytes(plan.memory.disk_states),
                         with_activations ? fmt::format("{:>15}", format_nbytes(plan.host_activations)) : "");
   }
   return text;
@@ -121,6 +125,7 @@ std::string plan_json(const PlanReport& report) {
         {"host_activations", number(plan.host_activations), {}},
         {"total", number(plan.total()), {}},
         {"host_weights", number(plan.memory.host_weights), {}},
+        {"host_gradients", number(plan.memory.host_gradients), {}},
         {"host_states", number(plan.memory.host_states), {}},
         {"disk_buffers", number(plan.memory.disk_buffers), {}},
         {"disk_weights", number(plan.memory.disk_weights), {}},

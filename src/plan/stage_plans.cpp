@@ -60,8 +60,10 @@ StagePlan plan_stage(const PlanSubject& subject, const Config& config, int world
   if (subject.count_only) {
     plan.memory.gather_arena = plan.memory.reduce_slots = 0;
     place_counted_shards(plan.memory, layout, shard_options(config));
-    const bool fetches = on_gpu && config.zero.offload_param.tier != Tier::device;
-    if (fetches) plan.memory.state_ring -= fetched_weight_nbytes(layout.units[0], config.zero.stage);
+    if (on_gpu) {
+      plan.memory.state_ring -= largest_fetched_nbytes(layout, config.zero.stage, config.zero.offload_param.tier,
+                                                       updated_by_host_alone(layout, config));
+    }
   }
   plan.activations = subject.activations;
   plan.host_activations = subject.host_activations;

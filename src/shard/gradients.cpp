@@ -14,7 +14,8 @@
 namespace shoal {
 
 Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, const ReduceOptions& reduce,
-                     Group& channel, Queue& queue, Queue& reduced, std::shared_ptr<Ledger> ledger)
+                     Group& channel, Queue& queue, Queue& reduced, std::shared_ptr<Ledger> ledger,
+                     const HostFlats& in_host)
     : layout_(layout),
       options_(options),
       reduce_(reduce),
@@ -23,6 +24,7 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
       reduced_(reduced),
       ledger_(std::move(ledger)) {
   size_t kept_nbytes = 0;
+  std::vector<size_t> home_nbytes(layout_.units.size(), 0);
   for (const UnitLayout& unit_layout : layout_.units) {
     Unit unit;
     size_t slot_offset = 0;
@@ -32,8 +34,10 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
       flat.trainable = flat_layout.trainable;
       if (flat.trainable) {
         flat.rule = gradient_rule(flat_layout, options_);
-        flat.kept_offset = kept_nbytes;
-        kept_nbytes += static_cast<size_t>(kept_gradient_numel(flat_layout, options_)) * nbytes_of(flat.rule.kept);
+        flat.in_host = contains(in_host, units_.size(), index);
+        size_t& nbytes = flat.in_host ? home_nbytes[units_.size()] : kept_nbytes;
+        flat.kept_offset = nbytes;
+        nbytes += static_cast<size_t>(kept_gradient_numel(flat_layout, options_)) * nbytes_of(flat.rule.kept);
         if (flat.rule.through_slot) {
           flat.slot_offset = slot_offset;
           slot_offset += static_cast<size_t>(flat_layout.numel) * nbytes_of(flat.rule.wire);
@@ -53,6 +57,9 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
     units_.push_back(std::move(unit));
   }
   kept_ = channel_.allocate(kept_nbytes, ledger_, MemoryKind::gradients);
+  if (std::any_of(home_nbytes.begin(), home_nbytes.end(), [](size_t nbytes) { return nbytes > 0; })) {
+    homes_ = std::make_unique<GradientHomes>(home_nbytes, gradient_berths(options_), channel_, queue_, ledger_);
+  }
   make_sums();
   for (int slot = 0; slot < reduce_.slots && slot_nbytes_ > 0; ++slot) {
     slots_.push_back({channel_.allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
@@ -92,11 +99,12 @@ void Gradients::begin_micro_step(int64_t index) {
   for (Unit& unit : units_) {
     for (Param& param : unit.params) param.seen = param.lent = false;
   }
+  if (homes_) homes_->begin_micro_step(/*brings=*/index > 0);
 }
 
 std::byte* Gradients::place_of(int unit_index, const Param& param) {
   const Flat& flat = units_[static_cast<size_t>(unit_index)].flats[static_cast<size_t>(param.flat)];
-  std::byte* base = collects_in_slot(flat) ? slot_of(unit_index) + flat.slot_offset : kept(flat);
+  std::byte* base = collects_in_slot(flat) ? slot_of(unit_index) + flat.slot_offset : work_place(unit_index, flat);
   return base + static_cast<size_t>(param.offset) * nbytes_of(collected_dtype(flat));
 }
 
@@ -136,11 +144,23 @@ void Gradients::deposit(int unit_index, int param_index, const at::Tensor& grad)
 void Gradients::reduce(int unit_index) {
   fill_missing(unit_index);
   Unit& unit = units_[static_cast<size_t>(unit_index)];
-  for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
-    if (!unit.flats[flat].trainable) continue;
-    if (unit.flats[flat].rule.every_micro_step || last_) reduce_flat(unit_index, static_cast<int>(flat));
+  std::vector<Handle> bring_home;
+  bool has_home = false;
+  for (size_t index = 0; index < unit.flats.size(); ++index) {
+    const Flat& flat = unit.flats[index];
+    if (!flat.trainable) continue;
+    has_home |= flat.in_host;
+    if (flat.rule.every_micro_step || last_) {
+      const std::vector<Handle> collectives = reduce_flat(unit_index, static_cast<int>(index));
+      if (flat.in_host) bring_home.insert(bring_home.end(), collectives.begin(), collectives.end());
+    } else if (flat.in_host) {
+      const FlatLayout& layout = layout_.units[static_cast<size_t>(unit_index)].flats[index];
+      homes_->send_home(unit_index, flat.kept_offset,
+                        static_cast<size_t>(kept_gradient_numel(layout, options_)) * nbytes_of(flat.rule.kept));
+    }
   }
   unit.slot = -1;  // its reduces own the slot from here on
+  if (has_home) homes_->leave(unit_index, std::move(bring_home));
 }
 
 // Zeroes what no deposit will write: parameters without a gradient, and the gaps of a reused slot.
@@ -153,7 +173,7 @@ void Gradients::fill_missing(int unit_index) {
     const bool in_slot = collects_in_slot(flat);
     if (!in_slot && micro_step_ > 0) continue;
     const size_t element = nbytes_of(in_slot ? flat.rule.wire : flat.rule.kept);
-    std::byte* base = in_slot ? slot_of(unit_index) + flat.slot_offset : kept(flat);
+    std::byte* base = in_slot ? slot_of(unit_index) + flat.slot_offset : work_place(unit_index, flat);
     const auto zero = [&](int64_t offset, int64_t numel) {
       if (numel == 0) return;
       queue_.zero(base + static_cast<size_t>(offset) * element, static_cast<size_t>(numel) * element);
@@ -165,20 +185,24 @@ void Gradients::fill_missing(int unit_index) {
   }
 }
 
-void Gradients::reduce_flat(int unit_index, int flat_index) {
+std::vector<Handle> Gradients::reduce_flat(int unit_index, int flat_index) {
   Unit& unit = units_[static_cast<size_t>(unit_index)];
   Flat& flat = unit.flats[static_cast<size_t>(flat_index)];
   const UnitLayout& unit_layout = layout_.units[static_cast<size_t>(unit_index)];
   const FlatLayout& layout = unit_layout.flats[static_cast<size_t>(flat_index)];
 
-  std::byte* whole = kept(flat);
+  std::byte* const kept = work_place(unit_index, flat);
+  std::byte* whole = kept;
   if (flat.rule.through_slot) {
     whole = slot_of(unit_index) + flat.slot_offset;
     if (!flat.rule.every_micro_step) {  // accumulated where it is kept; the wire wants another dtype
-      queue_.convert(kept(flat), flat.rule.kept, whole, flat.rule.wire, layout.numel);
+      queue_.convert(kept, flat.rule.kept, whole, flat.rule.wire, layout.numel);
     }
   }
-  std::byte* shard = kept_shard(flat, layout);
+  std::byte* shard = kept + shard_offset(flat, layout);
+  const size_t shard_nbytes = static_cast<size_t>(layout.shard_numel) * nbytes_of(flat.rule.kept);
+  const std::shared_ptr<Slab>& keep = flat.in_host ? homes_->berth_slab(unit_index) : kept_;
+  const bool shares = last_ && !row_of(layout, options_.stage).shard_states;
   ReduceScatter args;
   args.subject = {"reduce", unit_layout.name};
   args.whole = whole;
@@ -190,24 +214,34 @@ void Gradients::reduce_flat(int unit_index, int flat_index) {
   args.post = reduce_.post;
   args.accumulate = flat.rule.every_micro_step && micro_step_ > 0;
   args.piece_numel = reduce_.piece_numel;
-  args.keep = kept_;
-  if (last_) {
-    args.after = [this, &flat, shard, numel = layout.shard_numel] {
-      reduced_.sum_squares(shard, flat.rule.kept, numel, flat.block_sums);
+  args.keep = keep;
+  if (last_ || flat.in_host) {
+    args.after = [this, &flat, &layout, unit_index, shard, shard_nbytes, sums = last_, shares] {
+      if (sums) reduced_.sum_squares(shard, flat.rule.kept, layout.shard_numel, flat.block_sums);
+      if (flat.in_host && !shares) take_home(unit_index, flat, shard, shard_offset(flat, layout), shard_nbytes);
     };
   }
   const Handle reduced = channel_.reduce_scatter(std::move(args));
   if (flat.rule.through_slot) slots_[static_cast<size_t>(unit.slot)].reduces.push_back(reduced);
   pending_.push_back(reduced);
+  if (!shares) return {reduced};
 
-  if (last_ && !row_of(layout, options_.stage).shard_states) {
-    pending_.push_back(
-        channel_.all_gather({.subject = {"share the gradient", unit_layout.name},
-                             .shard = shard,
-                             .whole = kept(flat),
-                             .shard_nbytes = static_cast<size_t>(layout.shard_numel) * nbytes_of(flat.rule.kept),
-                             .keep = kept_}));
+  AllGather share{.subject = {"share the gradient", unit_layout.name},
+                  .shard = shard,
+                  .whole = kept,
+                  .shard_nbytes = shard_nbytes,
+                  .keep = keep};
+  if (flat.in_host) {
+    share.after = [this, unit_index, &flat, kept, nbytes = shard_nbytes * static_cast<size_t>(channel_.size())] {
+      take_home(unit_index, flat, kept, 0, nbytes);
+    };
   }
+  pending_.push_back(channel_.all_gather(std::move(share)));
+  return {reduced, pending_.back()};
+}
+
+void Gradients::take_home(int unit, const Flat& flat, const std::byte* from, size_t offset, size_t nbytes) const {
+  reduced_.copy(rest_place(unit, flat) + offset, from, nbytes);
 }
 
 void Gradients::wait() {
@@ -220,19 +254,33 @@ void Gradients::wait() {
   }
 }
 
-std::byte* Gradients::kept_shard(const Flat& flat, const FlatLayout& layout) const {
-  if (!flat.rule.kept_whole) return kept(flat);
-  return kept(flat) + static_cast<size_t>(channel_.rank() * layout.shard_numel) * nbytes_of(flat.rule.kept);
+std::byte* Gradients::work_place(int unit, const Flat& flat) const {
+  return (flat.in_host ? homes_->berth(unit) : kept_->data()) + flat.kept_offset;
 }
 
-const std::byte* Gradients::shard(int unit, int flat) const {
-  return kept_shard(units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)],
-                    layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)]);
+std::byte* Gradients::rest_place(int unit, const Flat& flat) const {
+  return (flat.in_host ? homes_->home(unit) : kept_->data()) + flat.kept_offset;
+}
+
+size_t Gradients::shard_offset(const Flat& flat, const FlatLayout& layout) const {
+  if (!flat.rule.kept_whole) return 0;
+  return static_cast<size_t>(channel_.rank() * layout.shard_numel) * nbytes_of(flat.rule.kept);
+}
+
+double Gradients::held_seconds() {
+  if (homes_) held_seconds_ += homes_->newly_held_seconds();
+  return held_seconds_;
+}
+
+const std::byte* Gradients::shard(int unit, int index) const {
+  const Flat& flat = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(index)];
+  const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(index)];
+  return rest_place(unit, flat) + shard_offset(flat, layout);
 }
 
 const std::byte* Gradients::whole(int unit, int flat) const {
   const Flat& state = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
-  return state.rule.kept_whole ? kept(state) : nullptr;
+  return state.rule.kept_whole ? rest_place(unit, state) : nullptr;
 }
 
 const GradientRule& Gradients::rule(int unit, int flat) const {
@@ -246,7 +294,7 @@ std::byte* Gradients::kept_at(int unit, int flat, int64_t begin, int64_t numel) 
   const int64_t first = state.rule.kept_whole ? 0 : channel_.rank() * layout.shard_numel;
   SHOAL_CHECK(begin >= first && begin + numel <= (state.rule.kept_whole ? layout.numel : first + layout.shard_numel),
               "gradients {} to {} are not kept", begin, begin + numel);
-  return kept(state) + static_cast<size_t>(begin - first) * nbytes_of(state.rule.kept);
+  return rest_place(unit, state) + static_cast<size_t>(begin - first) * nbytes_of(state.rule.kept);
 }
 
 void Gradients::read(int unit, int flat, int64_t begin, int64_t numel, float* values) const {
@@ -270,7 +318,13 @@ const double* Gradients::sum_shard_squares() {
       Flat& flat = units_[unit].flats[index];
       if (!std::exchange(flat.written, false)) continue;
       const FlatLayout& layout = layout_.units[unit].flats[index];
-      queue_.sum_squares(kept_shard(flat, layout), flat.rule.kept, layout.shard_numel, flat.block_sums);
+      const std::byte* written = shard(static_cast<int>(unit), static_cast<int>(index));
+      if (flat.in_host) {
+        std::byte* here = homes_->free_berth();
+        queue_.copy(here, written, static_cast<size_t>(layout.shard_numel) * nbytes_of(flat.rule.kept));
+        written = here;
+      }
+      queue_.sum_squares(written, flat.rule.kept, layout.shard_numel, flat.block_sums);
     }
   }
   queue_.sum_in_order(flat_sums_);

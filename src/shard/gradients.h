@@ -10,6 +10,8 @@
 
 #include "device/queue.h"
 #include "layout/stage.h"
+#include "plan/host_flats.h"
+#include "shard/gradient_homes.h"
 #include "shoal/group.h"
 
 namespace shoal {
@@ -24,9 +26,10 @@ struct ReduceOptions {
 class Gradients {
  public:
   // Gradients are taken and added on `queue`, and summed up right after they are reduced on `reduced`, the queue on
-  // which the channel's collectives run. All three outlive this object.
+  // which the channel's collectives run. All three outlive this object. Those of the flats `in_host` wait for the
+  // update in host memory.
   Gradients(const ModelLayout& layout, const GradientOptions& options, const ReduceOptions& reduce, Group& channel,
-            Queue& queue, Queue& reduced, std::shared_ptr<Ledger> ledger);
+            Queue& queue, Queue& reduced, std::shared_ptr<Ledger> ledger, const HostFlats& in_host = {});
 
   // The micro-step that follows is number `index` of the step.
   void begin_micro_step(int64_t index);
@@ -42,7 +45,10 @@ class Gradients {
   // Waits for every reduction that was started; throws what went wrong in them.
   void wait();
 
-  // Where the update finds this rank's shard of the mean gradient, after wait().
+  // Where the update finds this rank's shard of the mean gradient, after wait(); in host memory, or in the queue's.
+  bool is_in_host(int unit, int flat) const {
+    return units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].in_host;
+  }
   const std::byte* shard(int unit, int flat) const;
   // The whole mean gradient, where this stage keeps it.
   const std::byte* whole(int unit, int flat) const;
@@ -57,13 +63,18 @@ class Gradients {
   // Sum of squares of this rank's shard of each trainable flat, in the order of units and flats, in the queue's memory;
   // after wait().
   const double* sum_shard_squares();
+  // How long the queue has stood still for gradients that were on their way, as far as it has come.
+  double held_seconds();
+  // Why host memory for them could not be pinned; "" where it was, or none is used.
+  std::string unpinned_because() const { return homes_ ? homes_->unpinned_because() : ""; }
   size_t trainable_flats() const { return flat_sums_.size(); }
 
  private:
   struct Flat {
     bool trainable = false;
     GradientRule rule;
-    size_t kept_offset = 0;        // in the kept slab
+    bool in_host = false;
+    size_t kept_offset = 0;        // in the kept slab, or of what the unit keeps in host memory
     size_t slot_offset = 0;        // within the unit's reduce slot
     double* block_sums = nullptr;  // in the sums slab
     bool written = false;          // since the sums were made
@@ -95,14 +106,21 @@ class Gradients {
     return param.seen || (!collects_in_slot(flat) && micro_step_ > 0);
   }
   bool collects_in_slot(const Flat& flat) const { return flat.rule.through_slot && flat.rule.every_micro_step; }
-  std::byte* kept(const Flat& flat) const { return kept_->data() + flat.kept_offset; }
-  std::byte* kept_shard(const Flat& flat, const FlatLayout& layout) const;
+  // Where a flat's gradients are collected or reduced to in this micro-step, and where they wait for the update. What
+  // is kept of it begins there.
+  std::byte* work_place(int unit, const Flat& flat) const;
+  std::byte* rest_place(int unit, const Flat& flat) const;
+  // How far this rank's shard is from the beginning.
+  size_t shard_offset(const Flat& flat, const FlatLayout& layout) const;
+  // As a part of a collective: bytes of a flat go to where they wait in host memory.
+  void take_home(int unit, const Flat& flat, const std::byte* from, size_t offset, size_t nbytes) const;
   std::byte* kept_at(int unit, int flat, int64_t begin, int64_t numel) const;
   std::byte* slot_of(int unit);
   int pick_slot();
   void make_sums();
   void fill_missing(int unit);
-  void reduce_flat(int unit, int flat);
+  // The collectives after which the flat is where it waits.
+  std::vector<Handle> reduce_flat(int unit, int flat);
 
   const ModelLayout& layout_;
   GradientOptions options_;
@@ -113,6 +131,8 @@ class Gradients {
   std::shared_ptr<Ledger> ledger_;  // shared with the slabs
   std::vector<Unit> units_;
   std::shared_ptr<Slab> kept_;
+  std::unique_ptr<GradientHomes> homes_;  // null: none wait in host memory
+  double held_seconds_ = 0;
   std::shared_ptr<Slab> sums_;         // of squares: of each flat, then of each block of each flat
   std::vector<OrderedSum> flat_sums_;  // blocks to flats
   size_t slot_nbytes_ = 0;

@@ -57,6 +57,7 @@ std::string memory_table(const BannerFacts& facts) {
     if (nbytes > 0) text += fmt::format("  {:<20}{:>14}\n", name, format_nbytes(nbytes));
   };
   below("weights, host tier", here.plan.host_weights);
+  below("gradients, host tier", here.plan.host_gradients);
   below("states, host tier", here.plan.host_states);
   below("buffers of the disk", here.plan.disk_buffers);
   below("activations on host", facts.host_activations);

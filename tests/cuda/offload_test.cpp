@@ -75,6 +75,46 @@ TEST(GpuOffload, EveryRingAndUpdaterGivesTheBitsOfTheResidentRun) {
   }
 }
 
+// Gradients leave the GPU as they are reduced, and come back where a later micro-step adds to them.
+TEST(GpuOffload, GradientsInHostMemoryGiveTheBitsOfTheResidentRun) {
+  SHOAL_NEEDS_GPU();
+  const TempFolder folder;
+  for (const int world : {1, 2}) {
+    for (const int accumulation : {1, 3}) {
+      for (const int stage : {0, 1, 2, 3}) {
+        RunOptions options;
+        options.device = gpu();
+        options.precision = accumulation == 1 ? Precision::fp16 : Precision::bf16;  // fp16 skips steps
+        options.accumulation = accumulation;
+        options.stage = stage;
+        options.steps = 10;
+        const std::vector<RunResult> resident = train_on_threads(world, options);
+        options.offload_update = OffloadUpdate::host;
+        options.offload_gradients = OffloadGradients::on;
+        options.defer = stage == 3;
+        for (const Tier weights : {Tier::device, Tier::host}) {
+          if (stage < 3 && weights == Tier::host) continue;
+          options.weights_tier = weights;
+          for (const Tier tier : {Tier::host, Tier::disk}) {
+            for (const double ratio : {0.5, 1.0}) {
+              options.offload = {.tier = tier, .nvme_path = folder.path(), .buffer_count = 3, .ratio = ratio};
+              const std::vector<RunResult> got = train_on_threads(world, options);
+              EXPECT_TRUE(got[0] == resident[0])
+                  << fmt::format("world {} accumulation {} stage {} weights on {} states on {} ratio {}", world,
+                                 accumulation, stage, name_of(weights), name_of(tier), ratio);
+              const MemoryPlan &held = got[0].memory.held, &planned = got[0].memory.planned;
+              EXPECT_GT(held.host_gradients, 0u);
+              EXPECT_EQ(held.host_gradients, planned.host_gradients);
+              EXPECT_EQ(held.gradients, planned.gradients);
+              EXPECT_EQ(held.gradients > 0, ratio < 1);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(GpuOffload, DeviceHostAndDiskTogetherGiveTheBitsOfTheResidentRun) {
   SHOAL_NEEDS_GPU();
   const TempFolder folder;

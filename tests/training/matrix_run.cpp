@@ -44,6 +44,7 @@ Config config_of(const RunOptions& options, int world) {
   config.shoal.offload_chunk_size = options.offload_chunk;
   config.shoal.verify_offload = options.verify_offload;
   config.shoal.offload_update = options.offload_update;
+  config.shoal.offload_gradients = options.offload_gradients;
   config.shoal.offload_ring_size = options.offload_ring;
   config.shoal.defer_update = options.defer ? DeferUpdate::on : DeferUpdate::off;
   config.shoal.offload_disk_ratio = options.offload_disk_ratio;

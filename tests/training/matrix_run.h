@@ -44,6 +44,7 @@ struct RunOptions {
   int64_t offload_chunk = 64;
   bool verify_offload = true;
   OffloadUpdate offload_update = OffloadUpdate::automatic;
+  OffloadGradients offload_gradients = OffloadGradients::automatic;
   double offload_disk_ratio = 1;
   bool defer = false;  // updates wait until a unit is needed
   int64_t offload_ring = 0;

@@ -85,10 +85,8 @@ struct PartsOfHost {
     states = std::make_unique<StateMemory>(chunks, StateTiers{}, far, ledger);
     for (int i = 0; i < kParts; ++i) {
       parts.push_back({.chunk = i,
-                       .weight = reinterpret_cast<std::byte*>(weights[i]),
-                       .weight_nbytes = sizeof weights[i],
-                       .grad = reinterpret_cast<const std::byte*>(grads[i]),
-                       .grad_nbytes = sizeof grads[i]});
+                       .weight = {reinterpret_cast<std::byte*>(weights[i]), sizeof weights[i]},
+                       .grad = {reinterpret_cast<const std::byte*>(grads[i]), sizeof grads[i]}});
       for (int64_t e = 0; e < kPartNumel; ++e) grads[i][e] = static_cast<float>(i + 1);
     }
     updates = std::make_unique<HostUpdates>(far, *host, *states, ledger);
@@ -96,7 +94,7 @@ struct PartsOfHost {
   }
 
   void set_parts(int count) {
-    updates->set_parts({parts.begin(), parts.begin() + count}, [&](int part, std::byte* weight, std::byte* grad) {
+    updates->set_parts({parts.begin(), parts.begin() + count}, [&](int part, std::byte* weight, const std::byte* grad) {
       kernels::Segment segment;
       segment.numel = kPartNumel;
       segment.weight = weight;
@@ -121,6 +119,26 @@ struct PartsOfHost {
   std::vector<HostUpdates::Part> parts;
   std::unique_ptr<HostUpdates> updates;  // last: its thread ends first
 };
+
+// Nothing of them moves, and no memory is taken for it.
+TEST(HostUpdates, WhatIsInHostMemoryIsUpdatedThere) {
+  for (const bool weights_too : {false, true}) {
+    PartsOfHost training;
+    for (HostUpdates::Part& part : training.parts) {
+      part.grad.in_host = true;
+      part.weight.in_host = weights_too;
+    }
+    training.updates = std::make_unique<HostUpdates>(training.far, *training.host, *training.states, training.ledger);
+    training.set_parts(kParts);
+    const size_t slots = training.ledger->line(MemoryKind::staging).nbytes;
+    EXPECT_EQ(slots, weights_too ? 0u : 4u * 4096u) << "four slots of one page";
+    training.updates->begin(0, kParts, [] { return std::optional(sgd_steps(1)); });
+    for (int part = 0; part < kParts; ++part) {
+      training.updates->finish(part);
+      training.expect_weights(part, 1);
+    }
+  }
+}
 
 TEST(HostUpdates, ARoundUpdatesEveryPartOnceBeforeItIsFinished) {
   PartsOfHost training;

@@ -274,7 +274,9 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
   const ModelLayout layout = lay_out(specs, {.world = 1, .persistence_threshold = 0});
   const auto ledger = std::make_shared<Ledger>();
   Weights weights(layout, shard_options(config), make_shard_file(layout, config, ledger), *group, queue, ledger);
-  Gradients gradients(layout, {.stage = stage, .communication_dtype = DType::f32}, {}, *group, queue, queue, ledger);
+  const HostFlats in_host = queue.device() >= 0 ? gradients_of_host(layout, config) : HostFlats{};
+  Gradients gradients(layout, {.stage = stage, .communication_dtype = DType::f32}, {}, *group, queue, queue, ledger,
+                      in_host);
   KeptStates states(layout, config, 0, queue, ledger);
   Updater updater(layout, specs, config, states, queue, ledger);
   if (auto* far = dynamic_cast<testing::FarQueue*>(&queue)) {
@@ -340,11 +342,18 @@ TEST(Updater, TheHostUpdatesWhatADeviceCannotReachToTheSameBits) {
     const Outcome expected = run_steps(*near, dtype, {});
     for (const Tier tier : {Tier::host, Tier::disk}) {
       for (const double ratio : {0.4, 1.0}) {
-        testing::FarQueue far;
         const OffloadConfig offload{.tier = tier, .nvme_path = folder.path(), .buffer_count = 2, .ratio = ratio};
-        const Outcome got = run_steps(far, dtype, offload, {.offload_update = OffloadUpdate::host});
-        expect_same(got, expected, std::string(name_of(dtype)) + " " + std::string(name_of(tier)));
-        EXPECT_GT(far.wires_made, 0);
+        for (const OffloadGradients gradients : {OffloadGradients::on, OffloadGradients::off}) {
+          for (const Tier weights : {Tier::device, Tier::host, Tier::disk}) {
+            testing::FarQueue far;
+            const Outcome got = run_steps(
+                far, dtype, offload, {.offload_update = OffloadUpdate::host, .offload_gradients = gradients}, weights);
+            expect_same(got, expected,
+                        fmt::format("{}: states on {}, weights on {}, gradients {}", name_of(dtype), name_of(tier),
+                                    name_of(weights), gradients == OffloadGradients::on));
+            EXPECT_GT(far.wires_made, 0);
+          }
+        }
       }
     }
   }

@@ -38,23 +38,29 @@ std::vector<std::string> advice_for(int64_t numel, int stage, int world, const B
 }
 
 // A parameter in bf16 has 2 bytes of weight, 2 of gradient and 10 of states; the ring takes 1 GiB of the GPU.
-TEST(Fit, OffloadMovesStatesThenWeightsThenGradients) {
+TEST(Fit, OffloadMovesStatesThenGradientsThenWeights) {
   const PlanSubject subject = subject_of_count(10 * kGB, Precision::bf16);
   const auto plans_in = [&](size_t device) {
     return offload_plans(subject, config_in(Precision::bf16, 3), 1,
                          {.device = device, .host = {}, .ranks_per_host = 2});
   };
   const auto half = plans_in(90 * kGB + kGiB);
-  ASSERT_EQ(half.size(), 3u);
+  ASSERT_EQ(half.size(), 4u);
   EXPECT_EQ(half[0].settings, "offload_optimizer, ratio 0.50,");
   EXPECT_LE(half[0].device, 90 * kGB + kGiB);
   EXPECT_NEAR(static_cast<double>(half[0].host), 2 * 50e9, 1e9);
-  EXPECT_EQ(half[1].settings, "offload_optimizer, ratio 0.31, and offload_param");
-  EXPECT_FALSE(half[2].carried_out);
+  const std::string gradients = "offload_optimizer and shoal.offload_gradients on with shoal.offload_update cpu";
+  EXPECT_EQ(half[1].settings, gradients);
+  EXPECT_EQ(half[1].device, 20 * kGB) << "weights";
+  EXPECT_EQ(half[1].host, 2 * 120 * kGB) << "gradients and states of two ranks";
+  EXPECT_EQ(half[2].settings, "offload_optimizer, ratio 0.31, and offload_param");
+  EXPECT_EQ(half[3].settings, gradients + " and offload_param");
+  EXPECT_EQ(half[3].device, 0u);
+  EXPECT_EQ(half[3].host, 2 * 140 * kGB);
   const auto little = plans_in(25 * kGB);
-  ASSERT_EQ(little.size(), 2u);
-  EXPECT_EQ(little[0].settings, "offload_optimizer, ratio 0.97, and offload_param");
-  EXPECT_TRUE(little[0].carried_out);
+  ASSERT_EQ(little.size(), 3u);
+  EXPECT_EQ(little[0].settings, gradients);
+  EXPECT_EQ(little[1].settings, "offload_optimizer, ratio 0.97, and offload_param");
 }
 
 TEST(Advice, IsSilentWithoutAMemory) { EXPECT_THAT(advice_for(7 * kGB, 3, 8, {}), IsEmpty()); }
@@ -72,13 +78,12 @@ TEST(Advice, NamesTheLowestStageThatFits) {
 }
 
 TEST(Advice, SaysThat70BDoNotFitOn8CardsOf24GBAndWhichOffloadWould) {
-  EXPECT_THAT(
-      advice_for(70 * kGB, 3, 8, {.device = 24 * kGB, .host = {}, .ranks_per_host = 8}),
-      ElementsAre(
-          "Stage 3 does not fit: 114.1 GiB a rank, 22.35 GiB a GPU.",
-          "Stage 3 with offload_optimizer, ratio 0.94, and offload_param would fit: 22.19 GiB a GPU, 743.2 GiB of "
-          "host memory for 8 ranks.",
-          "Without offload stage 3 fits on 64 ranks."));
+  EXPECT_THAT(advice_for(70 * kGB, 3, 8, {.device = 24 * kGB, .host = {}, .ranks_per_host = 8}),
+              ElementsAre("Stage 3 does not fit: 114.1 GiB a rank, 22.35 GiB a GPU.",
+                          "Stage 3 with offload_optimizer and shoal.offload_gradients on with shoal.offload_update cpu "
+                          "would fit: 16.3 GiB a GPU, 782.3 GiB of "
+                          "host memory for 8 ranks.",
+                          "Without offload stage 3 fits on 64 ranks."));
 }
 
 // 238 GB of weights, gradients and states are less than the two memories together.
@@ -156,12 +161,13 @@ TEST(Advice, TriesOffloadWithFewerActivationsBeforeItSaysThatNothingFits) {
   subject.lighter = {{"--recompute full", 50 * kGB}, {"--recompute full --batch 1", 20 * kGB}};
   EXPECT_THAT(
       line(),
-      HasSubstr("Stage 3 with offload_optimizer, offload_param and gradients on the host (not in this version) and "
-                "--recompute full --batch 1 would fit: 19.63 GiB a GPU"));
+      HasSubstr("Stage 3 with offload_optimizer and shoal.offload_gradients on with shoal.offload_update cpu and "
+                "offload_param and --recompute full --batch 1 would fit: 18.63 GiB a GPU"));
   subject.lighter.back().activations = kGB;
   EXPECT_THAT(
       line(),
-      HasSubstr("Stage 3 with offload_optimizer, ratio 0.95, and offload_param and --recompute full --batch 1"));
+      HasSubstr("Stage 3 with offload_optimizer and shoal.offload_gradients on with shoal.offload_update cpu and "
+                "--recompute full --batch 1 would fit: 17.23 GiB a GPU"));
 }
 
 }  // namespace

@@ -52,6 +52,46 @@ TEST(MemoryPlan, OffloadedStatesAreCountedOnTheirTier) {
   EXPECT_EQ(disk.host_total(), disk.disk_buffers);
 }
 
+TEST(MemoryPlan, GradientsOfWhatTheHostUpdatesMayWaitInItsMemory) {
+  MemoryOptions options;
+  options.gradients.stage = 2;
+  options.offload.tier = Tier::host;
+  options.on_gpu = true;
+  const ModelLayout layout = three_units(4, DType::bf16);
+  EXPECT_EQ(plan_memory(layout, options).host_gradients, 0u);
+  options.host_gradients = true;
+  MemoryPlan plan = plan_memory(layout, options);
+  const size_t slots = 2 * 2048u * 2;  // of the largest unit
+  EXPECT_EQ(plan.gradients, 0u);
+  EXPECT_EQ(plan.host_gradients, 4096u * 2 / 4);
+  EXPECT_EQ(plan.host_total(), plan.host_gradients + plan.host_states);
+  EXPECT_EQ(plan.reduce_slots, slots + 2 * 512u * 2) << "two berths";
+  options.gradients.accumulation_steps = 2;
+  EXPECT_EQ(plan_memory(layout, options).reduce_slots, slots + 3 * 512u * 4) << "three, and fp32";
+  options.gradients.accumulation_steps = 1;
+  options.state_ring = 1;
+  EXPECT_EQ(plan_memory(layout, options).host_gradients, 0u) << "the GPU updates";
+  options.state_ring = 0;
+  options.offload.ratio = 0.5;
+  plan = plan_memory(layout, options);
+  EXPECT_GT(plan.gradients, 0u) << "of states on the GPU";
+  EXPECT_GT(plan.host_gradients, 0u);
+  EXPECT_EQ(plan.gradients + plan.host_gradients, 4096u * 2 / 4);
+}
+
+TEST(MemoryPlan, WeightsThatTheHostUpdatesWhereTheyAreDoNotComeToTheGpuForIt) {
+  MemoryOptions options;
+  options.gradients.stage = 3;
+  options.on_gpu = true;
+  options.shards.tier = Tier::host;
+  EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).state_ring, 512u * 2) << "of the largest unit";
+  options.offload.tier = Tier::host;
+  EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).state_ring, 0u);
+  options.shards.tier = Tier::disk;
+  options.shards.max_in_host = 0;
+  EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).state_ring, 512u * 2);
+}
+
 TEST(MemoryPlan, ShardedWeightsMayLieInHostMemory) {
   MemoryOptions options;
   options.gradients.stage = 3;
@@ -120,8 +160,8 @@ TEST(MemoryPlan, BucketsLargerThanTheModelCostNoMoreThanTheModel) {
 
 TEST(MemoryPlan, TextNamesEveryKind) {
   EXPECT_EQ(to_text(MemoryPlan{1024, 2048, 10, 0, 5}),
-            "weights                1 KiB\ngradients              2 KiB\nstates                  10 B\n"
-            "gather arena             0 B\nreduce slots             5 B\ntotal              3.015 KiB\n");
+            "weights                  1 KiB\ngradients                2 KiB\nstates                    10 B\n"
+            "gather arena               0 B\nreduce slots               5 B\ntotal                3.015 KiB\n");
 }
 
 }  // namespace

@@ -99,8 +99,24 @@ TEST(Placement, GivesTheDiskNoMoreThanTheHostCannotHold) {
   }
 }
 
+TEST(Placement, MovesGradientsBeforeWeightsAtEveryStage) {
+  for (const int stage : {0, 1, 2, 3}) {
+    const Config config = config_at(stage);
+    const Room room{270 * kMiB, 2000 * kMiB};
+    const Placement placement = place(room, 0, config, plan_of);
+    EXPECT_TRUE(placement.gradients) << stage;
+    EXPECT_EQ(placement.param, Tier::device) << stage;
+    EXPECT_EQ(settings_of(placement), "offload_optimizer and shoal.offload_gradients on with shoal.offload_update cpu");
+    const MemoryPlan plan = plan_of(with(config, placement));
+    EXPECT_EQ(plan, placement.plan);
+    EXPECT_EQ(plan.gradients, 0u);
+    EXPECT_EQ(plan.host_gradients, 128 * kMiB);
+    EXPECT_LE(plan.total(), room.device);
+  }
+}
+
 TEST(Placement, MovesWeightsLastAndAtStage3Only) {
-  const Room room{270 * kMiB, 2000 * kMiB};
+  const Room room{180 * kMiB, 2000 * kMiB};
   const Placement placement = place(room, 0, config_at(3), plan_of);
   EXPECT_EQ(placement.param, Tier::host);
   EXPECT_THAT(settings_of(placement), HasSubstr("and offload_param"));

@@ -344,6 +344,80 @@ TEST(Gradients, WhatIsWrittenIsReadAgainAndCountsInTheSquares) {
   }
 }
 
+// Two steps of three units, of which the first gets its gradients in two turns, and the last none in the end.
+std::string bits_after_two_steps(Group& group, int stage, DType dtype, const GradientOptions& options, bool in_host) {
+  ModelParts parts({unit_spec(0, {333, 70}, dtype), unit_spec(1, {150}, dtype), unit_spec(2, {90}, dtype)}, stage,
+                   group);
+  Gradients gradients = parts.gradients(options, mean_over(group.size()), in_host ? parts.all_flats() : HostFlats{});
+  std::string bits;
+  for (int step = 0; step < 2; ++step) {
+    for (int64_t micro = 0; micro < options.accumulation_steps; ++micro) {
+      gradients.begin_micro_step(micro);
+      const auto values = [&](int64_t numel) {
+        std::vector<float> grad = grad_of(group.rank() + step, numel);
+        for (float& value : grad) value = value / 7 + static_cast<float>(micro);
+        return tensor_of(grad);
+      };
+      gradients.deposit(0, 0, values(333));
+      gradients.deposit(1, 0, values(150));
+      if (step + micro == 0) gradients.deposit(2, 0, values(90));
+      for (const int unit : {2, 1}) gradients.reduce(unit);
+      gradients.deposit(0, 1, values(70));
+      gradients.deposit(0, 0, values(333));
+      gradients.reduce(0);
+    }
+    gradients.wait();
+    for (int unit = 0; unit < 3; ++unit) {
+      EXPECT_EQ(gradients.is_in_host(unit, 0), in_host);
+      for (const float value : shard_of(parts, gradients, unit)) bits.append(reinterpret_cast<const char*>(&value), 4);
+    }
+    bits.append(reinterpret_cast<const char*>(gradients.sum_shard_squares()), 3 * sizeof(double));
+  }
+  EXPECT_EQ(parts.ledger->line(MemoryKind::gradients).nbytes > 0, !in_host);
+  EXPECT_EQ(parts.ledger->line(MemoryKind::host_gradients).nbytes > 0, in_host);
+  return bits;
+}
+
+TEST(Gradients, ThoseThatWaitInHostMemoryHaveTheSameBits) {
+  for (const int world : {1, 3}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      testing::run_ranks(world, [&](Group& group) {
+        for (const DType dtype : {DType::f32, DType::bf16}) {
+          for (const int64_t accumulation : {1, 4}) {
+            for (const bool reproducible : {false, true}) {
+              const GradientOptions options{.accumulation_steps = accumulation, .reproducible = reproducible};
+              EXPECT_EQ(bits_after_two_steps(group, stage, dtype, options, true),
+                        bits_after_two_steps(group, stage, dtype, options, false))
+                  << fmt::format("world {} stage {} {} accumulation {} reproducible {}", world, stage, name_of(dtype),
+                                 accumulation, reproducible);
+            }
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST(Gradients, ThoseOfSomeFlatsMayWaitInHostMemory) {
+  const std::unique_ptr<Group> group = make_single_group();
+  ModelParts parts({unit_spec(0, {3}), unit_spec(1, {5})}, 2, *group);
+  Gradients gradients = parts.gradients({}, {}, {{false}, {true}});
+  gradients.begin_micro_step(0);
+  gradients.deposit(0, 0, tensor_of({1, 2, 3}));
+  gradients.deposit(1, 0, tensor_of({1, 2, 3, 4, 5}));
+  for (const int unit : {1, 0}) gradients.reduce(unit);
+  gradients.wait();
+  EXPECT_EQ(shard_of(parts, gradients, 0)[2], 3);
+  EXPECT_EQ(shard_of(parts, gradients, 1)[4], 5);
+  const std::vector<float> other = {6, 7};
+  gradients.write(1, 0, 1, 2, other.data());
+  EXPECT_EQ(shard_of(parts, gradients, 1)[2], 7);
+  std::vector<float> read(2);
+  gradients.read(1, 0, 2, 2, read.data());
+  EXPECT_EQ(read, (std::vector<float>{7, 4}));
+  EXPECT_EQ(gradients.sum_shard_squares()[1], 1 + 36 + 49 + 16 + 25);
+}
+
 TEST(Gradients, RefuseWhatIsSparseMisshapenOrOfAForeignDtype) {
   const std::unique_ptr<Group> group = make_single_group();
   ModelParts parts({unit_spec(0, {4})}, 1, *group);

@@ -51,9 +51,15 @@ struct ModelParts {
         layout(lay_out(specs, {.world = group_in.size(), .persistence_threshold = persistence_threshold})) {}
 
   Weights weights() { return Weights(layout, {.stage = stage}, nullptr, group, *queue, ledger); }
-  Gradients gradients(GradientOptions options = {}, const ReduceOptions& reduce = {}) {
+  Gradients gradients(GradientOptions options = {}, const ReduceOptions& reduce = {}, const HostFlats& in_host = {}) {
     options.stage = stage;
-    return Gradients(layout, options, reduce, group, *queue, *queue, ledger);
+    return Gradients(layout, options, reduce, group, *queue, *queue, ledger, in_host);
+  }
+  // Every flat.
+  HostFlats all_flats() const {
+    HostFlats all;
+    for (const UnitLayout& unit : layout.units) all.emplace_back(unit.flats.size(), true);
+    return all;
   }
 
   std::vector<UnitSpec> specs;
