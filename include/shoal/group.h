@@ -55,8 +55,8 @@ struct AllGather {
   const void* shard = nullptr;  // this rank's bytes; may be its own slice of `whole` (in place)
   void* whole = nullptr;        // size() * shard_nbytes bytes
   size_t shard_nbytes = 0;
-  std::function<void()> after = {};       // runs on the worker once `whole` is there, before the handle is done
-  std::shared_ptr<const void> keep = {};  // kept alive until done
+  std::shared_ptr<const void> keep;  // kept alive until done
+  std::function<void()> after = {};  // runs on the worker once `whole` is there, before the handle is done
 };
 
 // shard[i] = round(post * sum over ranks r in order of (pre * whole_r[rank * shard_numel + i])), summed in fp32.
