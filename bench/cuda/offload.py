@@ -37,6 +37,10 @@ ROWS = {
     "deepspeed, twin-flow": ["--stage", "3", "--ratio", "0.5"],
     "fsdp2": [],
     "host updates": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", "shoal.offload_update=cpu"],
+    "host updates, gradients on the GPU": ["--set", f"zero_optimization.offload_optimizer={HOST}",
+                                           "--set", "shoal.offload_update=cpu", "--set", "shoal.offload_gradients=off"],
+    "host updates, weights too": ["--set", f"zero_optimization.offload_optimizer={HOST}",
+                                  "--set", f"zero_optimization.offload_param={HOST}", "--set", "shoal.offload_update=cpu"],
 }
 
 PEERS = ("deepspeed", "fsdp2")

@@ -56,7 +56,7 @@ struct AllGather {
   void* whole = nullptr;        // size() * shard_nbytes bytes
   size_t shard_nbytes = 0;
   std::shared_ptr<const void> keep;  // kept alive until done
-  std::function<void()> after = {};  // runs on the worker once `whole` is there, before the handle is done
+  std::function<void()> after = {};  // runs on the worker right after it, as in ReduceScatter
 };
 
 // shard[i] = round(post * sum over ranks r in order of (pre * whole_r[rank * shard_numel + i])), summed in fp32.

@@ -12,7 +12,7 @@ struct MemoryPlan {
   size_t gradients = 0;     // kept until the update
   size_t states = 0;        // master remainder or copy, and moments
   size_t gather_arena = 0;  // stage 3: gathered units, at most at one time
-  size_t reduce_slots = 0;  // gradients on their way to the reduction
+  size_t reduce_slots = 0;  // gradients on their way to the reduction, and from it to host memory
   size_t state_ring = 0;    // on a GPU: states and weights of the host on their way to the update and back
   // Off the device:
   size_t host_weights = 0;

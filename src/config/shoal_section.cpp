@@ -41,9 +41,11 @@ std::vector<Section> shoal_sections() {
           text("placement", "config")
               .one_of(placements)
               .means(
-                  "Where optimizer states and weights live. config: where the offload sections say. auto, in `shoal "
-                  "train` on a GPU: on the GPU what fits; what does not, in host memory, or on disk where the host is "
-                  "too small and offload_optimizer.nvme_path names one.")
+                  "Where optimizer states, gradients and weights live. config: where the offload sections say. auto, "
+                  "in "
+                  "`shoal train` on a GPU: on the GPU what fits; what does not, in host memory, or on disk where the "
+                  "host is too small and offload_optimizer.nvme_path names one. States leave first; then gradients, "
+                  "and the host updates, unless offload_update is gpu or offload_gradients off; then weights.")
               .fills(bound_to_choice(
                   [](auto& c) -> auto& { return c.shoal.auto_placement; }, placements)),
           integer("device_budget", 0)

@@ -16,7 +16,7 @@ enum class MemoryKind : uint8_t {
   gradients,       // what is kept of the gradients until the update
   states,          // master remainder or copy, and the optimizer's moments
   gather_arena,    // stage 3: slots for gathered flats
-  reduce_slots,    // gradient flats on their way to the reduction
+  reduce_slots,    // gradient flats on their way to the reduction, and from it to host memory
   user_gather,     // parameters gathered by the user
   staging,         // transports that must copy
   host_weights,    // of a tier below the device

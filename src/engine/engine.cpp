@@ -58,7 +58,7 @@ class Engine::Impl {
       : config_((check_world(config, world.size()), check_placed(config), config)),
         blueprint_(make_blueprint(units, config, options.groups.size())),
         layout_(lay_out(blueprint_.specs, layout_options(config, world.size()))),
-        device_(options.device),
+        device_((check_gradients(layout_, config, options.device), options.device)),
         queue_(make_compute_queue(device_)),
         ledger_(std::make_shared<Ledger>()),
         // Before ranks talk: one that has no room for its states ends alone, and the others say who is missing.
@@ -266,6 +266,11 @@ class Engine::Impl {
     check_whole("step");
     if (micro_step_ == 0) throw Error("step", "no gradient has come since the last step. Call backward(loss) first.");
     if (!boundary_.value_or(micro_step_ >= config_.batch.accumulation_steps)) return PendingStep(pending_.add_inside());
+    if (!reduced_) {
+      throw Error("step",
+                  "the last backward did not end a step: the boundary was false when it ran. Set the boundary before "
+                  "the backward.");
+    }
     pending_.make_room();
     std::shared_ptr<PendingStep::State> step;
     {
@@ -679,7 +684,8 @@ DiskTraffic Engine::disk() const { return impl_->disk_counters(); }
 HostTraffic Engine::host() const {
   Updater& updater = impl_->updater_;
   const Ferry::Counters counters = impl_->states_.memory().streamed();
-  return {counters.brought_nbytes, counters.taken_nbytes, updater.held_seconds(), updater.host_updated_numel()};
+  return {counters.brought_nbytes, counters.taken_nbytes, updater.held_seconds() + impl_->gradients_.held_seconds(),
+          updater.host_updated_numel()};
 }
 const Config& Engine::config() const { return impl_->config_; }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "plan/from_config.h"
 #include "shoal/error.h"
 
@@ -52,6 +54,17 @@ void check_placed(const Config& config) {
   throw Error("config shoal.placement",
               "\"auto\" is carried out by `shoal train`, which knows the model's activations. Here, write the offload "
               "sections; `shoal plan` proposes them.");
+}
+
+void check_gradients(const ModelLayout& layout, const Config& config, at::Device device) {
+  if (!device.is_cuda() || config.shoal.offload_gradients != OffloadGradients::on) return;
+  for (const std::vector<bool>& flats : gradients_of_host(layout, config)) {
+    if (std::find(flats.begin(), flats.end(), true) != flats.end()) return;
+  }
+  throw Error("config shoal.offload_gradients",
+              "is \"on\", and there is no unit that only the host updates. Move the optimizer states "
+              "(offload_optimizer.device cpu with shoal.offload_update cpu, or nvme; a ratio of 1), or take the key "
+              "out.");
 }
 
 }  // namespace shoal

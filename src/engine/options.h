@@ -25,5 +25,7 @@ void check_world(const Config& config, int world);
 
 // Throws when the config leaves the placement to somebody who has not carried it out.
 void check_placed(const Config& config);
+// Gradients that are to leave a GPU can.
+void check_gradients(const ModelLayout& layout, const Config& config, at::Device device);
 
 }  // namespace shoal

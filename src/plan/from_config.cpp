@@ -65,8 +65,7 @@ ChunkOptions chunk_options(const Config& config, int rank) {
 
 namespace {
 
-// Gradients that leave take no part in the GPU's update; unless told, those of states in host memory that only the host
-// updates do.
+// Unless told, gradients move where states are in host memory and only the host updates.
 bool moves_gradients(const Config& config) {
   switch (config.shoal.offload_gradients) {
     case OffloadGradients::on: return true;

@@ -49,7 +49,7 @@ int64_t gathered_numel(const UnitLayout& unit, int stage);                   // 
 size_t gathered_nbytes(const UnitLayout& unit, int stage, bool moved = false);
 // Whether shards of that tier are.
 inline bool moves_shards(Tier tier, bool on_gpu) { return tier == Tier::disk || (on_gpu && tier != Tier::device); }
-// Whether the unit has weights that come to memory to be updated.
+// Whether the update changes shards of gathered flats.
 bool changes_shards(const UnitLayout& unit, int stage);
 // Whether a GPU's rank brings the flat's shard to the GPU for its update, where shards are of that tier below the
 // device. One that the host updates alone, it updates where it is; but one on disk has a place for a while only.

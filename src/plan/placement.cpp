@@ -97,7 +97,10 @@ std::vector<Placement> placements_within(size_t device, const Config& config, co
       const Placement placement = planned({.optimizer = tier, .ratio = share, .param = param}, config, plan_of);
       if (placement.plan.total() <= device) found.push_back(placement);
     }
+    const bool may_move_gradients =
+        config.shoal.offload_update != OffloadUpdate::device && config.shoal.offload_gradients != OffloadGradients::off;
     for (const Tier tier : {Tier::host, Tier::disk}) {
+      if (!may_move_gradients) continue;
       if (tier == Tier::disk && config.zero.offload_optimizer.nvme_path.empty()) continue;
       const Placement all = planned({.optimizer = tier, .gradients = true, .param = param}, config, plan_of);
       if (all.plan.host_gradients > 0 && all.plan.total() <= device) found.push_back(all);
@@ -108,9 +111,15 @@ std::vector<Placement> placements_within(size_t device, const Config& config, co
 
 Placement place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of) {
   const size_t device = room.device > activations ? room.device - activations : 0;
-  for (const Placement& placement : placements_within(device, config, plan_of)) {
-    if (placement.plan.host_total() <= room.host || placement.plan.host_total() == 0) return placement;
-    if (placement.optimizer != Tier::host || config.zero.offload_optimizer.nvme_path.empty()) continue;
+  const std::vector<Placement> found = placements_within(device, config, plan_of);
+  for (const Placement& placement : found) {  // the disk is the slowest by far, so all else comes first
+    const size_t host = placement.plan.host_total();
+    if (placement.optimizer != Tier::disk && (host <= room.host || host == 0)) return placement;
+  }
+  for (const Placement& placement : found) {
+    if (config.zero.offload_optimizer.nvme_path.empty()) break;
+    if (placement.optimizer == Tier::disk && placement.plan.host_total() <= room.host) return placement;
+    if (placement.optimizer != Tier::host) continue;
     if (const auto mixed = with_disk(placement, room, device, config, plan_of)) return *mixed;
   }
   std::vector<std::string> remedies;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/json.h"
 #include "base/text.h"
 #include "plan/quantity.h"
@@ -33,10 +35,11 @@ std::string stage_cell(const PlanReport& report, int stage) {
 // What the config's offload sections put elsewhere; nothing without them.
 std::string offloaded_table(const PlanReport& report) {
   std::string text;
-  for (const StagePlan& plan :
-       plan_stages(report.subject, report.config, report.world, report.budget.device.has_value())) {
+  const auto plans = plan_stages(report.subject, report.config, report.world, report.budget.device.has_value());
+  const bool with_gradients =
+      std::any_of(plans.begin(), plans.end(), [](const StagePlan& plan) { return plan.memory.host_gradients > 0; });
+  for (const StagePlan& plan : plans) {
     if (plan.host_total() + plan.memory.disk_total() == 0) continue;
-    const bool with_gradients = plan.memory.host_gradients > 0;
     const bool with_activations = plan.host_activations > 0;
     const bool with_weights = report.config.zero.offload_param.tier == Tier::disk;
     if (text.empty()) {

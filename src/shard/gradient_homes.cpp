@@ -10,7 +10,7 @@ namespace shoal {
 
 GradientHomes::GradientHomes(const std::vector<size_t>& unit_nbytes, int berths, Group& channel, Queue& queue,
                              std::shared_ptr<Ledger> ledger)
-    : channel_(channel), queue_(queue), ledger_(std::move(ledger)) {
+    : channel_(channel), queue_(queue), ledger_(std::move(ledger)), wanted_berths_(static_cast<size_t>(berths)) {
   size_t offset = 0;
   for (const size_t nbytes : unit_nbytes) {
     Unit unit;
@@ -28,15 +28,24 @@ GradientHomes::GradientHomes(const std::vector<size_t>& unit_nbytes, int berths,
   pinning_ = std::thread([this] { unpinned_because_ = wires_->pin(homes_->data(), homes_->nbytes()); });
 }
 
-// Copies end before their memory goes. An alarm may end the waiting for them: then the run is over.
+// Copies end before their memory goes: those of the wires, those of collectives, and, where a pass threw before it said
+// which these were, whatever the GPU has left to do when it gives berths back.
 GradientHomes::~GradientHomes() {
   finish_pinning();
-  for (const Unit& unit : units_) {
+  for (int index = 0; index < static_cast<int>(units_.size()); ++index) {
+    const Unit& unit = units_[static_cast<size_t>(index)];
     try {
-      for (const Handle& collective : unit.departure) collective.wait_over();
+      if (unit.sent) wires_->wait_out(index);
     } catch (...) {  // said where gradients were needed
     }
+    for (const Handle& collective : unit.departure) {
+      try {
+        collective.wait_over();
+      } catch (...) {  // the same
+      }
+    }
   }
+  berths_.clear();
   wires_.reset();
 }
 
@@ -49,18 +58,30 @@ const std::string& GradientHomes::unpinned_because() {
   return unpinned_because_;
 }
 
-// A micro-step that threw half-way left units in their berths.
+// A forward that no backward followed left units on their way to berths.
 void GradientHomes::begin_micro_step(bool brings) {
   finish_pinning();
-  for (Unit& unit : units_) {
+  for (int index = 0; index < static_cast<int>(units_.size()); ++index) {
+    Unit& unit = units_[static_cast<size_t>(index)];
+    if (std::exchange(unit.coming, false)) wires_->hold_queue(index);  // who has the berth next, comes after the copy
     unit.berth = -1;
-    unit.came = unit.coming = false;
+    unit.came = false;
   }
   for (Berth& berth : berths_) berth.held = false;
+  give_back_berths();
   last_order_ = std::exchange(order_, {});
   next_ = 0;
   brings_ = brings;
   if (brings_) bring_next();
+}
+
+// Those beyond the number that was asked for which the last micro-step did not need. The first pass of a model may need
+// more than any later one.
+void GradientHomes::give_back_berths() {
+  const size_t wanted = std::max(wanted_berths_, std::exchange(most_held_, 0));
+  for (; berths_.size() > wanted; berths_.pop_back()) {
+    if (berths_.back().unit >= 0) await_home(berths_.back().unit);
+  }
 }
 
 std::byte* GradientHomes::berth(int index) {
@@ -68,7 +89,7 @@ std::byte* GradientHomes::berth(int index) {
   if (!unit.came) take_berth(index);
   SHOAL_CHECK(unit.berth >= 0, "a unit's gradients are changed after they were reduced");
   if (std::exchange(unit.coming, false)) {
-    wires_->hold_queue(index);
+    wires_->hold_queue(index);  // until the wire in has brought it
     bring_next();
   }
   return berths_[static_cast<size_t>(unit.berth)].slab->data();
@@ -90,13 +111,15 @@ void GradientHomes::take_berth(int index) {
   if (berth.unit >= 0) await_home(berth.unit);
   berth.unit = index;
   berth.held = true;
+  const auto held = std::count_if(berths_.begin(), berths_.end(), [](const Berth& one) { return one.held; });
+  most_held_ = std::max(most_held_, static_cast<size_t>(held));
   Unit& unit = units_[static_cast<size_t>(index)];
   unit.berth = chosen;
   unit.came = true;
   order_.push_back(index);
   if (!brings_) return;
   await_home(index);
-  wires_->follow_queue();
+  wires_->follow_queue();  // which waits for the copies that free the berth, and for the unit's own way home
   wires_->copy_in(index, berth.slab->data(), home(index), unit.nbytes, /*after=*/-1);
   unit.coming = true;
 }
@@ -104,8 +127,8 @@ void GradientHomes::take_berth(int index) {
 void GradientHomes::await_home(int index) {
   Unit& unit = units_[static_cast<size_t>(index)];
   if (std::exchange(unit.awaited, true)) return;
-  for (const Handle& collective : unit.departure) collective.wait();
-  if (unit.sent) wires_->hold_queue_out(index);
+  for (const Handle& collective : unit.departure) collective.wait();  // the queue, for the channel's stream
+  if (unit.sent) wires_->hold_queue_out(index);                       // and for the wire out
 }
 
 // One berth stays free, for a unit that comes out of its order.
@@ -119,8 +142,9 @@ void GradientHomes::bring_next() {
 }
 
 void GradientHomes::send_home(int index, size_t offset, size_t nbytes) {
-  wires_->mark_used(index);
-  wires_->copy_out(index, home(index) + offset, berth(index) + offset, nbytes);
+  const std::byte* from = berth(index) + offset;  // the queue waits for what is on its way in
+  wires_->mark_used(index);                       // and the wire out for the queue
+  wires_->copy_out(index, home(index) + offset, from, nbytes);
   Unit& unit = units_[static_cast<size_t>(index)];
   unit.sent = true;
   unit.awaited = false;

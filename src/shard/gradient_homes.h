@@ -1,6 +1,6 @@
 // Gradients that wait for the update in host memory, unit by unit, on a rank that computes on a GPU. A unit's gradients
-// are made, added up and reduced in a berth, which is memory of the queue, and then go home; where a later micro-step
-// adds to them, they come back to a berth first.
+// are collected or reduced in a berth, which is memory of the queue, and then go home; where a later micro-step adds to
+// them, they come back to a berth first.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class GradientHomes {
   GradientHomes(const GradientHomes&) = delete;
   GradientHomes& operator=(const GradientHomes&) = delete;
 
-  // A micro-step begins; with `brings` what the earlier ones left comes back, in the order in which it left.
+  // A micro-step begins; with `brings` what the earlier ones left comes back, in the order in which units came.
   void begin_micro_step(bool brings);
   // The unit's place on the device, from the first call in a micro-step until leave(). What the queue is given later
   // finds there what earlier micro-steps left, where that is brought.
@@ -62,12 +62,13 @@ class GradientHomes {
     std::shared_ptr<Slab> slab;
     int unit = -1;      // the last that had it; -1: none
     bool held = false;  // by it
-    uint64_t turn = 0;  // when it was handed out
+    uint64_t turn = 0;  // when it was left
   };
 
   void take_berth(int unit);
   // Holds back the queue until the unit, which has left, is home.
   void await_home(int unit);
+  void give_back_berths();
   // Brings the next of the order, if there is a berth that nobody holds.
   void bring_next();
   void finish_pinning();
@@ -78,6 +79,8 @@ class GradientHomes {
   std::vector<Unit> units_;
   std::shared_ptr<Slab> homes_;
   size_t berth_nbytes_ = 0;
+  size_t wanted_berths_;
+  size_t most_held_ = 0;  // at one time in this micro-step
   std::vector<Berth> berths_;
   bool brings_ = false;
   std::vector<int> order_;       // of units, as they came in this micro-step

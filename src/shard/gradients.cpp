@@ -216,9 +216,10 @@ std::vector<Handle> Gradients::reduce_flat(int unit_index, int flat_index) {
   args.piece_numel = reduce_.piece_numel;
   args.keep = keep;
   if (last_ || flat.in_host) {
-    args.after = [this, &flat, &layout, unit_index, shard, shard_nbytes, sums = last_, shares] {
-      if (sums) reduced_.sum_squares(shard, flat.rule.kept, layout.shard_numel, flat.block_sums);
-      if (flat.in_host && !shares) take_home(unit_index, flat, shard, shard_offset(flat, layout), shard_nbytes);
+    std::byte* home = rest_place(unit_index, flat) + shard_offset(flat, layout);
+    args.after = [this, &flat, shard, home, shard_nbytes, numel = layout.shard_numel, sums = last_, shares] {
+      if (sums) reduced_.sum_squares(shard, flat.rule.kept, numel, flat.block_sums);
+      if (flat.in_host && !shares) reduced_.copy(home, shard, shard_nbytes);
     };
   }
   const Handle reduced = channel_.reduce_scatter(std::move(args));
@@ -232,16 +233,13 @@ std::vector<Handle> Gradients::reduce_flat(int unit_index, int flat_index) {
                   .shard_nbytes = shard_nbytes,
                   .keep = keep};
   if (flat.in_host) {
-    share.after = [this, unit_index, &flat, kept, nbytes = shard_nbytes * static_cast<size_t>(channel_.size())] {
-      take_home(unit_index, flat, kept, 0, nbytes);
+    std::byte* home = rest_place(unit_index, flat);
+    share.after = [this, kept, home, nbytes = shard_nbytes * static_cast<size_t>(channel_.size())] {
+      reduced_.copy(home, kept, nbytes);
     };
   }
   pending_.push_back(channel_.all_gather(std::move(share)));
   return {reduced, pending_.back()};
-}
-
-void Gradients::take_home(int unit, const Flat& flat, const std::byte* from, size_t offset, size_t nbytes) const {
-  reduced_.copy(rest_place(unit, flat) + offset, from, nbytes);
 }
 
 void Gradients::wait() {
@@ -254,7 +252,7 @@ void Gradients::wait() {
   }
 }
 
-std::byte* Gradients::work_place(int unit, const Flat& flat) const {
+std::byte* Gradients::work_place(int unit, const Flat& flat) {
   return (flat.in_host ? homes_->berth(unit) : kept_->data()) + flat.kept_offset;
 }
 

@@ -63,7 +63,7 @@ class Gradients {
   // Sum of squares of this rank's shard of each trainable flat, in the order of units and flats, in the queue's memory;
   // after wait().
   const double* sum_shard_squares();
-  // How long the queue has stood still for gradients that were on their way, as far as it has come.
+  // How long the queue has stood still for gradients that were to come back to it, as far as it has come.
   double held_seconds();
   // Why host memory for them could not be pinned; "" where it was, or none is used.
   std::string unpinned_because() const { return homes_ ? homes_->unpinned_because() : ""; }
@@ -108,12 +108,10 @@ class Gradients {
   bool collects_in_slot(const Flat& flat) const { return flat.rule.through_slot && flat.rule.every_micro_step; }
   // Where a flat's gradients are collected or reduced to in this micro-step, and where they wait for the update. What
   // is kept of it begins there.
-  std::byte* work_place(int unit, const Flat& flat) const;
+  std::byte* work_place(int unit, const Flat& flat);
   std::byte* rest_place(int unit, const Flat& flat) const;
   // How far this rank's shard is from the beginning.
   size_t shard_offset(const Flat& flat, const FlatLayout& layout) const;
-  // As a part of a collective: bytes of a flat go to where they wait in host memory.
-  void take_home(int unit, const Flat& flat, const std::byte* from, size_t offset, size_t nbytes) const;
   std::byte* kept_at(int unit, int flat, int64_t begin, int64_t numel) const;
   std::byte* slot_of(int unit);
   int pick_slot();

@@ -87,6 +87,8 @@ TEST(GpuOffload, GradientsInHostMemoryGiveTheBitsOfTheResidentRun) {
         options.precision = accumulation == 1 ? Precision::fp16 : Precision::bf16;  // fp16 skips steps
         options.accumulation = accumulation;
         options.stage = stage;
+        options.reproducible = stage == 1;
+        options.recompute = stage == 3;
         options.steps = 10;
         const std::vector<RunResult> resident = train_on_threads(world, options);
         options.offload_update = OffloadUpdate::host;
@@ -99,7 +101,7 @@ TEST(GpuOffload, GradientsInHostMemoryGiveTheBitsOfTheResidentRun) {
             for (const double ratio : {0.5, 1.0}) {
               options.offload = {.tier = tier, .nvme_path = folder.path(), .buffer_count = 3, .ratio = ratio};
               const std::vector<RunResult> got = train_on_threads(world, options);
-              EXPECT_TRUE(got[0] == resident[0])
+              EXPECT_TRUE(got == resident)
                   << fmt::format("world {} accumulation {} stage {} weights on {} states on {} ratio {}", world,
                                  accumulation, stage, name_of(weights), name_of(tier), ratio);
               const MemoryPlan &held = got[0].memory.held, &planned = got[0].memory.planned;
@@ -107,6 +109,7 @@ TEST(GpuOffload, GradientsInHostMemoryGiveTheBitsOfTheResidentRun) {
               EXPECT_EQ(held.host_gradients, planned.host_gradients);
               EXPECT_EQ(held.gradients, planned.gradients);
               EXPECT_EQ(held.gradients > 0, ratio < 1);
+              EXPECT_EQ(held.state_ring, planned.state_ring);
             }
           }
         }

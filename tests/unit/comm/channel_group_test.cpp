@@ -73,6 +73,9 @@ TEST(ChannelGroup, AnErrorOfAfterReachesTheHandleAndLeavesTheChannelSound) {
     Handle handle = group.reduce_scatter(args);
     EXPECT_THROW(handle.wait(), Error);
     EXPECT_THROW(handle.wait(), Error) << "wait may be called again";
+    AllGather gather{{"gather", "unit"}, whole.data() + group.rank(), whole.data(), sizeof(float), {}};
+    gather.after = args.after;
+    EXPECT_THROW(group.all_gather(gather).wait(), Error);
     group.barrier({"end", ""}).wait();
   });
 }

@@ -81,7 +81,10 @@ inline void check_all_gather(Group& group, Memory memory, size_t shard_nbytes, b
   Buffer apart(group, memory, shard_nbytes);
   std::byte* shard = in_place ? whole.data() + shard_nbytes * static_cast<size_t>(group.rank()) : apart.data();
   for (size_t i = 0; i < shard_nbytes; ++i) shard[i] = byte_at(group.rank(), i);
-  group.all_gather({{"gather", "case"}, shard, whole.data(), shard_nbytes, whole.keep()}).wait();
+  std::atomic<int> after_calls{0};
+  group.all_gather({{"gather", "case"}, shard, whole.data(), shard_nbytes, whole.keep(), [&] { ++after_calls; }})
+      .wait();
+  EXPECT_EQ(after_calls, 1);
   size_t wrong = 0;
   for (int rank = 0; rank < group.size(); ++rank) {
     for (size_t i = 0; i < shard_nbytes; ++i) {

@@ -43,6 +43,9 @@ TEST(SingleGroup, AnErrorOfAfterIsKeptInTheHandle) {
   args.after = [] { throw Error("test", "after failed"); };
   Handle handle = group->reduce_scatter(args);
   EXPECT_THROW(handle.wait(), Error);
+  AllGather gather{{"gather", "unit"}, &value, &value, sizeof value, {}};
+  gather.after = args.after;
+  EXPECT_THROW(group->all_gather(gather).wait(), Error);
 }
 
 }  // namespace

@@ -131,6 +131,18 @@ TEST(ModuleCalls, BoundariesFromOutsideEndAWindowEarlyOrLate) {
   }
 }
 
+TEST(ModuleCalls, AStepNeedsABackwardThatEndsOne) {
+  const std::unique_ptr<Group> world = make_single_group();
+  Nest nest;
+  Engine engine(nest.units(), config_of(2, 2), *world);
+  engine.set_boundary(false);
+  engine.backward(nest.loss(engine));
+  engine.set_boundary(true);
+  EXPECT_THAT(message_of([&] { engine.step(); }), HasSubstr("Set the boundary before the backward"));
+  engine.backward(nest.loss(engine));
+  EXPECT_TRUE(engine.step().applied);
+}
+
 TEST(ModuleCalls, ABoundaryThatIsNotOneNeedsAccumulation) {
   const std::unique_ptr<Group> world = make_single_group();
   Nest nest;

@@ -16,6 +16,27 @@ TEST(EngineOptions, APlacementThatNobodyCarriedOutIsRefused) {
   EXPECT_THAT(testing::message_of([&] { check_placed(config); }), HasSubstr("[config shoal.placement]"));
 }
 
+TEST(EngineOptions, GradientsThatAreToLeaveAGpuAndCannotAreRefused) {
+  const ModelLayout layout = lay_out({{.name = "u", .params = {{"p", {1 << 20}, DType::bf16, true, 0}}, .borrows = {}}},
+                                     {.world = 1, .persistence_threshold = 0});
+  Config config;
+  config.shoal.offload_gradients = OffloadGradients::on;
+  const auto message = [&](at::Device device) {
+    return testing::message_of([&] { check_gradients(layout, config, device); });
+  };
+  const at::Device gpu(at::kCUDA, 0);
+  EXPECT_THAT(message(gpu), HasSubstr("[config shoal.offload_gradients]"));
+  EXPECT_EQ(message(at::kCPU), "") << "there is one memory";
+  config.zero.offload_optimizer.tier = Tier::host;
+  EXPECT_THAT(message(gpu), HasSubstr("shoal.offload_update cpu")) << "the GPU updates";
+  config.shoal.offload_update = OffloadUpdate::host;
+  EXPECT_EQ(message(gpu), "");
+  config.zero.offload_optimizer.ratio = 0.5;
+  EXPECT_THAT(message(gpu), HasSubstr("a ratio of 1")) << "the GPU updates a part of the only unit";
+  config.shoal.offload_gradients = OffloadGradients::automatic;
+  EXPECT_EQ(message(gpu), "");
+}
+
 TEST(EngineOptions, TheMeanDividesOnceAfterTheSum) {
   const ReduceOptions options = reduce_options(Config{}, 4);
   EXPECT_EQ(options.pre, 1.0f);

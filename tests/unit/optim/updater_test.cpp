@@ -259,6 +259,8 @@ TEST(Updater, HoldsWhatThePlanCounts) {
 struct Outcome {
   std::string weights;
   std::vector<float> first, second, values;
+  bool gradients_in_host = false;
+  size_t fetched = 0, staged = 0;  // memory of the device and of the host for what moves
 };
 Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const ShoalConfig& shoal = {},
                   Tier weights_tier = Tier::device, double shared_at = 0) {
@@ -277,6 +279,7 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
   const HostFlats in_host = queue.device() >= 0 ? gradients_of_host(layout, config) : HostFlats{};
   Gradients gradients(layout, {.stage = stage, .communication_dtype = DType::f32}, {}, *group, queue, queue, ledger,
                       in_host);
+  const size_t sums = ledger->line(MemoryKind::staging).nbytes;
   KeptStates states(layout, config, 0, queue, ledger);
   Updater updater(layout, specs, config, states, queue, ledger);
   if (auto* far = dynamic_cast<testing::FarQueue*>(&queue)) {
@@ -321,6 +324,9 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
   }
   Outcome outcome;
   outcome.weights = weight_bytes();
+  outcome.gradients_in_host = gradients.is_in_host(0, 0);
+  outcome.fetched = ledger->line(MemoryKind::state_ring).nbytes;
+  outcome.staged = ledger->line(MemoryKind::staging).nbytes - sums;
   for (std::vector<float>* into : {&outcome.first, &outcome.second, &outcome.values}) into->resize(kNumel);
   states.get_moment(0, 0, 0, {0, kNumel}, outcome.first.data());
   states.get_moment(1, 0, 0, {0, kNumel}, outcome.second.data());
@@ -352,6 +358,11 @@ TEST(Updater, TheHostUpdatesWhatADeviceCannotReachToTheSameBits) {
                         fmt::format("{}: states on {}, weights on {}, gradients {}", name_of(dtype), name_of(tier),
                                     name_of(weights), gradients == OffloadGradients::on));
             EXPECT_GT(far.wires_made, 0);
+            const bool moves = gradients == OffloadGradients::on && ratio == 1;
+            EXPECT_EQ(got.gradients_in_host, moves);
+            const bool in_place = weights == Tier::host && ratio == 1;
+            EXPECT_EQ(got.fetched > 0, weights != Tier::device && !in_place);
+            EXPECT_EQ(got.staged > 0, !(moves && in_place)) << "something comes to the host";
           }
         }
       }

@@ -115,6 +115,31 @@ TEST(Placement, MovesGradientsBeforeWeightsAtEveryStage) {
   }
 }
 
+TEST(Placement, KeepsGradientsWhereTheConfigSaysSo) {
+  const Room room{270 * kMiB, 2000 * kMiB};
+  Config kept = config_at(3), by_gpu = config_at(3);
+  kept.shoal.offload_gradients = OffloadGradients::off;
+  by_gpu.shoal.offload_update = OffloadUpdate::device;
+  for (const Config& config : {kept, by_gpu}) {
+    const Placement placement = place(room, 0, config, plan_of);
+    EXPECT_FALSE(placement.gradients);
+    EXPECT_EQ(placement.param, Tier::host);
+    EXPECT_EQ(with(config, placement).shoal, config.shoal);
+  }
+}
+
+// The host holds a share of the states with the weights, and not gradients with all states.
+TEST(Placement, TakesTheDiskLast) {
+  Config config = config_at(3);
+  config.zero.offload_optimizer.nvme_path = "/local";
+  EXPECT_EQ(place({270 * kMiB, 760 * kMiB}, 0, config, plan_of).param, Tier::host);
+  const Placement disk = place({180 * kMiB, 400 * kMiB}, 0, config, plan_of);
+  EXPECT_EQ(disk.optimizer, Tier::disk);
+  EXPECT_TRUE(disk.gradients);
+  EXPECT_EQ(disk.plan, plan_of(with(config, disk)));
+  EXPECT_LE(disk.plan.host_total(), 400 * kMiB);
+}
+
 TEST(Placement, MovesWeightsLastAndAtStage3Only) {
   const Room room{180 * kMiB, 2000 * kMiB};
   const Placement placement = place(room, 0, config_at(3), plan_of);
