@@ -36,7 +36,8 @@ TEST(CliPlan, SaysPlainlyThat70BDoNotFitOn8CardsOf24GB) {
   const Result result = plan({"--params", "70e9", "--world", "8", "--gpu-memory", "24GB"});
   EXPECT_THAT(result.out, HasSubstr("3*           140.00 GB       122.50 GB  no\n"));
   EXPECT_THAT(result.out, HasSubstr("Stage 3 does not fit: 114.1 GiB a rank, 22.35 GiB a GPU.\n"));
-  EXPECT_THAT(result.out, HasSubstr("offload_optimizer, ratio 0.94, and offload_param would fit"));
+  EXPECT_THAT(result.out,
+              HasSubstr("offload_optimizer and shoal.offload_gradients on with shoal.offload_update cpu would fit"));
 }
 
 TEST(CliPlan, ReadsTheConfigAndWhatIsSetOverIt) {
