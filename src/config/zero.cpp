@@ -41,7 +41,9 @@ std::vector<Key> carried_out_keys() {
           .at_least(0)
           .in("elements")
           .also_called("stage3_prefetch_bucket_size")
-          .means("Stage 3: how far ahead of their use parameters are gathered. 0: no prefetch.")
+          .means("Stage 3: how far ahead of their use parameters are gathered. 0: no prefetch. With offload_param the "
+                 "next "
+                 "unit is gathered ahead even if it is larger.")
           .on_auto("0.9 x hidden size squared, rounded down; else the default",
                    from_hidden([](int64_t h) { return h * h / 10 * 9 + h * h % 10 * 9 / 10; }))
           .fills(bound_to([](auto& c) -> auto& { return c.zero.prefetch_bucket_size; })),

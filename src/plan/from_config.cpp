@@ -20,9 +20,12 @@ GradientOptions gradient_options(const Config& config) {
 }
 
 // Without overlap every gather is waited for at once, so none may run ahead: a rank would wait for peers that have not
-// come so far.
+// come so far. Weights that come from the host or the disk come a unit ahead: no bucket is worth the time that they
+// take.
 GatherLimits gather_limits(const Config& config) {
-  return {.prefetch_numel = config.zero.overlap_comm ? config.zero.prefetch_bucket_size : 0,
+  const int64_t ahead = config.zero.overlap_comm ? config.zero.prefetch_bucket_size : 0;
+  return {.prefetch_numel = ahead,
+          .one_ahead = ahead > 0 && config.zero.offload_param.tier != Tier::device,
           .max_live_numel = config.zero.max_live_parameters};
 }
 

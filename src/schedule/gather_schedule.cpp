@@ -218,7 +218,8 @@ void GatherSchedule::prefetch(std::vector<Action>& actions) {
     const int unit = expected_[gathered_up_to_];
     const auto u = static_cast<size_t>(unit);
     if (live_[u]) return;  // still in use: its next gather comes after its release
-    if (ahead_numel_ + numel_[u] > limits_.prefetch_numel) return;
+    const bool is_only_one = ahead_numel_ == 0 && limits_.one_ahead;
+    if (ahead_numel_ + numel_[u] > limits_.prefetch_numel && !is_only_one) return;
     if (live_numel_ + numel_[u] > limits_.max_live_numel) return;
     if (buffer_is_taken(unit)) return;
     gather(unit, actions);

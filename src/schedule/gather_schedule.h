@@ -39,6 +39,7 @@ struct Action {
 
 struct GatherLimits {
   int64_t prefetch_numel = 0;          // elements gathered ahead of use, at most; 0: none
+  bool one_ahead = false;              // the next unit is gathered ahead of use, however large it is
   int64_t max_live_numel = INT64_MAX;  // elements gathered in all; only ahead-of-use gathers wait for it
   // Per unit: the buffer that its shards pass through before a gather reads them; -1: none. Empty: none of any.
   std::vector<int> buffer_of = {};

@@ -15,6 +15,20 @@ TEST(FromConfig, WithoutOverlapNothingRunsAhead) {
   EXPECT_EQ(reduce_slots(config), 1);
 }
 
+TEST(FromConfig, WeightsOffTheDeviceComeAUnitAheadUnlessNoneIsWanted) {
+  Config config;
+  EXPECT_FALSE(gather_limits(config).one_ahead);
+  for (const Tier tier : {Tier::host, Tier::disk}) {
+    config.zero.offload_param.tier = tier;
+    EXPECT_TRUE(gather_limits(config).one_ahead);
+  }
+  Config none = config;
+  none.zero.prefetch_bucket_size = 0;
+  EXPECT_FALSE(gather_limits(none).one_ahead);
+  config.zero.overlap_comm = false;
+  EXPECT_FALSE(gather_limits(config).one_ahead);
+}
+
 TEST(FromConfig, UnitsOnDiskRunAheadByTheirBuffers) {
   Config config;
   config.zero.stage = 3;

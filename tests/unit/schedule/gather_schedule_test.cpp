@@ -57,6 +57,16 @@ TEST(GatherSchedule, GoldenTextOfATrainingPassWithPrefetchOfOne) {
   EXPECT_EQ(schedule.order(Phase::backward), (std::vector<int>{2, 1, 0}));
 }
 
+TEST(GatherSchedule, OneUnitRunsAheadHoweverLargeWhereThatIsWanted) {
+  GatherSchedule schedule({10, 20, 3, 3}, {.prefetch_numel = 5, .one_ahead = true});
+  record_orders(schedule, 4);
+  EXPECT_EQ(run_phase(schedule, Phase::forward, {0, 1, 2, 3}),
+            "gather 0\ngather 1\nuse 0\nrelease 0\n"
+            "gather 2\nuse 1\nrelease 1\n"
+            "gather 3\nuse 2\nrelease 2\n"
+            "use 3\nrelease 3\n");
+}
+
 TEST(GatherSchedule, WithoutPrefetchOneUnitIsLiveAtATime) {
   GatherSchedule schedule({10, 20, 30}, {});
   schedule.begin(Phase::forward);
