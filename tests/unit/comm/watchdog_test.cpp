@@ -116,6 +116,7 @@ TEST_F(WatchdogTest, ADeadRankEndsWhatIsOverdueAndIsNamedToAll) {
   fate->kill(cause_died(2, "process 12 is gone"));
   EXPECT_THAT(alarm_within(10s),
               StartsWith("[comm rank 1] gather of block.3 (weights #42): rank 2 died (process 12 is gone)."));
+  EXPECT_TRUE(stopped_within(10s));  // ranks are told before that, and after the alarm
   EXPECT_EQ(fate->failure()->cause, cause_died(2, "process 12 is gone"));
 }
 
