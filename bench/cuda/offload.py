@@ -39,6 +39,13 @@ ROWS = {
     "host updates": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", "shoal.offload_update=cpu"],
     "host updates, gradients on the GPU": ["--set", f"zero_optimization.offload_optimizer={HOST}",
                                            "--set", "shoal.offload_update=cpu", "--set", "shoal.offload_gradients=off"],
+    "host updates, nothing clipped": ["--set", f"zero_optimization.offload_optimizer={HOST}",
+                                      "--set", "shoal.offload_update=cpu", "--set", "gradient_clipping=0"],
+    "host updates ahead, nothing clipped": ["--set", f"zero_optimization.offload_optimizer={HOST}",
+                                            "--set", "shoal.offload_update=cpu", "--set", "gradient_clipping=0",
+                                            "--set", "shoal.speculative_update=true"],
+    "host updates ahead, all clipped": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", "shoal.offload_update=cpu",
+                                        "--set", "gradient_clipping=1e-3", "--set", "shoal.speculative_update=true"],
     "host updates, weights too": ["--set", f"zero_optimization.offload_optimizer={HOST}",
                                   "--set", f"zero_optimization.offload_param={HOST}", "--set", "shoal.offload_update=cpu"],
 }
@@ -59,7 +66,7 @@ def run(command, model, extra, steps, warmup):
             return {"error": output[-800:]}
         lines = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()][warmup:]
     said = re.search(r"GPU memory (\S+ \S+) at most", output)
-    traffic = re.search(r"states of the host: (.*)", output)
+    traffic = re.search(r"states of the host: (.*)", output) or re.search(r"(\S+ billion of them before .*)", output)
     return {
         "median_s": statistics.median(line["step_ms"] for line in lines) / 1e3,
         "wait_host_ms": statistics.median(line["wait_host_ms"] for line in lines),

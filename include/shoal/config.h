@@ -151,6 +151,7 @@ struct ShoalConfig {
   double offload_disk_ratio = 1;  // the share of states that the disk tier takes at most; the host has the rest
   OffloadGradients offload_gradients = OffloadGradients::automatic;
   DeferUpdate defer_update = DeferUpdate::automatic;
+  bool speculative_update = false;  // the host updates before the step is decided, beside what there is
 
   bool operator==(const ShoalConfig&) const = default;
 };

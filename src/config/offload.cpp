@@ -115,7 +115,9 @@ std::vector<Section> offload_sections() {
               .fills(bound_to([=](auto& c) -> auto& { return of_states(c).ratio; })),
           boolean("super_offload", false)
               .means("DeepSpeed's update for tightly coupled hosts.")
-              .is_refused("is DeepSpeed's speculative update, which is not supported yet. Remove the key."),
+              .is_refused(
+                  "is DeepSpeed's name for an update on the host before the step is decided. Remove the key, and set "
+                  "shoal.speculative_update with shoal.offload_update cpu."),
           number("cpuadam_cores_perc", 0.8)
               .above(0)
               .at_most(1)

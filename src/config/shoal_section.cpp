@@ -1,7 +1,18 @@
 // The section "shoal": what Shoal adds to DeepSpeed's config.
 #include "config/sections.h"
+#include "config/settings.h"
 
 namespace shoal::config {
+
+namespace {
+
+std::string check_speculation(const Value& value, const Settings& all) {
+  if (!value.as_boolean() || all.value("shoal.placement").as_text() != "auto") return "";
+  return "is for states that are known to be in host memory, and shoal.placement auto decides that later. Write the "
+         "offload sections (`shoal plan` proposes them), or remove the key.";
+}
+
+}  // namespace
 
 std::vector<Section> shoal_sections() {
   const std::vector<std::string> transports = {"auto", "shm", "gloo"};
@@ -105,6 +116,16 @@ std::vector<Section> shoal_sections() {
                   "stage3_param_persistence_threshold above 0, in worlds above 1.")
               .fills(bound_to_choice(
                   [](auto& c) -> auto& { return c.shoal.defer_update; }, on_off)),
+          boolean("speculative_update", false)
+              .means(
+                  "Where the host updates (offload_update cpu on a GPU, or ranks that compute on the host): units are "
+                  "updated in the backward, as their gradients are whole, on the assumption that the step is not "
+                  "skipped and nothing is clipped. Where it holds, only the rest is left to do after the backward; "
+                  "else all is done then, as without. For runs that seldom clip. Takes a second place for the "
+                  "states in host memory and for their weights: with AdamW and bf16 12 bytes a parameter more. The "
+                  "results are the same bits.")
+              .must(check_speculation)
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.speculative_update; })),
           number("timeout_seconds", 600.0)
               .above(0)
               .at_most(1e6)

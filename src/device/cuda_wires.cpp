@@ -89,6 +89,7 @@ class CudaWires final : public Wires {
   }
   void wait_in(int chunk) override { wait_for(marks_of(chunk).ready); }
   void wait_out(int chunk) override { wait_for(marks_of(chunk).stored); }
+  void wait_used(int chunk) override { wait_for(marks_of(chunk).used); }
   double newly_held_seconds() override {
     double seconds = 0;
     while (!holds_.empty() && holds_.front()->went_on.reached()) {

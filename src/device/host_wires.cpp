@@ -23,6 +23,7 @@ class HostWires final : public Wires {
   }
   void wait_in(int) override {}
   void wait_out(int) override {}
+  void wait_used(int) override {}
   double newly_held_seconds() override { return 0; }
 };
 

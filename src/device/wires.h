@@ -41,6 +41,8 @@ class Wires {
   // Hold the calling thread until the chunk's last copy is through.
   virtual void wait_in(int chunk) = 0;
   virtual void wait_out(int chunk) = 0;
+  // Holds the calling thread until the queue has done what it had to do when the chunk was marked.
+  virtual void wait_used(int chunk) = 0;
   // How long the queue stood still for bytes where it has gone on since the last call. Waits for nothing.
   virtual double newly_held_seconds() = 0;
 };

@@ -58,7 +58,8 @@ class Engine::Impl {
       : config_((check_world(config, world.size()), check_placed(config), config)),
         blueprint_(make_blueprint(units, config, options.groups.size())),
         layout_(lay_out(blueprint_.specs, layout_options(config, world.size()))),
-        device_((check_gradients(layout_, config, options.device), options.device)),
+        device_((check_gradients(layout_, config, options.device), check_speculation(layout_, config, options.device),
+                 options.device)),
         queue_(make_compute_queue(device_)),
         ledger_(std::make_shared<Ledger>()),
         // Before ranks talk: one that has no room for its states ends alone, and the others say who is missing.
@@ -89,6 +90,9 @@ class Engine::Impl {
       host_inputs_ = std::make_unique<HostInputs>(*queue_, device_, ledger_);
     }
     passes_.when_work_goes_on([this] { updater_.pace(); });
+    passes_.when_reduced([this](int unit) {
+      if (is_last() && !updates_outside_) stepper_.begin_ahead(unit);
+    });
     hooked_ = options.backward_from_outside;
     if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
     if (world.rank() == 0) {
@@ -654,6 +658,7 @@ void Engine::read_gradient(const StateRun& part, float* values) const {
 }
 void Engine::write_gradient(const StateRun& part, const float* values) {
   impl_->await_gradients();
+  impl_->stepper_.settle_all();  // nothing counts that was updated with the old one
   impl_->state_access_.write_gradient(part, values, impl_->gradients_);
 }
 
@@ -684,8 +689,13 @@ DiskTraffic Engine::disk() const { return impl_->disk_counters(); }
 HostTraffic Engine::host() const {
   Updater& updater = impl_->updater_;
   const Ferry::Counters counters = impl_->states_.memory().streamed();
-  return {counters.brought_nbytes, counters.taken_nbytes, updater.held_seconds() + impl_->gradients_.held_seconds(),
-          updater.host_updated_numel()};
+  const HostUpdates::Ahead ahead = updater.ahead();
+  return {.to_device_nbytes = counters.brought_nbytes,
+          .to_host_nbytes = counters.taken_nbytes,
+          .waited_seconds = updater.held_seconds() + impl_->gradients_.held_seconds(),
+          .host_updated_numel = updater.host_updated_numel(),
+          .ahead_numel = ahead.updated_numel,
+          .taken_ahead_numel = ahead.taken_numel};
 }
 const Config& Engine::config() const { return impl_->config_; }
 

@@ -67,4 +67,25 @@ void check_gradients(const ModelLayout& layout, const Config& config, at::Device
               "out.");
 }
 
+void check_speculation(const ModelLayout& layout, const Config& config, at::Device device) {
+  if (!config.shoal.speculative_update) return;
+  const auto refuse = [](const char* why) { throw Error("config shoal.speculative_update", why); };
+  const std::vector<StateChunk> chunks = cut_states(layout, chunk_options(config, 0));
+  const bool in_host =
+      std::any_of(chunks.begin(), chunks.end(), [](const StateChunk& chunk) { return chunk.tier == Tier::host; });
+  if (!in_host || !updates_ahead(config, device.is_cuda())) {
+    refuse(
+        "is true, and there are no optimizer states in host memory that the host updates. Set offload_optimizer.device "
+        "to cpu and shoal.offload_update to cpu, or take the key out.");
+  }
+  const Tier shards = config.zero.offload_param.tier;
+  const int stage = config.zero.stage;
+  if (shards == Tier::disk ||
+      (device.is_cuda() && largest_fetched_nbytes(layout, stage, shards, updated_by_host_alone(layout, config)) > 0)) {
+    refuse(
+        "is true, and weights off the GPU are at hand for their update only. Set offload_param.device to none, or to "
+        "cpu with offload_optimizer.ratio 1.");
+  }
+}
+
 }  // namespace shoal

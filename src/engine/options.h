@@ -27,5 +27,7 @@ void check_world(const Config& config, int world);
 void check_placed(const Config& config);
 // Gradients that are to leave a GPU can.
 void check_gradients(const ModelLayout& layout, const Config& config, at::Device device);
+// States that are to be updated ahead of the decision can be.
+void check_speculation(const ModelLayout& layout, const Config& config, at::Device device);
 
 }  // namespace shoal

@@ -361,6 +361,7 @@ void Passes::reduce(const std::vector<int>& units) {
     gradients_.reduce(unit);
     // In the first pass the ranks still settle each gather together, and none may stop for a reduction.
     if (!options_.overlap && gather_orders_agreed_) gradients_.wait();
+    if (on_reduced_) on_reduced_(unit);
   }
 }
 

@@ -85,6 +85,8 @@ class Passes {
   void when_backward_begins_outside(std::function<void()> begin) { begin_outside_ = std::move(begin); }
   // Called before a unit's weights are read, wherever that is.
   void when_weights_are_needed(std::function<void(int unit)> call) { on_need_ = std::move(call); }
+  // Called when a unit's reduction has begun.
+  void when_reduced(std::function<void(int unit)> call) { on_reduced_ = std::move(call); }
   // Called between the parts of training passes, often: other work may keep step with them.
   void when_work_goes_on(std::function<void()> call) { on_work_ = std::move(call); }
 
@@ -170,6 +172,7 @@ class Passes {
   std::vector<std::vector<int>> nested_held_;  // per nested backward: units that it holds
   std::vector<bool> has_frozen_;               // per unit: sharded parameters that are not trained
   std::function<void(int)> on_need_;
+  std::function<void(int)> on_reduced_;
   std::function<void()> on_work_;
   std::function<void()> begin_outside_;
   Mode mode_ = Mode::forward;

@@ -1,9 +1,44 @@
 // See group_steps.h.
 #include "optim/group_steps.h"
 
+#include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace shoal {
+
+namespace {
+
+// Every field: a struct with one more does not compile here.
+auto fields_of(const kernels::AdamStep& step) {
+  const auto& [scale, lr, beta1, beta2, eps, decay, decoupled, inv_bias1, inv_sqrt_bias2] = step;
+  return std::tuple(scale, lr, beta1, beta2, eps, decay, decoupled, inv_bias1, inv_sqrt_bias2);
+}
+auto fields_of(const kernels::SgdStep& step) {
+  const auto& [scale, lr, momentum, dampening, decay, nesterov, first_step] = step;
+  return std::tuple(scale, lr, momentum, dampening, decay, nesterov, first_step);
+}
+auto fields_of(const kernels::AdagradStep& step) {
+  const auto& [scale, lr, eps, decay] = step;
+  return std::tuple(scale, lr, eps, decay);
+}
+auto fields_of(const kernels::LionStep& step) {
+  const auto& [scale, lr, beta1, beta2, decay] = step;
+  return std::tuple(scale, lr, beta1, beta2, decay);
+}
+
+}  // namespace
+
+bool are_same(const GroupSteps& a, const GroupSteps& b) {
+  if (a.index() != b.index()) return false;
+  return std::visit(
+      [&](const auto& steps) {
+        const auto& others = std::get<std::decay_t<decltype(steps)>>(b);
+        return std::equal(steps.begin(), steps.end(), others.begin(), others.end(),
+                          [](const auto& x, const auto& y) { return fields_of(x) == fields_of(y); });
+      },
+      a);
+}
 
 GroupSteps group_steps(const OptimizerConfig& config, const StepNumbers& numbers) {
   const auto of_groups = [&](auto step, const auto& finish) {

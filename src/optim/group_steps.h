@@ -22,6 +22,8 @@ struct StepNumbers {
 };
 
 GroupSteps group_steps(const OptimizerConfig& config, const StepNumbers& numbers);
+// Whether updates with either make the same bits.
+bool are_same(const GroupSteps& a, const GroupSteps& b);
 
 // The constants for each of some numbers of steps applied before, the first of them `first_steps_before`.
 StepChoices step_choices(const OptimizerConfig& config, int64_t first_steps_before,

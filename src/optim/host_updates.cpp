@@ -2,6 +2,7 @@
 #include "optim/host_updates.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -42,6 +43,11 @@ void HostUpdates::reserve(size_t weight_nbytes, size_t grad_nbytes) {
   grad_offset_ = grad_offset;
 }
 
+void HostUpdates::reserve_ahead(size_t weight_nbytes) {
+  SHOAL_CHECK(parts_.empty(), "memory is reserved when there are parts");
+  weights_ahead_ = queue_.allocate_host(weight_nbytes, ledger_, MemoryKind::host_states);
+}
+
 void HostUpdates::set_parts(std::vector<Part> parts, const List& list) {
   SHOAL_CHECK(!in_round(), "parts change inside a round");
   size_t weight_nbytes = 0, grad_nbytes = 0;
@@ -52,11 +58,51 @@ void HostUpdates::set_parts(std::vector<Part> parts, const List& list) {
   reserve(weight_nbytes, grad_nbytes);
   if (parts.empty()) return;
   wires_ = queue_.make_wires(static_cast<int>(parts.size()));
+  size_t ahead_nbytes = 0;
   for (int index = 0; index < static_cast<int>(parts.size()); ++index) {
-    const Part& part = parts[static_cast<size_t>(index)];
-    parts_.push_back({part, list(index, part.weight.in_host ? part.weight.data : weight_slot(index),
-                                 part.grad.in_host ? part.grad.data : grad_slot(index))});
+    Listed& listed = parts_.emplace_back();
+    listed.part = parts[static_cast<size_t>(index)];
+    const Part& part = listed.part;
+    listed.numel = states_.chunks()[static_cast<size_t>(part.chunk)].numel();
+    Elements elements{.states = states_.address(part.chunk),
+                      .weight = part.weight.in_host ? part.weight.data : weight_slot(index),
+                      .grad = part.grad.in_host ? part.grad.data : grad_slot(index)};
+    listed.lists[0] = list(index, elements);
+    std::byte* const spare = states_.spare(part.chunk);
+    if (!weights_ahead_ || spare == nullptr) continue;
+    SHOAL_CHECK_LE(ahead_nbytes + part.weight.nbytes, weights_ahead_->nbytes());
+    listed.weight_ahead = weights_ahead_->data() + ahead_nbytes;
+    ahead_nbytes += part.weight.nbytes;
+    const Elements at_spare{spare, elements.weight, elements.grad};
+    listed.lists[1] = list(index, at_spare);
+    listed.lists_ahead[0] = list(index, {spare, listed.weight_ahead, elements.grad});
+    listed.lists_ahead[1] = list(index, {elements.states, listed.weight_ahead, elements.grad});
   }
+}
+
+void HostUpdates::update_ahead(int index, const Decision& assumed) {
+  SHOAL_CHECK(!in_round(), "a part is updated ahead of a round inside another");
+  if (parts_[static_cast<size_t>(index)].weight_ahead == nullptr) return;
+  wires_->mark_used(index);  // its copies wait for what makes its gradients, and for nothing later
+  {
+    const std::lock_guard lock(mutex_);
+    ahead_.push_back(index);
+    assumed_ = assumed;
+  }
+  changed_.notify_all();
+}
+
+void HostUpdates::forget_ahead() {
+  std::unique_lock lock(mutex_);
+  ahead_.clear();
+  changed_.wait(lock, [&] { return !busy_ && !decision_; });
+  assumed_steps_.reset();
+  for (Listed& listed : parts_) listed.is_ahead = false;
+}
+
+HostUpdates::Ahead HostUpdates::ahead() {
+  const std::lock_guard lock(mutex_);
+  return counts_;
 }
 
 void HostUpdates::begin(int first, int last, Decision decision) {
@@ -68,6 +114,7 @@ void HostUpdates::begin(int first, int last, Decision decision) {
   {
     const std::lock_guard lock(mutex_);
     decision_ = std::move(decision);
+    ahead_.clear();  // the round updates them itself
     begin_ = updated_ = first;
     end_ = last;
     taken_ = false;
@@ -102,20 +149,32 @@ void HostUpdates::finish(int part) {
 void HostUpdates::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stopped_ || decision_; });
+    changed_.wait(lock, [&] { return stopped_ || decision_ || !ahead_.empty(); });
     if (stopped_) return;
-    const Decision decision = std::exchange(decision_, nullptr);
     busy_ = true;
-    const int first = begin_, last = end_;
-    lock.unlock();
-    std::exception_ptr error;
-    try {
-      run(first, last, decision);
-    } catch (...) {
-      error = std::current_exception();
+    if (!decision_) {
+      const int part = ahead_.front();
+      ahead_.pop_front();
+      const Decision assumed = assumed_;
+      lock.unlock();
+      try {
+        run_ahead(part, assumed);
+      } catch (...) {  // the round does it again, and meets what is wrong
+      }
+      lock.lock();
+    } else {
+      const Decision decision = std::exchange(decision_, nullptr);
+      const int first = begin_, last = end_;
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        run(first, last, decision);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      error_ = error;
     }
-    lock.lock();
-    error_ = error;
     busy_ = false;
     changed_.notify_all();
   }
@@ -128,7 +187,47 @@ void HostUpdates::abandon() {
   next_ = last_;
 }
 
+// Into the chunk's spare place and the weights' memory ahead. Only the gradients pass through a slot: of the parts
+// ahead one is under way at a time.
+void HostUpdates::run_ahead(int index, const Decision& assumed) {
+  wires_->enter_thread();
+  if (!assumed_steps_) assumed_steps_ = assumed();
+  if (!assumed_steps_) return;
+  Listed& listed = parts_[static_cast<size_t>(index)];
+  const Part& part = listed.part;
+  if (!part.weight.in_host) wires_->copy_out(index, listed.weight_ahead, part.weight.data, part.weight.nbytes);
+  if (!part.grad.in_host) wires_->copy_out(index, grad_slot(index), part.grad.data, part.grad.nbytes);
+  const size_t nbytes = states_.chunks()[static_cast<size_t>(part.chunk)].nbytes;
+  copy_in_host(states_.spare(part.chunk), states_.address(part.chunk), nbytes);
+  if (part.weight.in_host) copy_in_host(listed.weight_ahead, part.weight.data, part.weight.nbytes);
+  wires_->wait_used(index);
+  wires_->wait_out(index);
+  host_.update(*listed.lists_ahead[listed.place], in_host_memory(*assumed_steps_));
+  listed.is_ahead = true;
+  const std::lock_guard lock(mutex_);
+  counts_.updated_numel += listed.numel;
+}
+
+void HostUpdates::take_over(int index) {
+  Listed& listed = parts_[static_cast<size_t>(index)];
+  const Part& part = listed.part;
+  states_.take_spare(part.chunk);
+  listed.place = 1 - listed.place;
+  if (part.weight.in_host) {
+    copy_in_host(part.weight.data, listed.weight_ahead, part.weight.nbytes);
+  } else {
+    wires_->copy_in(index, part.weight.data, listed.weight_ahead, part.weight.nbytes, /*after=*/-1);
+  }
+}
+
+void HostUpdates::copy_in_host(std::byte* to, const std::byte* from, size_t nbytes) {
+  host_.on_host(static_cast<int64_t>(nbytes), [&](int64_t begin, int64_t end) {
+    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+  });
+}
+
 void HostUpdates::bring(int index) {
+  if (parts_[static_cast<size_t>(index)].is_ahead) return;
   const Part& part = parts_[static_cast<size_t>(index)].part;
   if (!part.weight.in_host) wires_->copy_out(index, weight_slot(index), part.weight.data, part.weight.nbytes);
   if (!part.grad.in_host) wires_->copy_out(index, grad_slot(index), part.grad.data, part.grad.nbytes);
@@ -137,6 +236,10 @@ void HostUpdates::bring(int index) {
 void HostUpdates::run(int first, int last, const Decision& decision) {
   wires_->enter_thread();
   const std::optional<GroupSteps> steps = decision();
+  const std::optional<GroupSteps> assumed = std::exchange(assumed_steps_, std::nullopt);
+  if (!steps || !assumed || !are_same(*steps, *assumed)) {
+    for (Listed& listed : parts_) listed.is_ahead = false;
+  }
   if (!steps) {
     const std::lock_guard lock(mutex_);
     updated_ = last;
@@ -152,22 +255,32 @@ void HostUpdates::run(int first, int last, const Decision& decision) {
       wires_->wait_in(index - 2);
       bring(later);
     }
-    const Listed& listed = parts_[static_cast<size_t>(index)];
-    const Part& part = listed.part;
-    states_.begin_use(part.chunk);
-    wires_->wait_out(index);
-    host_.update(*listed.list, placed);
-    states_.end_use(part.chunk);
-    if (!part.weight.in_host) {
-      wires_->copy_in(index, part.weight.data, weight_slot(index), part.weight.nbytes, /*after=*/-1);
+    Listed& listed = parts_[static_cast<size_t>(index)];
+    const bool taken_over = std::exchange(listed.is_ahead, false);
+    if (taken_over) {
+      take_over(index);
+    } else {
+      update(index, placed);
     }
     {
       const std::lock_guard lock(mutex_);
       taken_ = true;
       updated_ = index + 1;
+      if (taken_over) counts_.taken_numel += listed.numel;
     }
     changed_.notify_all();
   }
+}
+
+void HostUpdates::update(int index, const PlacedSteps& placed) {
+  const Listed& listed = parts_[static_cast<size_t>(index)];
+  const Part& part = listed.part;
+  states_.begin_use(part.chunk);
+  wires_->wait_out(index);
+  host_.update(*listed.lists[listed.place], placed);
+  states_.end_use(part.chunk);
+  if (part.weight.in_host) return;
+  wires_->copy_in(index, part.weight.data, weight_slot(index), part.weight.nbytes, /*after=*/-1);
 }
 
 }  // namespace shoal

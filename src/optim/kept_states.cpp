@@ -47,7 +47,8 @@ KeptStates::KeptStates(const ModelLayout& layout, const Config& config, int rank
       memory_(cut_states(layout, chunk_options(config, rank)), tiers_of(config, queue), queue, ledger) {
   const std::vector<StateChunk>& chunks = memory_.chunks();
   const auto is_off_device = [](const StateChunk& chunk) { return chunk.tier != Tier::device; };
-  if (queue_.device() >= 0 && std::any_of(chunks.begin(), chunks.end(), is_off_device)) {
+  const bool has_host = queue_.device() >= 0 || updates_ahead(config, /*on_gpu=*/false);
+  if (has_host && std::any_of(chunks.begin(), chunks.end(), is_off_device)) {
     host_ = make_host_queue([this](int64_t numel, const auto& work) { queue_.on_host(numel, work); });
   }
   for (const UnitLayout& unit : layout_.units) flats_.emplace_back(unit.flats.size());

@@ -54,7 +54,8 @@ class KeptStates {
   // Where chunk `index` has its moment, or its master, of an element.
   size_t moment_offset(int which, int index, int64_t element) const;
   size_t master_offset(int index, int64_t element) const;
-  // Where the device cannot reach all states: what works on those that it cannot. Null else.
+  // Where the device cannot reach all states: what works on those that it cannot. On a rank that computes in host
+  // memory: what works on states of the host tier beside it, where they are updated ahead. Null else.
   Queue* host_queue() const { return host_.get(); }
   // The queue that reaches the chunk's states between steps.
   Queue& queue_of(int chunk) const;

@@ -1,6 +1,8 @@
 // See state_memory.h.
 #include "optim/state_memory.h"
 
+#include <utility>
+
 namespace shoal {
 
 namespace {
@@ -67,8 +69,28 @@ void StateMemory::leave_in_host(const std::vector<int>& chunks) {
   for (const int chunk : chunks) streamed.push_back(places_[static_cast<size_t>(chunk)].stream_index);
   const std::vector<std::byte*> homes = stream_->leave_out(streamed);
   for (size_t i = 0; i < chunks.size(); ++i) {
-    places_[static_cast<size_t>(chunks[i])] = {.resident = homes[i], .disk_index = -1, .stream_index = -1};
+    places_[static_cast<size_t>(chunks[i])] = {.resident = homes[i]};
   }
+}
+
+void StateMemory::make_spares(const std::shared_ptr<Ledger>& ledger) {
+  const auto gets_one = [&](size_t index) {
+    return chunks_[index].tier == Tier::host && places_[index].resident != nullptr;
+  };
+  size_t nbytes = 0;
+  for (size_t index = 0; index < chunks_.size(); ++index) nbytes += gets_one(index) ? chunks_[index].nbytes : 0;
+  spares_ = Slab::create(nbytes, Slab::Backing::anonymous, ledger, MemoryKind::host_states);
+  std::byte* next = spares_->data();
+  for (size_t index = 0; index < chunks_.size(); ++index) {
+    if (!gets_one(index)) continue;
+    places_[index].spare = next;
+    next += chunks_[index].nbytes;
+  }
+}
+
+void StateMemory::take_spare(int chunk) {
+  Place& place = places_[static_cast<size_t>(chunk)];
+  std::swap(place.resident, place.spare);
 }
 
 void StateMemory::begin_use(int chunk) {

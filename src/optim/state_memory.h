@@ -45,6 +45,12 @@ class StateMemory {
   // Between steps.
   void leave_in_host(const std::vector<int>& chunks);
   size_t streamed_nbytes() const { return stream_ ? stream_->streamed_nbytes() : 0; }
+  // Gives each chunk that is always at hand in host memory a second place. Between steps, once.
+  void make_spares(const std::shared_ptr<Ledger>& ledger);
+  // The chunk's second place, whose bytes mean nothing; null: it has none.
+  std::byte* spare(int chunk) const { return places_[static_cast<size_t>(chunk)].spare; }
+  // The chunk's bytes are those of its second place from now on, and its first place is the second.
+  void take_spare(int chunk);
   // The ring's memory, free to use until states are brought again. Between steps, where there is a ring.
   std::span<std::byte> empty_ring() { return stream_->empty_ring(); }
 
@@ -85,12 +91,13 @@ class StateMemory {
     std::byte* resident = nullptr;
     int disk_index = -1;    // on disk
     int stream_index = -1;  // streamed
+    std::byte* spare = nullptr;
   };
 
   std::vector<StateChunk> chunks_;
   std::vector<Place> places_;
   std::shared_ptr<Slab> device_;
-  std::shared_ptr<Slab> host_;
+  std::shared_ptr<Slab> host_, spares_;
   std::unique_ptr<StateStream> stream_;
   std::shared_ptr<Slab> buffers_;  // the ring's; registered with the file, so they outlive it
   std::unique_ptr<ScratchFile> file_;

@@ -61,19 +61,20 @@ StepResult Stepper::standing() const {
 
 void Stepper::take(const OutsideUpdate& update_outside) {
   SHOAL_CHECK_LE(unread(), kMostUnread);
-  settle_all();
+  settle(last_unit());
   parts_.gradients.wait();
   StepConstants constants = decide();
   try {
     if (parts_.queue.device() < 0 || update_outside) {
       const kernels::StepRecord& record = await(taken_.back());
+      if (record.applied == 0 || update_outside) forget_ahead();
       if (record.applied == 0) return;
       if (update_outside) return update_from_outside(update_outside, record.grad_scale);
     }
     constants.decided = [this, taken = taken_.back()] { return steps_of(taken); };
     pending_ = {std::move(constants), 0};
     begin_updates();
-    if (!defers_) settle_all();
+    if (!defers_) settle(last_unit());
   } catch (...) {
     taken_.pop_back();
     throw;
@@ -89,7 +90,37 @@ std::optional<GroupSteps> Stepper::steps_of(const Taken& taken) const {
   return group_steps(parts_.config.optimizer, numbers);
 }
 
+HostUpdates::Decision Stepper::assume_next() const {
+  std::vector<StepNumbers> offered;  // the first of them for `first`
+  for (int unknown = 0; unknown <= unread(); ++unknown) offered.push_back(numbers_for(applied_steps_ + unknown));
+  const auto steps_for = [this](StepNumbers numbers, double loss_scale) {
+    numbers.grad_scale = 1 / loss_scale;
+    return group_steps(parts_.config.optimizer, numbers);
+  };
+  if (taken_.empty()) return [steps = steps_for(offered[0], loss_scale_.value())] { return std::optional(steps); };
+  return [this, last = taken_.back(), first = applied_steps_, offered, steps_for] {
+    const kernels::StepStanding& after = await(last).after;
+    return std::optional(steps_for(offered.at(static_cast<size_t>(after.applied - first)), after.scale.scale));
+  };
+}
+
+void Stepper::begin_ahead(int unit) {
+  if (!parts_.updater.updates_ahead()) return;
+  reducing_.push_back(unit);
+  while (!reducing_.empty() && parts_.gradients.is_reduced(reducing_.front())) {
+    parts_.gradients.wait(reducing_.front());
+    parts_.updater.update_ahead(reducing_.front(), assume_next(), parts_.weights, parts_.gradients);
+    reducing_.pop_front();
+  }
+}
+
+void Stepper::forget_ahead() {
+  reducing_.clear();
+  parts_.updater.forget_ahead();
+}
+
 void Stepper::begin_updates() {
+  reducing_.clear();
   try {
     parts_.updater.begin_step(pending_->constants, parts_.weights, parts_.gradients);
   } catch (...) {
@@ -117,7 +148,10 @@ void Stepper::settle(int unit) {
   }
 }
 
-void Stepper::settle_all() { settle(static_cast<int>(parts_.layout.units.size()) - 1); }
+void Stepper::settle_all() {
+  settle(last_unit());
+  forget_ahead();
+}
 
 void Stepper::update_from_outside(const OutsideUpdate& update, double grad_scale) {
   try {

@@ -16,6 +16,12 @@
 // then runs between the updates, and states that are on their way to the device have its time to come. Units are
 // updated in their order, as always, so that states come in one order. Ranks that send each other updated weights do
 // not defer: the order of their collectives would depend on what each of them uses.
+//
+// [Note: a step is assumed]
+// With `speculative_update` units are updated in the backward that ends a step, as their reductions are over, on the
+// assumption that the step is taken and nothing is clipped: see [Note: updates ahead of the decision] in
+// host_updates.h. Learning rates and the rest are known then but for what became of the step before, which was decided
+// long ago; a thread of the host reads it.
 #pragma once
 
 #include <cstdint>
@@ -62,8 +68,12 @@ class Stepper {
   // What became of the first of them; waits until it is decided. Throws where training cannot go on.
   StepResult read();
 
+  // In the backward that ends a step: the unit's reduction has begun. See [Note: a step is assumed].
+  void begin_ahead(int unit);
+
   // Updates the units up to this one, as far as the last step has left that to do; see [Note: deferred updates].
   void settle(int unit);
+  // All units; and nothing is assumed of the next step, so weights, gradients and states may be changed.
   void settle_all();
   bool has_pending() const { return pending_.has_value(); }
 
@@ -106,12 +116,16 @@ class Stepper {
   };
 
   std::vector<double> lrs(int64_t steps_before) const { return lrs_.empty() ? lr_schedule_.lrs(steps_before) : lrs_; }
+  int last_unit() const { return static_cast<int>(parts_.layout.units.size()) - 1; }
   StepNumbers numbers_for(int64_t steps_before) const;
   StepConstants decide();
   // What the host has read, and which of the numbers offered the step took.
   const kernels::StepRecord& await(const Taken& taken) const;
   const StepNumbers& chosen(const Taken& taken, const kernels::StepRecord& record) const;
   std::optional<GroupSteps> steps_of(const Taken& taken) const;
+  // What the next step is taken with if it is not skipped and nothing is clipped.
+  HostUpdates::Decision assume_next() const;
+  void forget_ahead();
   void begin_updates();
   void update_from_outside(const OutsideUpdate& update, double grad_scale);
   void publish(int unit);
@@ -130,6 +144,7 @@ class Stepper {
   bool torn_ = false;
   int64_t applied_steps_ = 0;  // as far as was read
   int64_t skipped_steps_ = 0;
+  std::deque<int> reducing_;  // units that are to be updated ahead, in the order of their reductions
   std::shared_ptr<Slab> memory_;
   kernels::StepStanding* standing_ = nullptr;  // in it
   std::vector<Slot> slots_;

@@ -26,6 +26,7 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
       memory_(kept.memory()),
       queue_(queue),
       shards_(config.zero.offload_param.tier),
+      updates_ahead_(shoal::updates_ahead(config, queue.device() >= 0)),
       optimizer_(config.optimizer),
       gradient_options_(gradient_options(config)),
       ledger_(ledger) {
@@ -41,6 +42,12 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
       if (is_updated_by_host(chunk)) by_host.push_back(chunk);
     }
     reserve_for(by_host, gradients_of_host(layout_, config));
+    if (updates_ahead_) {
+      memory_.make_spares(ledger);
+      size_t weights_ahead = 0;
+      for (const int chunk : by_host) weights_ahead += memory_.spare(chunk) != nullptr ? weight_nbytes(chunk) : 0;
+      host_updates_->reserve_ahead(weights_ahead);
+    }
   }
   for (const UnitSpec& unit : specs) {
     std::vector<int>& groups = groups_.emplace_back();
@@ -53,8 +60,9 @@ bool Updater::is_updated_by_host(int chunk) const {
 }
 
 bool Updater::has_weights_in_host(int index) const {
+  if (queue_.device() < 0) return true;
+  if (shards_ == Tier::device) return false;
   const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
-  if (queue_.device() < 0 || shards_ == Tier::device) return false;
   const FlatLayout& flat = kept_.flat_of(index);
   const bool by_host = contains(host_flats_, static_cast<size_t>(chunk.unit), static_cast<size_t>(chunk.flat));
   return row_of(flat, stage_).shard_weights && !is_fetched(flat, stage_, shards_, by_host);
@@ -87,6 +95,7 @@ void Updater::reserve_for(const std::vector<int>& chunks, const HostFlats& gradi
   for (const int index : chunks) {
     const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
     if (!has_weights_in_host(index)) weight = std::max(weight, weight_nbytes(index));
+    if (queue_.device() < 0) continue;
     if (contains(gradients_there, static_cast<size_t>(chunk.unit), static_cast<size_t>(chunk.flat))) continue;
     grad = std::max(grad, grad_nbytes(index));
   }
@@ -148,6 +157,17 @@ void Updater::read_ahead() {
   memory_.bring_ahead();
 }
 
+void Updater::update_ahead(int unit, const HostUpdates::Decision& assumed, Weights& weights,
+                           const Gradients& gradients) {
+  if (work_.empty()) list_work(weights, gradients);
+  const UnitWork& work = work_[static_cast<size_t>(unit)];
+  for (int part = work.first_part; part < work.last_part; ++part) host_updates_->update_ahead(part, assumed);
+}
+
+void Updater::forget_ahead() {
+  if (updates_ahead_) host_updates_->forget_ahead();
+}
+
 // Weights that come to the device for their update come unit by unit, and the host's part in them too.
 void Updater::begin_step(const StepConstants& constants, Weights& weights, const Gradients& gradients) {
   if (work_.empty()) list_work(weights, gradients);
@@ -156,6 +176,7 @@ void Updater::begin_step(const StepConstants& constants, Weights& weights, const
 
 void Updater::abandon_step() {
   if (host_updates_) host_updates_->abandon();
+  forget_ahead();
 }
 
 void Updater::update(int unit, const StepConstants& constants, Weights& weights, const Gradients& gradients) {
@@ -213,11 +234,12 @@ void Updater::list_work(Weights& weights, const Gradients& gradients) {
     }
     work.last_part = static_cast<int>(parts.size());
   }
-  host_updates_->set_parts(parts, [&](int part, std::byte* weight, const std::byte* grad) {
+  host_updates_->set_parts(parts, [&](int part, const HostUpdates::Elements& at) {
     const int chunk = parts[static_cast<size_t>(part)].chunk;
     std::vector<kernels::Segment> segments;
     std::vector<int> groups;
-    list_segments(chunk, {weight, grad, elements_of(chunk, weights, gradients).grad_dtype}, segments, groups);
+    const DType grad_dtype = elements_of(chunk, weights, gradients).grad_dtype;
+    list_segments(chunk, {at.states, at.weight, at.grad, grad_dtype}, segments, groups);
     return kept_.host_queue()->make_update_list(std::move(segments), std::move(groups));
   });
 }
@@ -248,10 +270,10 @@ HostUpdates::Part Updater::part_of(int index, Weights& weights, const Gradients&
   const FlatLayout& layout = kept_.flat_of(index);
   const Elements elements = elements_of(index, weights, gradients);
   const auto numel = static_cast<size_t>(chunk.numel());
-  return {
-      .chunk = index,
-      .weight = {elements.weight, numel * nbytes_of(layout.dtype), has_weights_in_host(index)},
-      .grad = {elements.grad, numel * nbytes_of(elements.grad_dtype), gradients.is_in_host(chunk.unit, chunk.flat)}};
+  return {.chunk = index,
+          .weight = {elements.weight, numel * nbytes_of(layout.dtype), has_weights_in_host(index)},
+          .grad = {elements.grad, numel * nbytes_of(elements.grad_dtype),
+                   queue_.device() < 0 || gradients.is_in_host(chunk.unit, chunk.flat)}};
 }
 
 Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradients& gradients) const {
@@ -265,8 +287,8 @@ Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradie
     if (fetched.home == weight) weight = fetched_->data() + fetched.offset;
   }
   const std::byte* grad = sharded ? gradients.shard(chunk.unit, chunk.flat) : gradients.whole(chunk.unit, chunk.flat);
-  return {advance(weight, at, nbytes_of(layout.dtype)), grad + static_cast<size_t>(at) * nbytes_of(grad_dtype),
-          grad_dtype};
+  return {memory_.address(index), advance(weight, at, nbytes_of(layout.dtype)),
+          grad + static_cast<size_t>(at) * nbytes_of(grad_dtype), grad_dtype};
 }
 
 // Each parameter that has elements in the chunk.
@@ -274,7 +296,6 @@ void Updater::list_segments(int index, const Elements& elements, std::vector<ker
                             std::vector<int>& groups) const {
   const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& layout = kept_.flat_of(index);
-  std::byte* states = memory_.address(index);
   for (const ParamRun& run_of_param : runs_in(layout, chunk.begin, chunk.end)) {
     const int64_t element = run_of_param.flat_offset;
     const int64_t at = element - chunk.begin;
@@ -283,11 +304,12 @@ void Updater::list_segments(int index, const Elements& elements, std::vector<ker
     segment.weight = advance(elements.weight, at, nbytes_of(layout.dtype));
     segment.weight_dtype = layout.dtype;
     segment.master_kind = kernels::master_of(layout.dtype);
-    if (segment.master_kind != kernels::Master::weight) segment.master = states + kept_.master_offset(index, element);
+    if (segment.master_kind != kernels::Master::weight)
+      segment.master = elements.states + kept_.master_offset(index, element);
     segment.grad = elements.grad + static_cast<size_t>(at) * nbytes_of(elements.grad_dtype);
     segment.grad_dtype = elements.grad_dtype;
     const auto moment = [&](int which) {
-      return reinterpret_cast<float*>(states + kept_.moment_offset(which, index, element));
+      return reinterpret_cast<float*>(elements.states + kept_.moment_offset(which, index, element));
     };
     if (kept_.moments() > 0) segment.first = moment(0);
     if (kept_.moments() > 1) segment.second = moment(1);

@@ -43,6 +43,14 @@ class Updater {
   // Leaves the host such a share of those states that both end together, and says of how many elements. Between steps.
   int64_t share_with_host(const UpdateRates& rates);
 
+  // Whether the host may update its part of a unit before the step is decided; and does so, from when the unit's
+  // gradients are whole, with what is assumed of the step; see [Note: updates ahead of the decision] in host_updates.h.
+  bool updates_ahead() const { return updates_ahead_; }
+  void update_ahead(int unit, const HostUpdates::Decision& assumed, Weights& weights, const Gradients& gradients);
+  // Weights, gradients or states change before the step.
+  void forget_ahead();
+  HostUpdates::Ahead ahead() const { return host_updates_ ? host_updates_->ahead() : HostUpdates::Ahead{}; }
+
   // A step is decided: the host begins its part of the update. Weights and gradients are the same objects in every
   // call, and nobody else's until each unit is updated.
   void begin_step(const StepConstants& constants, Weights& weights, const Gradients& gradients);
@@ -73,8 +81,9 @@ class Updater {
     size_t offset = 0;  // in the memory for them
     size_t nbytes = 0;
   };
-  // Where the elements of a chunk have their weights and gradients.
+  // Where the elements of a chunk have their states, weights and gradients.
   struct Elements {
+    std::byte* states = nullptr;
     std::byte* weight = nullptr;
     const std::byte* grad = nullptr;
     DType grad_dtype = DType::f32;
@@ -109,6 +118,7 @@ class Updater {
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
   HostFlats host_flats_;                  // that the host alone updates
   Tier shards_;                           // of weights
+  bool updates_ahead_;
   OptimizerConfig optimizer_;
   GradientOptions gradient_options_;
   std::shared_ptr<Ledger> ledger_;

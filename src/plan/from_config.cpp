@@ -89,6 +89,10 @@ HostFlats gradients_of_host(const ModelLayout& layout, const Config& config) {
   return moves_gradients(config) ? updated_by_host_alone(layout, config) : HostFlats{};
 }
 
+bool updates_ahead(const Config& config, bool on_gpu) {
+  return config.shoal.speculative_update && (!on_gpu || state_ring_nbytes(config) == 0);
+}
+
 ShardOptions shard_options(const Config& config) {
   const OffloadConfig& offload = config.zero.offload_param;
   return {.stage = config.zero.stage,
@@ -107,7 +111,8 @@ MemoryOptions memory_options(const Config& config, bool on_gpu) {
           .disk_buffers = config.zero.offload_optimizer.buffer_count,
           .state_ring = on_gpu ? state_ring_nbytes(config) : 0,
           .on_gpu = on_gpu,
-          .host_gradients = on_gpu && moves_gradients(config)};
+          .host_gradients = on_gpu && moves_gradients(config),
+          .spare_states = updates_ahead(config, on_gpu)};
 }
 
 DType dtype_of(Precision precision) {

@@ -25,6 +25,8 @@ ChunkOptions chunk_options(const Config& config, int rank);
 // The flats that the host updates alone for a GPU, and those of them whose gradients wait in host memory.
 HostFlats updated_by_host_alone(const ModelLayout& layout, const Config& config);
 HostFlats gradients_of_host(const ModelLayout& layout, const Config& config);
+// Whether the host updates states in its memory before the step is decided, and has spare places for them.
+bool updates_ahead(const Config& config, bool on_gpu);
 // Where this rank's shards of weights lie.
 ShardOptions shard_options(const Config& config);
 // On a rank that computes on a GPU, or in host memory.

@@ -142,7 +142,13 @@ std::vector<StateChunk> chunks_of(const ModelLayout& layout, const MemoryOptions
   return cut_states(layout, cut);
 }
 
-void add_states(MemoryPlan& plan, const std::vector<StateChunk>& chunks, const MemoryOptions& options) {
+size_t weight_nbytes(const ModelLayout& layout, const StateChunk& chunk) {
+  const UnitLayout& unit = layout.units[static_cast<size_t>(chunk.unit)];
+  return static_cast<size_t>(chunk.numel()) * nbytes_of(unit.flats[static_cast<size_t>(chunk.flat)].dtype);
+}
+
+void add_states(MemoryPlan& plan, const ModelLayout& layout, const std::vector<StateChunk>& chunks,
+                const MemoryOptions& options) {
   std::vector<size_t> of_host, of_disk;
   for (const StateChunk& chunk : chunks) {
     switch (chunk.tier) {
@@ -150,6 +156,7 @@ void add_states(MemoryPlan& plan, const std::vector<StateChunk>& chunks, const M
       case Tier::host:
         plan.host_states += chunk.nbytes;
         of_host.push_back(chunk.nbytes);
+        if (options.spare_states) plan.host_states += chunk.nbytes + weight_nbytes(layout, chunk);
         break;
       case Tier::disk:
         plan.disk_states += in_pages(chunk.nbytes);
@@ -231,7 +238,7 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
     largest_slot = std::max(largest_slot, slot_nbytes(unit, options.gradients));
   }
   add_shards(plan, shards, options);
-  add_states(plan, chunks, options);
+  add_states(plan, layout, chunks, options);
   if (options.on_gpu) plan.state_ring += largest_fetched_nbytes(layout, stage, options.shards.tier, by_host);
   GatherLimits limits = options.gather;
   limits.buffer_of = shard_buffers(shards, options.shards.buffers);

@@ -27,6 +27,7 @@ struct MemoryOptions {
   size_t state_ring = 0;  // device memory for states of the host that pass through it; 0: the host updates them
   bool on_gpu = false;
   bool host_gradients = false;  // those of flats that the host updates alone wait in host memory
+  bool spare_states = false;    // states of the host tier, and their weights, have a second place there
 };
 
 // The disk is read and written in whole pages.

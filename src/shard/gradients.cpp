@@ -98,6 +98,7 @@ void Gradients::begin_micro_step(int64_t index) {
   last_ = index + 1 == options_.accumulation_steps;
   for (Unit& unit : units_) {
     for (Param& param : unit.params) param.seen = param.lent = false;
+    unit.reduces.clear();
   }
   if (homes_) homes_->begin_micro_step(/*brings=*/index > 0);
 }
@@ -152,6 +153,7 @@ void Gradients::reduce(int unit_index) {
     has_home |= flat.in_host;
     if (flat.rule.every_micro_step || last_) {
       const std::vector<Handle> collectives = reduce_flat(unit_index, static_cast<int>(index));
+      unit.reduces.insert(unit.reduces.end(), collectives.begin(), collectives.end());
       if (flat.in_host) bring_home.insert(bring_home.end(), collectives.begin(), collectives.end());
     } else if (flat.in_host) {
       const FlatLayout& layout = layout_.units[static_cast<size_t>(unit_index)].flats[index];
@@ -250,6 +252,15 @@ void Gradients::wait() {
     slot.unit = -1;
     slot.reduces.clear();
   }
+}
+
+bool Gradients::is_reduced(int unit) const {
+  const std::vector<Handle>& reduces = units_[static_cast<size_t>(unit)].reduces;
+  return std::all_of(reduces.begin(), reduces.end(), [](const Handle& handle) { return handle.done(); });
+}
+
+void Gradients::wait(int unit) {
+  for (const Handle& handle : units_[static_cast<size_t>(unit)].reduces) handle.wait();
 }
 
 std::byte* Gradients::work_place(int unit, const Flat& flat) {

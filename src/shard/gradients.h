@@ -44,6 +44,9 @@ class Gradients {
   void reduce(int unit);
   // Waits for every reduction that was started; throws what went wrong in them.
   void wait();
+  // Of one unit, since the micro-step began: whether wait(unit) would hold the calling thread for nothing, and that.
+  bool is_reduced(int unit) const;
+  void wait(int unit);
 
   // Where the update finds this rank's shard of the mean gradient, after wait(); in host memory, or in the queue's.
   bool is_in_host(int unit, int flat) const {
@@ -90,6 +93,7 @@ class Gradients {
     std::vector<Flat> flats;
     std::vector<Param> params;
     int slot = -1;
+    std::vector<Handle> reduces;  // of this micro-step
   };
   struct Slot {
     std::shared_ptr<Slab> slab;

@@ -369,6 +369,11 @@ class Trainer {
       progress_.say(fmt::format("the host updates {:.3g} billion parameters a step",
                                 static_cast<double>(host.host_updated_numel) * 1e-9));
     }
+    if (host.ahead_numel > 0) {
+      const auto a_step = [&](int64_t numel) { return static_cast<double>(numel) * 1e-9 / static_cast<double>(steps); };
+      progress_.say(fmt::format("{:.3g} billion of them before the step was decided; {:.3g} billion a step held",
+                                a_step(host.ahead_numel), a_step(host.taken_ahead_numel)));
+    }
   }
 
   int finish(int64_t last) {

@@ -118,6 +118,52 @@ TEST(GpuOffload, GradientsInHostMemoryGiveTheBitsOfTheResidentRun) {
   }
 }
 
+// Steps that are as assumed, that clip, and that are skipped.
+TEST(GpuOffload, UpdatesAheadOfTheDecisionGiveTheBitsOfTheResidentRun) {
+  SHOAL_NEEDS_GPU();
+  for (const int world : {1, 2}) {
+    for (const Precision precision : {Precision::bf16, Precision::fp16}) {
+      for (const double clip_norm : {0.0, 0.3}) {
+        int64_t ahead = 0, taken = 0;
+        for (const int stage : {0, 1, 2, 3}) {
+          RunOptions options;
+          options.device = gpu();
+          options.precision = precision;
+          options.accumulation = precision == Precision::bf16 ? 2 : 1;
+          options.clip = clip_norm > 0;
+          options.clip_norm = clip_norm;
+          options.stage = stage;
+          options.recompute = stage == 2;
+          options.steps = 12;
+          const std::vector<RunResult> resident = train_on_threads(world, options);
+          options.speculative = true;
+          options.offload = {.tier = Tier::host};
+          options.offload_update = OffloadUpdate::host;
+          options.defer = stage == 3;
+          for (const OffloadGradients gradients : {OffloadGradients::off, OffloadGradients::on}) {
+            for (const Tier weights : {Tier::device, Tier::host}) {
+              if (stage < 3 && weights == Tier::host) continue;
+              options.offload_gradients = gradients;
+              options.weights_tier = weights;
+              const std::vector<RunResult> got = train_on_threads(world, options);
+              EXPECT_TRUE(got == resident) << fmt::format(
+                  "world {} {} clip {} stage {} gradients in host memory {} weights on {}", world, name_of(precision),
+                  clip_norm, stage, gradients == OffloadGradients::on, name_of(weights));
+              EXPECT_EQ(got[0].memory.held.host_states, got[0].memory.planned.host_states);
+              ahead += got[0].ahead_numel;
+              taken += got[0].taken_ahead_numel;
+            }
+          }
+        }
+        EXPECT_LT(taken, ahead) << "a step is skipped";
+        if (clip_norm == 0) {
+          EXPECT_GT(taken, ahead / 2);
+        }
+      }
+    }
+  }
+}
+
 TEST(GpuOffload, DeviceHostAndDiskTogetherGiveTheBitsOfTheResidentRun) {
   SHOAL_NEEDS_GPU();
   const TempFolder folder;

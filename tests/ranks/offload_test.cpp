@@ -252,6 +252,94 @@ TEST(Deferred, AFailureInALateUpdateNamesItselfAndTheEngineRefusesToGoOn) {
   EXPECT_NE(message_of([&] { run.train_step(2); }).find("an earlier step failed half-way"), std::string::npos);
 }
 
+// Whatever is assumed of a step, its bits are those of the decided one: where nothing is clipped, sometimes, and
+// always; with a step that is skipped, and a scale of the loss that moves.
+TEST(Speculation, UpdatesAheadOfTheDecisionGiveTheBitsOfTheResidentRun) {
+  for (const int world : {1, 2}) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+      const int64_t accumulation = precision == Precision::bf16 ? 3 : 1;
+      for (const double clip_norm : {0.0, 0.3, 0.05}) {
+        RunOptions options = steps_with(precision, accumulation);
+        options.steps = 10;
+        options.clip = clip_norm > 0;
+        options.clip_norm = clip_norm;
+        const std::vector<RunResult> resident = train_on_threads(world, options);
+        options.speculative = true;
+        int64_t ahead = 0, taken = 0;
+        for (int stage = 0; stage <= 3; ++stage) {
+          options.stage = stage;
+          options.offload = {.tier = Tier::host, .ratio = stage == 2 ? 0.5 : 1.0};
+          options.defer = stage == 3;
+          options.weights_tier = stage == 3 ? Tier::host : Tier::device;
+          options.recompute = stage == 1;
+          const std::vector<RunResult> got = train_on_threads(world, options);
+          const std::string cell =
+              fmt::format("world {} {} clip {} stage {}", world, name_of(precision), clip_norm, stage);
+          EXPECT_TRUE(got == resident) << cell;
+          EXPECT_EQ(got[0].memory.held.host_states, got[0].memory.planned.host_states) << cell;
+          ahead += got[0].ahead_numel;
+          taken += got[0].taken_ahead_numel;
+        }
+        const std::string cells = fmt::format("world {} {} clip {}", world, name_of(precision), clip_norm);
+        EXPECT_GT(ahead, 0) << cells;
+        EXPECT_LT(taken, ahead) << cells << ": a step is skipped";
+        if (clip_norm == 0) {
+          EXPECT_GT(taken, ahead / 2) << cells;
+        }
+      }
+    }
+  }
+}
+
+// Gradients and weights that somebody changes between the backward and the step, when much is updated already.
+TEST(Speculation, WhatIsWrittenBeforeTheStepCounts) {
+  RunOptions options = released_at(3);
+  options.precision = Precision::bf16;
+  RunOptions ahead = options;
+  ahead.offload = {.tier = Tier::host};
+  ahead.speculative = true;
+  on_threads<int>(2, [&](Group& group) {
+    MatrixEngine plain(group, options);
+    MatrixEngine speculative(group, ahead);
+    for (int step = 0; step < 9; ++step) {
+      for (MatrixEngine* run : {&plain, &speculative}) {
+        run->engine->backward(run->loss(step));
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        if (step % 3 == 1) {
+          for (const StateRun& kept : run->engine->kept_gradients()) {
+            const std::vector<float> values(static_cast<size_t>(kept.numel), 0.125f);
+            run->engine->write_gradient(kept, values.data());
+          }
+        } else if (step % 3 == 2) {
+          run->engine->with_gathered(MatrixModel::names(), Access::write, [&] {
+            const at::NoGradGuard without_graph;
+            run->model.tensors()[0].mul_(0.5);
+          });
+        }
+        run->engine->step();
+      }
+      EXPECT_TRUE(plain.weights() == speculative.weights()) << step;
+    }
+    EXPECT_EQ(state_of(*plain.engine), state_of(*speculative.engine));
+    EXPECT_GT(speculative.engine->host().taken_ahead_numel, 0);
+    EXPECT_LT(speculative.engine->host().taken_ahead_numel, speculative.engine->host().ahead_numel);
+    return 0;
+  });
+}
+
+// One that is destroyed between the backward and the step, when the host is at work.
+TEST(Speculation, AnEngineMayGoAtAnyTime) {
+  RunOptions options = released_at(2);
+  options.offload = {.tier = Tier::host};
+  options.speculative = true;
+  const std::unique_ptr<Group> world = make_single_group();
+  for (int turn = 0; turn < 20; ++turn) {
+    MatrixEngine run(*world, options);
+    run.train_step(0);
+    run.engine->backward(run.loss(1));
+  }
+}
+
 TEST(Offload, EveryOptimizerGivesTheSameBitsFromDisk) {
   const TempFolder folder;
   for (const OptimizerKind kind :

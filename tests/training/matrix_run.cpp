@@ -4,7 +4,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "base/text.h"
 
@@ -24,7 +26,7 @@ uint64_t RunResult::hash() const { return hash_text(weights, hash_text(bits(loss
 Config config_of(const RunOptions& options, int world) {
   Config config;
   config.batch = {2 * options.accumulation * world, 2, options.accumulation};
-  config.gradient_clipping = options.clip ? 0.05 : 0.0;
+  config.gradient_clipping = options.clip ? options.clip_norm : 0.0;
   config.precision = options.precision;
   config.fp16.enabled = options.precision == Precision::fp16;
   config.fp16.initial_scale_power = 8;
@@ -48,6 +50,7 @@ Config config_of(const RunOptions& options, int world) {
   config.shoal.offload_ring_size = options.offload_ring;
   config.shoal.defer_update = options.defer ? DeferUpdate::on : DeferUpdate::off;
   config.shoal.offload_disk_ratio = options.offload_disk_ratio;
+  config.shoal.speculative_update = options.speculative;
   config.shoal.reproducible = options.reproducible;
   config.optimizer.kind = options.optimizer;
   config.optimizer.lr = options.lr;
@@ -74,6 +77,7 @@ RunResult train(Group& world, const RunOptions& options) {
       if (step == options.overflow_step) loss = loss * INFINITY;
       result.losses.push_back(loss.item<double>());
       engine.backward(loss);
+      if (options.speculative && step % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       stepped = engine.step();
     }
     result.norms.push_back(stepped.grad_norm);
@@ -87,7 +91,10 @@ RunResult train(Group& world, const RunOptions& options) {
     }
   });
   result.memory = engine.memory();
-  result.host_updated_numel = engine.host().host_updated_numel;
+  const HostTraffic host = engine.host();
+  result.host_updated_numel = host.host_updated_numel;
+  result.ahead_numel = host.ahead_numel;
+  result.taken_ahead_numel = host.taken_ahead_numel;
   return result;
 }
 

@@ -46,7 +46,9 @@ struct RunOptions {
   OffloadUpdate offload_update = OffloadUpdate::automatic;
   OffloadGradients offload_gradients = OffloadGradients::automatic;
   double offload_disk_ratio = 1;
-  bool defer = false;  // updates wait until a unit is needed
+  bool speculative = false;  // the host updates before the step is decided, and is given time for it
+  double clip_norm = 0.05;   // what clipping clips to
+  bool defer = false;        // updates wait until a unit is needed
   int64_t offload_ring = 0;
 };
 
@@ -57,6 +59,7 @@ struct RunResult {
   std::string weights;  // bytes of all parameters at the end
   MemoryReport memory;
   int64_t host_updated_numel = 0;
+  int64_t ahead_numel = 0, taken_ahead_numel = 0;
   std::string overflow_unit;
   bool operator==(const RunResult& other) const;
   static std::string bits(const std::vector<double>& values);

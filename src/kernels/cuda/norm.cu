@@ -84,7 +84,7 @@ template <bool kCentered, typename T, int kWidth, int kThreads, int kDepth = kRi
 void launch_backward(const NormBackward& args, int64_t lines, Stream stream) {
   const auto kernel = norm_backward<T, kWidth, kThreads, kDepth, kCentered>;
   constexpr int kRowNbytes = kThreads * kBackwardElements * static_cast<int>(sizeof(T));
-  const int nbytes = kRowNbytes * kDepth * (args.dsum != nullptr ? 3 : 2);
+  const int nbytes = std::max(kRowNbytes * kDepth * (args.dsum != nullptr ? 3 : 2), kSumNbytes<kWidth, kThreads>);
   if constexpr (kDepth > 1) {
     constexpr int kStaticNbytes = 1024;  // of the kernel, at most
     if (nbytes + kStaticNbytes > most_shared_nbytes()) {

@@ -24,6 +24,14 @@ constexpr int kFewThreads = 768, kManyThreads = 1024;
 template <typename T, int kThreads>
 constexpr int kRingDepth = 220 * 1024 / (kThreads * 3 * kBackwardElements * static_cast<int>(sizeof(T)));
 
+// At the end a block adds its groups' sums of each column, for which they lie in shared memory, [element][thread]. Lines
+// of it are a little longer than a block, so that a warp's 32 columns, of kWidth elements and the packs beside each
+// other, are in 32 banks.
+template <int kWidth, int kThreads>
+constexpr int kSumStride = kThreads + 32 / kWidth;
+template <int kWidth, int kThreads>
+constexpr int kSumNbytes = kSumStride<kWidth, kThreads>* kBackwardElements* static_cast<int>(sizeof(float));
+
 template <typename T, int kWidth, int kThreads, int kDepth, bool kCentered>
 __global__ void __launch_bounds__(kThreads, 1) norm_backward(NormBackward args, int lanes) {
   constexpr int kPacks = kBackwardElements / kWidth;
@@ -145,7 +153,8 @@ __global__ void __launch_bounds__(kThreads, 1) norm_backward(NormBackward args, 
   }
 
   let_next_kernel_begin();
-  // The ring becomes room for [element][thread] sums; columns of all groups are added in the groups' order.
+  // The ring becomes room for the sums; columns of all groups are added in the groups' order.
+  constexpr int kStride = kSumStride<kWidth, kThreads>;
   wait_for_groups(0);
   float* sums = reinterpret_cast<float*>(memory);
   const int parts = kCentered && args.dbias != nullptr ? 2 : 1;
@@ -154,14 +163,14 @@ __global__ void __launch_bounds__(kThreads, 1) norm_backward(NormBackward args, 
     __syncthreads();
 #pragma unroll
     for (int e = 0; e < kBackwardElements; ++e) {
-      sums[e * kThreads + thread] = kCentered && part == 1 ? dbias[kCentered ? e : 0] : dweight[e];
+      sums[e * kStride + thread] = kCentered && part == 1 ? dbias[kCentered ? e : 0] : dweight[e];
     }
     __syncthreads();
     for (int column = thread; column < columns; column += kThreads) {
       const int pack = column / kWidth;
       const int e = pack / lanes * kWidth + column % kWidth;
       float sum = 0;
-      for (int g = 0; g < groups; ++g) sum += sums[e * kThreads + g * lanes + (pack & (lanes - 1))];
+      for (int g = 0; g < groups; ++g) sum += sums[e * kStride + g * lanes + (pack & (lanes - 1))];
       line[column] = sum;
     }
   }

@@ -54,7 +54,9 @@ TEST(Offload, MistakesAreNamed) {
             "nvme.");
   EXPECT_NE(mistakes_of(R"("zero_optimization": {"offload_optimizer": {"ratio": 1.5}})"), "");
   EXPECT_NE(mistakes_of(R"("zero_optimization": {"offload_param": {"buffer_count": 0}})"), "");
-  EXPECT_NE(mistakes_of(R"("zero_optimization": {"offload_optimizer": {"super_offload": true}})"), "");
+  EXPECT_NE(mistakes_of(R"("zero_optimization": {"offload_optimizer": {"super_offload": true}})")
+                .find("set shoal.speculative_update"),
+            std::string::npos);
 }
 
 }  // namespace shoal::config

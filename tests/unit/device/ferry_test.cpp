@@ -46,6 +46,7 @@ class LoggedWires final : public Wires {
   }
   void wait_in(int chunk) override { log_->lines.push_back("wait in " + std::to_string(chunk)); }
   void wait_out(int chunk) override { log_->lines.push_back("wait out " + std::to_string(chunk)); }
+  void wait_used(int) override {}
   double newly_held_seconds() override { return 0.25 * std::exchange(holds_, 0); }
 
  private:

@@ -43,6 +43,7 @@ class LateWires final : public Wires {
   void mark_used(int chunk) override { say("used", chunk); }
   void wait_in(int chunk) override { finish(in_, chunk); }
   void wait_out(int chunk) override { finish(out_, chunk); }
+  void wait_used(int) override {}
   double newly_held_seconds() override { return 0; }
 
  private:

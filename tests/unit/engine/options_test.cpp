@@ -37,6 +37,34 @@ TEST(EngineOptions, GradientsThatAreToLeaveAGpuAndCannotAreRefused) {
   EXPECT_EQ(message(gpu), "");
 }
 
+TEST(EngineOptions, StatesThatAreToBeUpdatedAheadAndCannotAreRefused) {
+  const ModelLayout layout = lay_out({{.name = "u", .params = {{"p", {1 << 20}, DType::bf16, true, 0}}, .borrows = {}}},
+                                     {.world = 1, .persistence_threshold = 0});
+  Config config;
+  config.zero.stage = 3;
+  const auto message = [&](at::Device device) {
+    return testing::message_of([&] { check_speculation(layout, config, device); });
+  };
+  const at::Device gpu(at::kCUDA, 0);
+  EXPECT_EQ(message(gpu), "");
+  config.shoal.speculative_update = true;
+  EXPECT_THAT(message(at::kCPU), HasSubstr("[config shoal.speculative_update]")) << "states are on the device";
+  config.zero.offload_optimizer.tier = Tier::disk;
+  EXPECT_THAT(message(at::kCPU), HasSubstr("no optimizer states in host memory"));
+  config.zero.offload_optimizer.tier = Tier::host;
+  EXPECT_EQ(message(at::kCPU), "");
+  EXPECT_THAT(message(gpu), HasSubstr("shoal.offload_update to cpu")) << "the GPU updates";
+  config.shoal.offload_update = OffloadUpdate::host;
+  EXPECT_EQ(message(gpu), "");
+  config.zero.offload_param.tier = Tier::host;
+  EXPECT_EQ(message(gpu), "");
+  config.zero.offload_optimizer.ratio = 0.5;
+  EXPECT_THAT(message(gpu), HasSubstr("offload_optimizer.ratio 1")) << "weights come to the GPU for a part";
+  EXPECT_EQ(message(at::kCPU), "");
+  config.zero.offload_param.tier = Tier::disk;
+  EXPECT_THAT(message(at::kCPU), HasSubstr("offload_param.device to none"));
+}
+
 TEST(EngineOptions, TheMeanDividesOnceAfterTheSum) {
   const ReduceOptions options = reduce_options(Config{}, 4);
   EXPECT_EQ(options.pre, 1.0f);

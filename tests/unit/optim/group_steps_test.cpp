@@ -37,6 +37,29 @@ TEST(GroupSteps, EachGroupHasItsRateAndDecay) {
   EXPECT_EQ(steps[1].grad_scale, 0.25f);
 }
 
+TEST(GroupSteps, AreTheSameWhereEveryConstantIs) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::adagrad, OptimizerKind::lion}) {
+    const GroupSteps steps = group_steps(config_of(kind), numbers_of(2));
+    EXPECT_TRUE(are_same(steps, group_steps(config_of(kind), numbers_of(2))));
+    StepNumbers clipped = numbers_of(2);
+    clipped.grad_scale = std::nextafterf(0.25f, 0);
+    EXPECT_FALSE(are_same(steps, group_steps(config_of(kind), clipped)));
+    StepNumbers slower = numbers_of(2);
+    slower.lrs[1] /= 2;
+    EXPECT_FALSE(are_same(steps, group_steps(config_of(kind), slower))) << "of one group";
+    StepNumbers fewer = numbers_of(2);
+    fewer.lrs.pop_back();
+    fewer.weight_decays.pop_back();
+    EXPECT_FALSE(are_same(steps, group_steps(config_of(kind), fewer)));
+  }
+  const auto of = [](OptimizerKind kind, int64_t step) { return group_steps(config_of(kind), numbers_of(step)); };
+  EXPECT_FALSE(are_same(of(OptimizerKind::adamw, 2), of(OptimizerKind::adamw, 3)));
+  EXPECT_FALSE(are_same(of(OptimizerKind::adamw, 2), of(OptimizerKind::adam, 2)));
+  EXPECT_FALSE(are_same(of(OptimizerKind::adamw, 2), of(OptimizerKind::lion, 2)));
+  EXPECT_FALSE(are_same(of(OptimizerKind::sgd, 1), of(OptimizerKind::sgd, 2)));
+}
+
 TEST(GroupSteps, AdamCorrectsItsBiasByTheCountOfAppliedSteps) {
   OptimizerConfig config = config_of(OptimizerKind::adam);
   const auto third = std::get<std::vector<kernels::AdamStep>>(group_steps(config, numbers_of(3)))[0];

@@ -53,6 +53,7 @@ class LazyWires final : public Wires {
   void mark_used(int) override {}
   void wait_in(int chunk) override { carry(in_, chunk); }
   void wait_out(int chunk) override { carry(out_, chunk); }
+  void wait_used(int) override {}
   double newly_held_seconds() override { return 0; }
 
  private:
@@ -94,14 +95,36 @@ struct PartsOfHost {
   }
 
   void set_parts(int count) {
-    updates->set_parts({parts.begin(), parts.begin() + count}, [&](int part, std::byte* weight, const std::byte* grad) {
+    updates->set_parts({parts.begin(), parts.begin() + count}, [&](int, const HostUpdates::Elements& elements) {
       kernels::Segment segment;
       segment.numel = kPartNumel;
-      segment.weight = weight;
-      segment.grad = grad;
-      segment.first = reinterpret_cast<float*>(states->address(parts[static_cast<size_t>(part)].chunk));
+      segment.weight = elements.weight;
+      segment.grad = elements.grad;
+      segment.first = reinterpret_cast<float*>(elements.states);
       return host->make_update_list({segment}, {0});
     });
+  }
+
+  // From now on parts may be updated ahead.
+  void make_spares() {
+    states->make_spares(ledger);
+    updates = std::make_unique<HostUpdates>(far, *host, *states, ledger);
+    updates->reserve_ahead(kParts * sizeof weights[0]);
+    set_parts(kParts);
+  }
+
+  // The last so many parts, from the last on, with this rate; waits until they are.
+  void update_ahead(int count, double lr) {
+    const int64_t before = updates->ahead().updated_numel;
+    for (int part = kParts - 1; part >= kParts - count; --part) {
+      updates->update_ahead(part, [lr] { return std::optional(sgd_steps(lr)); });
+    }
+    while (updates->ahead().updated_numel < before + count * kPartNumel) std::this_thread::yield();
+  }
+
+  void run_round(std::optional<double> lr) {
+    updates->begin(0, kParts, [lr] { return lr ? std::optional(sgd_steps(*lr)) : std::nullopt; });
+    for (int part = 0; part < kParts; ++part) updates->finish(part);
   }
 
   void expect_weights(int chunk, float times) const {
@@ -240,6 +263,79 @@ TEST(HostUpdates, AnAbandonedRoundHasNotBeenForgotten) {
     training.updates->abandon();
     ASSERT_TRUE(over) << turn;
   }
+}
+
+// Any number of them, and steps that are as was assumed, others, and skipped ones.
+TEST(HostUpdates, WhatWasUpdatedAheadIsTakenOverWhereTheStepIsTheAssumedOne) {
+  for (const bool lazy : {false, true}) {
+    for (const bool in_host : {false, true}) {
+      PartsOfHost training(lazy);
+      for (HostUpdates::Part& part : training.parts) part.weight.in_host = part.grad.in_host = in_host;
+      training.make_spares();
+      float times = 0, moment = 0;
+      int64_t taken = 0;
+      for (int round = 0; round < 60; ++round) {
+        const int count = round * 5 % (kParts + 1);
+        training.update_ahead(count, 1);
+        for (int part = 0; part < kParts; ++part) training.expect_weights(part, times);  // nothing shows
+        const bool skipped = round % 7 == 3, clipped = round % 4 == 1;
+        training.run_round(skipped ? std::nullopt : std::optional(clipped ? 0.25 : 1.0));
+        if (!skipped) {
+          moment = 0.5f * moment + 1;
+          times += (clipped ? 0.25f : 1.0f) * moment;
+          if (!clipped) taken += count * kPartNumel;
+        }
+        for (int part = 0; part < kParts; ++part) training.expect_weights(part, times);
+        ASSERT_EQ(training.updates->ahead().taken_numel, taken) << round;
+      }
+      EXPECT_GT(taken, 0);
+      EXPECT_LT(taken, training.updates->ahead().updated_numel);
+    }
+  }
+}
+
+TEST(HostUpdates, ARoundDoesNotWaitForWhatMayBeUpdatedAhead) {
+  PartsOfHost training;
+  training.make_spares();
+  float times = 0, moment = 0;
+  for (int round = 0; round < 200; ++round) {
+    for (int part = kParts - 1; part >= 0; --part) {
+      training.updates->update_ahead(part, [] { return std::optional(sgd_steps(1)); });
+    }
+    training.run_round(1.0);
+    moment = 0.5f * moment + 1;
+    times += moment;
+    for (int part = 0; part < kParts; ++part) training.expect_weights(part, times);
+  }
+}
+
+TEST(HostUpdates, WhatIsForgottenIsUpdatedAnew) {
+  PartsOfHost training;
+  training.make_spares();
+  training.update_ahead(kParts, 1);
+  training.updates->forget_ahead();
+  for (float& value : training.grads[4]) value *= 2;
+  training.run_round(1.0);
+  training.expect_weights(3, 1);
+  training.expect_weights(4, 2);
+  EXPECT_EQ(training.updates->ahead().taken_numel, 0);
+}
+
+// What cannot be updated ahead is updated in its round, and says there what is wrong.
+TEST(HostUpdates, AnErrorAheadIsLeftToTheRound) {
+  PartsOfHost training;
+  training.make_spares();
+  training.updates->update_ahead(2, []() -> std::optional<GroupSteps> { throw Error("the device", "is gone"); });
+  training.run_round(1.0);
+  training.expect_weights(2, 1);
+}
+
+TEST(HostUpdates, WithoutSparePlacesNothingIsUpdatedAhead) {
+  PartsOfHost training;
+  training.updates->update_ahead(2, [] { return std::optional(sgd_steps(1)); });
+  training.run_round(1.0);
+  training.expect_weights(2, 1);
+  EXPECT_EQ(training.updates->ahead().updated_numel, 0);
 }
 
 TEST(HostUpdates, PartsChangeBetweenRounds) {

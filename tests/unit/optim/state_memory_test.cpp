@@ -53,6 +53,25 @@ TEST(StateMemory, KeepsEachChunkOnItsTierAndCountsIt) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
+TEST(StateMemory, OnlyStatesInHostMemoryHaveASparePlaceWhichMayBeTaken) {
+  const testing::TempFolder folder;
+  const auto ledger = std::make_shared<Ledger>();
+  const auto queue = make_host_queue();
+  StateTiers tiers;
+  tiers.offload.nvme_path = folder.path();
+  StateMemory memory(one_on_each(), tiers, *queue, ledger);
+  EXPECT_EQ(memory.spare(1), nullptr);
+  memory.make_spares(ledger);
+  EXPECT_EQ(ledger->line(MemoryKind::host_states).nbytes, 2 * 200u);
+  for (const int chunk : {0, 2, 3}) EXPECT_EQ(memory.spare(chunk), nullptr) << chunk;
+  std::byte *const first = memory.address(1), *const second = memory.spare(1);
+  ASSERT_TRUE(second != nullptr && second != first);
+  memory.take_spare(1);
+  EXPECT_EQ(memory.address(1), second);
+  EXPECT_EQ(memory.look(1), second);
+  EXPECT_EQ(memory.spare(1), first);
+}
+
 TEST(StateMemory, WithoutADiskTierThereIsNoFolder) {
   const auto queue = make_host_queue();
   StateTiers tiers;

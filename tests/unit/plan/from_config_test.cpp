@@ -71,6 +71,17 @@ TEST(FromConfig, MemoryOptionsCarryWhatThePlanDependsOn) {
   EXPECT_EQ(layout_options(config, 5).world, 5);
 }
 
+TEST(FromConfig, TheHostUpdatesAheadWhereItUpdates) {
+  Config config;
+  EXPECT_FALSE(updates_ahead(config, /*on_gpu=*/false));
+  config.shoal.speculative_update = true;
+  EXPECT_TRUE(updates_ahead(config, /*on_gpu=*/false));
+  EXPECT_FALSE(updates_ahead(config, /*on_gpu=*/true)) << "the GPU updates";
+  config.shoal.offload_update = OffloadUpdate::host;
+  EXPECT_TRUE(updates_ahead(config, /*on_gpu=*/true));
+  EXPECT_TRUE(memory_options(config, /*on_gpu=*/true).spare_states);
+}
+
 TEST(FromConfig, APrecisionIsADtype) {
   EXPECT_EQ(dtype_of(Precision::fp32), DType::f32);
   EXPECT_EQ(dtype_of(Precision::bf16), DType::bf16);

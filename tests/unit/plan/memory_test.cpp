@@ -79,6 +79,18 @@ TEST(MemoryPlan, GradientsOfWhatTheHostUpdatesMayWaitInItsMemory) {
   EXPECT_EQ(plan.gradients + plan.host_gradients, 4096u * 2 / 4);
 }
 
+TEST(MemoryPlan, StatesThatAreUpdatedAheadHaveTwoPlacesInHostMemoryAndSoHaveTheirWeights) {
+  MemoryOptions options;
+  options.gradients.stage = 2;
+  options.offload.tier = Tier::host;
+  const ModelLayout layout = three_units(4, DType::bf16);
+  const size_t once = plan_memory(layout, options).host_states;
+  options.spare_states = true;
+  EXPECT_EQ(plan_memory(layout, options).host_states, 2 * once + 4096u * 2 / 4);
+  options.offload.tier = Tier::disk;
+  EXPECT_EQ(plan_memory(layout, options).host_states, 0u);
+}
+
 TEST(MemoryPlan, WeightsThatTheHostUpdatesWhereTheyAreDoNotComeToTheGpuForIt) {
   MemoryOptions options;
   options.gradients.stage = 3;

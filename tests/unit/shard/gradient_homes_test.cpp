@@ -35,6 +35,7 @@ class LateWires final : public Wires {
   }
   void wait_in(int chunk) override { carry(in_, chunk); }
   void wait_out(int chunk) override { carry(out_, chunk); }
+  void wait_used(int) override {}
   double newly_held_seconds() override { return 0; }
 
  private:
