@@ -35,6 +35,8 @@ struct StepConstants {
   // The same for the host; nothing where the step is skipped. Waits for the decision, in any thread, as long as the
   // step's updates are not over.
   std::function<std::optional<GroupSteps>()> decided;
+  // Whether that would not wait; in any thread too.
+  std::function<bool()> is_decided;
 };
 
 }  // namespace shoal

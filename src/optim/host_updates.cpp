@@ -105,7 +105,7 @@ HostUpdates::Ahead HostUpdates::ahead() {
   return counts_;
 }
 
-void HostUpdates::begin(int first, int last, Decision decision) {
+void HostUpdates::begin(int first, int last, Decision decision, std::function<bool()> is_known) {
   SHOAL_CHECK(!in_round(), "a round begins inside another");
   if (first == last) return;
   wires_->follow_queue();  // copies wait for what makes the gradients
@@ -114,7 +114,7 @@ void HostUpdates::begin(int first, int last, Decision decision) {
   {
     const std::lock_guard lock(mutex_);
     decision_ = std::move(decision);
-    ahead_.clear();  // the round updates them itself
+    is_known_ = std::move(is_known);
     begin_ = updated_ = first;
     end_ = last;
     taken_ = false;
@@ -152,7 +152,8 @@ void HostUpdates::serve() {
     changed_.wait(lock, [&] { return stopped_ || decision_ || !ahead_.empty(); });
     if (stopped_) return;
     busy_ = true;
-    if (!decision_) {
+    if (decision_ && is_decided()) ahead_.clear();  // the round updates the rest itself
+    if (!ahead_.empty()) {
       const int part = ahead_.front();
       ahead_.pop_front();
       const Decision assumed = assumed_;
@@ -177,6 +178,15 @@ void HostUpdates::serve() {
     }
     busy_ = false;
     changed_.notify_all();
+  }
+}
+
+// A device that failed says so where the round needs it.
+bool HostUpdates::is_decided() const {
+  try {
+    return !is_known_ || is_known_();
+  } catch (...) {
+    return true;
   }
 }
 

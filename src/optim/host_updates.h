@@ -14,7 +14,8 @@
 // nothing overflows and nothing is clipped. What comes of it lies beside what there is: states in the chunk's spare
 // place, weights in memory of their own. The round that follows takes the part over if its step is taken with just
 // these constants: the two places of the states change their meaning, and the weights go home. Else the part is updated
-// as if nothing had been. So what is assumed never shows in a bit, only in time.
+// as if nothing had been. So what is assumed never shows in a bit, only in time. A rank's own thread comes to the end
+// of a backward long before its device does, so parts are updated ahead after begin() too, until the decision is there.
 #pragma once
 
 #include <array>
@@ -89,8 +90,9 @@ class HostUpdates {
   };
   Ahead ahead();
 
-  // Begins a round of parts [first, last) on what the queue's work so far makes of them.
-  void begin(int first, int last, Decision decision);
+  // Begins a round of parts [first, last) on what the queue's work so far makes of them. `is_known` says whether the
+  // decision would wait; nothing: it would not.
+  void begin(int first, int last, Decision decision, std::function<bool()> is_known = {});
   // The next part of the round: what the queue is given later finds its new weights. Throws what went wrong.
   void finish(int part);
   bool in_round() const { return next_ < last_; }
@@ -117,6 +119,7 @@ class HostUpdates {
   std::byte* weight_slot(int part) const { return memory_->data() + static_cast<size_t>(part % kSlots) * slot_nbytes_; }
   std::byte* grad_slot(int part) const { return weight_slot(part) + grad_offset_; }
   void serve();
+  bool is_decided() const;
   void run(int first, int last, const Decision& decision);
   void run_ahead(int part, const Decision& assumed);
   void bring(int part);
@@ -138,10 +141,11 @@ class HostUpdates {
   // Between the threads.
   std::mutex mutex_;
   std::condition_variable changed_;
-  Decision decision_;        // of a round that has not been seen
-  int begin_ = 0, end_ = 0;  // of it
-  std::deque<int> ahead_;    // parts that wait to be updated ahead of it
-  Decision assumed_;         // for them
+  Decision decision_;               // of a round that has not been seen
+  std::function<bool()> is_known_;  // it
+  int begin_ = 0, end_ = 0;         // of it
+  std::deque<int> ahead_;           // parts that wait to be updated ahead of it
+  Decision assumed_;                // for them
   Ahead counts_;
   int updated_ = 0;     // parts of the round before this one are updated, or will not be
   bool taken_ = false;  // the round's step is

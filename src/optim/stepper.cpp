@@ -72,6 +72,9 @@ void Stepper::take(const OutsideUpdate& update_outside) {
       if (update_outside) return update_from_outside(update_outside, record.grad_scale);
     }
     constants.decided = [this, taken = taken_.back()] { return steps_of(taken); };
+    constants.is_decided = [reading = slots_[static_cast<size_t>(taken_.back().slot)].reading.get()] {
+      return reading->ready();
+    };
     pending_ = {std::move(constants), 0};
     begin_updates();
     if (!defers_) settle(last_unit());

@@ -171,7 +171,8 @@ void Updater::forget_ahead() {
 // Weights that come to the device for their update come unit by unit, and the host's part in them too.
 void Updater::begin_step(const StepConstants& constants, Weights& weights, const Gradients& gradients) {
   if (work_.empty()) list_work(weights, gradients);
-  if (host_updates_ && !fetched_) host_updates_->begin(0, host_updates_->parts(), constants.decided);
+  if (host_updates_ && !fetched_)
+    host_updates_->begin(0, host_updates_->parts(), constants.decided, constants.is_decided);
 }
 
 void Updater::abandon_step() {
@@ -189,7 +190,8 @@ void Updater::update(int unit, const StepConstants& constants, Weights& weights,
   if (work.launches.empty()) work.launches = list_launches(unit, weights, gradients);
   const std::vector<Fetched> fetched = fetched_of(unit, weights);
   for (const Fetched& flat : fetched) queue_.copy(fetched_->data() + flat.offset, flat.home, flat.nbytes);
-  if (host_updates_ && fetched_) host_updates_->begin(work.first_part, work.last_part, constants.decided);
+  if (host_updates_ && fetched_)
+    host_updates_->begin(work.first_part, work.last_part, constants.decided, constants.is_decided);
   for (const Launch& launch : work.launches) {
     if (launch.chunk >= 0) memory_.begin_use(launch.chunk);
     queue_.update(*launch.list, constants.placed);

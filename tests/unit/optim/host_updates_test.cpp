@@ -309,6 +309,33 @@ TEST(HostUpdates, ARoundDoesNotWaitForWhatMayBeUpdatedAhead) {
   }
 }
 
+// A device comes to its decision long after the round is begun.
+TEST(HostUpdates, PartsAreUpdatedAheadUntilTheDecisionIsKnown) {
+  PartsOfHost training;
+  training.make_spares();
+  std::promise<void> decided;
+  std::atomic<bool> known = false;
+  for (int part = kParts - 1; part >= 0; --part) {
+    training.updates->update_ahead(part, [] { return std::optional(sgd_steps(1)); });
+  }
+  training.updates->begin(
+      0, kParts,
+      [&] {
+        decided.get_future().wait();
+        return std::optional(sgd_steps(1));
+      },
+      [&] { return known.load(); });
+  while (training.updates->ahead().updated_numel < kParts * kPartNumel) std::this_thread::yield();
+  training.expect_weights(0, 0);
+  known = true;
+  decided.set_value();
+  for (int part = 0; part < kParts; ++part) {
+    training.updates->finish(part);
+    training.expect_weights(part, 1);
+  }
+  EXPECT_EQ(training.updates->ahead().taken_numel, kParts * kPartNumel);
+}
+
 TEST(HostUpdates, WhatIsForgottenIsUpdatedAnew) {
   PartsOfHost training;
   training.make_spares();
