@@ -56,7 +56,11 @@ class CudaWires final : public Wires {
   void enter_thread() override { cuda::use_device(device_); }
 
   void follow_queue() override {
-    here_.record(queue_);
+    mark_queue();
+    follow_mark();
+  }
+  void mark_queue() override { here_.record(queue_); }
+  void follow_mark() override {
     here_.hold_back(in_.handle());
     here_.hold_back(out_.handle());
   }

@@ -108,7 +108,7 @@ HostUpdates::Ahead HostUpdates::ahead() {
 void HostUpdates::begin(int first, int last, Decision decision, std::function<bool()> is_known) {
   SHOAL_CHECK(!in_round(), "a round begins inside another");
   if (first == last) return;
-  wires_->follow_queue();  // copies wait for what makes the gradients
+  wires_->mark_queue();  // the round's copies wait for what makes the gradients; those of parts ahead do not
   next_ = first;
   last_ = last;
   {
@@ -256,6 +256,7 @@ void HostUpdates::run(int first, int last, const Decision& decision) {
     changed_.notify_all();
     return;
   }
+  wires_->follow_mark();
   const PlacedSteps placed = in_host_memory(*steps);
   for (int part = first; part < std::min(first + kSlots, last); ++part) bring(part);
   for (int index = first; index < last; ++index) {
