@@ -99,7 +99,7 @@ struct HostTraffic {
   uint64_t to_device_nbytes = 0;
   uint64_t to_host_nbytes = 0;
   double waited_seconds = 0;       // the GPU, for what could not hide; known one or two steps later
-  int64_t host_updated_numel = 0;  // elements that the host updates in a step, in place of this GPU
+  int64_t host_updated_numel = 0;  // elements that the host updates in a step, in place of this GPU or beside it
   // With speculative_update, in all steps: elements that the host updated before the step was decided, and those of
   // them that were not to be updated again.
   int64_t ahead_numel = 0, taken_ahead_numel = 0;

@@ -21,7 +21,7 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   // Calls work(begin, end) for spans that cover [0, numel), each at least `grain` long but the last, and returns when
-  // all are done; throws what one of them threw. One caller at a time, and not from inside `work`.
+  // all are done; throws what one of them threw. A caller who finds another at it does his loop alone.
   void run(int64_t numel, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& work);
 
  private:
@@ -39,6 +39,7 @@ class ThreadPool {
   // Takes spans until none is left; called and left with the lock held.
   void take_spans(std::unique_lock<std::mutex>& lock);
 
+  std::mutex one_caller_;
   std::mutex mutex_;
   std::condition_variable begun_, ended_;
   Loop loop_;

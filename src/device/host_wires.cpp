@@ -12,6 +12,8 @@ class HostWires final : public Wires {
   void make_room(int) override {}
   std::string pin(std::byte*, size_t) override { return ""; }
   void follow_queue() override {}
+  void mark_queue() override {}
+  void follow_mark() override {}
   void copy_in(int, std::byte* to, const std::byte* from_host, size_t nbytes, int) override {
     std::memcpy(to, from_host, nbytes);
   }

@@ -24,8 +24,8 @@ class Wires {
   // Copies that are given later begin when the queue has done what it was given so far.
   virtual void follow_queue() = 0;
   // The same in two: where the queue is now, and that copies which are given from then on wait for it.
-  virtual void mark_queue() {}
-  virtual void follow_mark() {}
+  virtual void mark_queue() = 0;
+  virtual void follow_mark() = 0;
   // Once the last copy_out of chunk `after` is through; -1: at once.
   virtual void copy_in(int chunk, std::byte* to, const std::byte* from_host, size_t nbytes, int after) = 0;
   // What the queue is given later finds the chunk's bytes.

@@ -80,13 +80,13 @@ void HostUpdates::set_parts(std::vector<Part> parts, const List& list) {
   }
 }
 
-void HostUpdates::update_ahead(int index, const Decision& assumed) {
+void HostUpdates::update_ahead(int index, const Decision& assumed, std::function<void()> await) {
   SHOAL_CHECK(!in_round(), "a part is updated ahead of a round inside another");
   if (parts_[static_cast<size_t>(index)].weight_ahead == nullptr) return;
-  wires_->mark_used(index);  // its copies wait for what makes its gradients, and for nothing later
+  wires_->mark_used(index);  // its copies wait for what the queue has done with its weights, and for nothing later
   {
     const std::lock_guard lock(mutex_);
-    ahead_.push_back(index);
+    ahead_.push_back({index, std::move(await)});
     assumed_ = assumed;
   }
   changed_.notify_all();
@@ -152,9 +152,9 @@ void HostUpdates::serve() {
     changed_.wait(lock, [&] { return stopped_ || decision_ || !ahead_.empty(); });
     if (stopped_) return;
     busy_ = true;
-    if (decision_ && is_decided()) ahead_.clear();  // the round updates the rest itself
+    if (decision_ && !ahead_.empty() && is_decided()) ahead_.clear();  // the round updates the rest itself
     if (!ahead_.empty()) {
-      const int part = ahead_.front();
+      const PartAhead part = std::move(ahead_.front());
       ahead_.pop_front();
       const Decision assumed = assumed_;
       lock.unlock();
@@ -184,6 +184,7 @@ void HostUpdates::serve() {
 // A device that failed says so where the round needs it.
 bool HostUpdates::is_decided() const {
   try {
+    wires_->enter_thread();
     return !is_known_ || is_known_();
   } catch (...) {
     return true;
@@ -199,18 +200,20 @@ void HostUpdates::abandon() {
 
 // Into the chunk's spare place and the weights' memory ahead. Only the gradients pass through a slot: of the parts
 // ahead one is under way at a time.
-void HostUpdates::run_ahead(int index, const Decision& assumed) {
+void HostUpdates::run_ahead(const PartAhead& ahead, const Decision& assumed) {
+  const int index = ahead.part;
   wires_->enter_thread();
   if (!assumed_steps_) assumed_steps_ = assumed();
   if (!assumed_steps_) return;
   Listed& listed = parts_[static_cast<size_t>(index)];
   const Part& part = listed.part;
   if (!part.weight.in_host) wires_->copy_out(index, listed.weight_ahead, part.weight.data, part.weight.nbytes);
-  if (!part.grad.in_host) wires_->copy_out(index, grad_slot(index), part.grad.data, part.grad.nbytes);
   const size_t nbytes = states_.chunks()[static_cast<size_t>(part.chunk)].nbytes;
   copy_in_host(states_.spare(part.chunk), states_.address(part.chunk), nbytes);
+  wires_->wait_used(index);  // the queue may still have had to write weights of the host that somebody set
   if (part.weight.in_host) copy_in_host(listed.weight_ahead, part.weight.data, part.weight.nbytes);
-  wires_->wait_used(index);
+  if (ahead.await) ahead.await();
+  if (!part.grad.in_host) wires_->copy_out(index, grad_slot(index), part.grad.data, part.grad.nbytes);
   wires_->wait_out(index);
   host_.update(*listed.lists_ahead[listed.place], in_host_memory(*assumed_steps_));
   listed.is_ahead = true;
@@ -256,7 +259,7 @@ void HostUpdates::run(int first, int last, const Decision& decision) {
     changed_.notify_all();
     return;
   }
-  wires_->follow_mark();
+  wires_->follow_mark();  // copies of the round wait for what the queue had to do when it was begun
   const PlacedSteps placed = in_host_memory(*steps);
   for (int part = first; part < std::min(first + kSlots, last); ++part) bring(part);
   for (int index = first; index < last; ++index) {

@@ -1,6 +1,6 @@
-// Chunks of states that the host updates in place of a device, behind its back: gradients and weights of a chunk come
-// to the host, host threads update it, and the new weights go home, chunk after chunk, while the device works on.
-// Gradients or weights that are in host memory are used where they are.
+// Chunks of states that the host updates in place of a device, or of the thread that computes in host memory, behind
+// its back: gradients and weights of a chunk come to the host, host threads update it, and the new weights go home,
+// chunk after chunk, while the device works on. Gradients or weights that are in host memory are used where they are.
 //
 // [Note: the host updates beside the device]
 // A round is one step's update of all these chunks, or of some that follow each other. A thread of this object learns
@@ -80,8 +80,9 @@ class HostUpdates {
   int parts() const { return static_cast<int>(parts_.size()); }
 
   // Between rounds: updates a part ahead of the next round, if it may be, on what the queue's work so far makes of it.
-  // `assumed` is asked once before a round, and must be that of the round's step in every call before it.
-  void update_ahead(int part, const Decision& assumed);
+  // `await` returns, in another thread, when its gradients are whole. `assumed` is asked once before a round, and must
+  // be that of the round's step in every call before it.
+  void update_ahead(int part, const Decision& assumed, std::function<void()> await = {});
   // What was updated ahead is not what the next step is to be made from: drops it, when nothing of it is under way.
   void forget_ahead();
   // Elements that were updated ahead so far, and those of them that rounds took over.
@@ -115,13 +116,18 @@ class HostUpdates {
     bool is_ahead = false;
   };
 
+  struct PartAhead {
+    int part = 0;
+    std::function<void()> await;  // nothing: its gradients are whole
+  };
+
   static constexpr int kSlots = 4;
   std::byte* weight_slot(int part) const { return memory_->data() + static_cast<size_t>(part % kSlots) * slot_nbytes_; }
   std::byte* grad_slot(int part) const { return weight_slot(part) + grad_offset_; }
   void serve();
   bool is_decided() const;
   void run(int first, int last, const Decision& decision);
-  void run_ahead(int part, const Decision& assumed);
+  void run_ahead(const PartAhead& ahead, const Decision& assumed);
   void bring(int part);
   void update(int part, const PlacedSteps& steps);
   void take_over(int part);
@@ -144,15 +150,15 @@ class HostUpdates {
   Decision decision_;               // of a round that has not been seen
   std::function<bool()> is_known_;  // it
   int begin_ = 0, end_ = 0;         // of it
-  std::deque<int> ahead_;           // parts that wait to be updated ahead of it
+  std::deque<PartAhead> ahead_;     // parts that wait to be updated ahead of it
   Decision assumed_;                // for them
   Ahead counts_;
   int updated_ = 0;     // parts of the round before this one are updated, or will not be
   bool taken_ = false;  // the round's step is
   std::exception_ptr error_;
-  bool busy_ = false;  // the thread, with a round
+  bool busy_ = false;  // the thread, with a round or a part ahead
   bool stopped_ = false;
-  std::optional<GroupSteps> assumed_steps_;  // the thread's alone: what parts were updated ahead with
+  std::optional<GroupSteps> assumed_steps_;  // what parts were updated ahead with; the thread's, while it is busy
   std::thread thread_;
 };
 

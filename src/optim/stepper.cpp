@@ -63,6 +63,7 @@ void Stepper::take(const OutsideUpdate& update_outside) {
   SHOAL_CHECK_LE(unread(), kMostUnread);
   settle(last_unit());
   parts_.gradients.wait();
+  if (parts_.queue.device() >= 0 && !update_outside) update_ahead();  // a decision that comes later leaves time for it
   StepConstants constants = decide();
   try {
     if (parts_.queue.device() < 0 || update_outside) {
@@ -110,8 +111,11 @@ HostUpdates::Decision Stepper::assume_next() const {
 void Stepper::begin_ahead(int unit) {
   if (!parts_.updater.updates_ahead()) return;
   reducing_.push_back(unit);
+  update_ahead();
+}
+
+void Stepper::update_ahead() {
   while (!reducing_.empty() && parts_.gradients.is_reduced(reducing_.front())) {
-    parts_.gradients.wait(reducing_.front());
     parts_.updater.update_ahead(reducing_.front(), assume_next(), parts_.weights, parts_.gradients);
     reducing_.pop_front();
   }

@@ -125,6 +125,8 @@ class Stepper {
   std::optional<GroupSteps> steps_of(const Taken& taken) const;
   // What the next step is taken with if it is not skipped and nothing is clipped.
   HostUpdates::Decision assume_next() const;
+  // Of the units whose reductions are over.
+  void update_ahead();
   void forget_ahead();
   void begin_updates();
   void update_from_outside(const OutsideUpdate& update, double grad_scale);

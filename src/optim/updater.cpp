@@ -161,7 +161,9 @@ void Updater::update_ahead(int unit, const HostUpdates::Decision& assumed, Weigh
                            const Gradients& gradients) {
   if (work_.empty()) list_work(weights, gradients);
   const UnitWork& work = work_[static_cast<size_t>(unit)];
-  for (int part = work.first_part; part < work.last_part; ++part) host_updates_->update_ahead(part, assumed);
+  for (int part = work.first_part; part < work.last_part; ++part) {
+    host_updates_->update_ahead(part, assumed, gradients.awaiting(unit));
+  }
 }
 
 void Updater::forget_ahead() {

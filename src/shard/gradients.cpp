@@ -259,8 +259,10 @@ bool Gradients::is_reduced(int unit) const {
   return std::all_of(reduces.begin(), reduces.end(), [](const Handle& handle) { return handle.done(); });
 }
 
-void Gradients::wait(int unit) {
-  for (const Handle& handle : units_[static_cast<size_t>(unit)].reduces) handle.wait();
+std::function<void()> Gradients::awaiting(int unit) const {
+  return [reduces = units_[static_cast<size_t>(unit)].reduces] {
+    for (const Handle& handle : reduces) handle.wait_over();
+  };
 }
 
 std::byte* Gradients::work_place(int unit, const Flat& flat) {

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -44,9 +45,10 @@ class Gradients {
   void reduce(int unit);
   // Waits for every reduction that was started; throws what went wrong in them.
   void wait();
-  // Of one unit, since the micro-step began: whether wait(unit) would hold the calling thread for nothing, and that.
+  // Of one unit's reductions since the micro-step began: whether all are given to the device, or over in host memory;
+  // and what waits, in any thread, until they are over on the device too.
   bool is_reduced(int unit) const;
-  void wait(int unit);
+  std::function<void()> awaiting(int unit) const;
 
   // Where the update finds this rank's shard of the mean gradient, after wait(); in host memory, or in the queue's.
   bool is_in_host(int unit, int flat) const {

@@ -164,6 +164,45 @@ TEST(GpuOffload, UpdatesAheadOfTheDecisionGiveTheBitsOfTheResidentRun) {
   }
 }
 
+// Weights in host memory that somebody sets through the engine, whose copies are under way when the backward begins,
+// and gradients that are set before the step.
+TEST(GpuOffload, WhatIsSetCountsWhereTheHostUpdatesAhead) {
+  SHOAL_NEEDS_GPU();
+  RunOptions options = released_at(3);
+  options.device = gpu();
+  options.precision = Precision::bf16;
+  RunOptions ahead = options;
+  ahead.offload = {.tier = Tier::host};
+  ahead.offload_update = OffloadUpdate::host;
+  ahead.weights_tier = Tier::host;
+  ahead.speculative = true;
+  EngineOptions on_gpu = two_groups();
+  on_gpu.device = gpu();
+  on_threads<int>(2, [&](Group& group) {
+    MatrixEngine plain(group, options, on_gpu);
+    MatrixEngine speculative(group, ahead, on_gpu);
+    for (int step = 0; step < 12; ++step) {
+      for (MatrixEngine* run : {&plain, &speculative}) {
+        run->engine->with_gathered(MatrixModel::names(), Access::write, [&] {
+          const at::NoGradGuard without_graph;
+          run->model.tensors()[0].mul_(0.5);
+        });
+        run->engine->backward(run->loss(step));
+        if (step % 3 == 1) {
+          for (const StateRun& kept : run->engine->kept_gradients()) {
+            const std::vector<float> values(static_cast<size_t>(kept.numel), 0.125f);
+            run->engine->write_gradient(kept, values.data());
+          }
+        }
+        run->engine->step();
+      }
+      EXPECT_TRUE(plain.weights() == speculative.weights()) << step;
+    }
+    EXPECT_GT(speculative.engine->host().ahead_numel, 0);
+    return 0;
+  });
+}
+
 TEST(GpuOffload, DeviceHostAndDiskTogetherGiveTheBitsOfTheResidentRun) {
   SHOAL_NEEDS_GPU();
   const TempFolder folder;

@@ -45,6 +45,22 @@ TEST(ThreadPool, ALoopSmallerThanItsGrainStaysWithTheCaller) {
   EXPECT_EQ(spans, 1);
 }
 
+TEST(ThreadPool, TwoCallersHaveEachTheirWholeLoop) {
+  ThreadPool pool(3);
+  const auto call = [&] {
+    for (int turn = 0; turn < 500; ++turn) {
+      std::vector<int> touched(300, 0);
+      pool.run(300, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) ++touched[static_cast<size_t>(i)];
+      });
+      ASSERT_EQ(touched, std::vector<int>(300, 1)) << turn;
+    }
+  };
+  std::thread other(call);
+  call();
+  other.join();
+}
+
 TEST(ThreadPool, ThrowsWhatASpanThrewAndGoesOnWorking) {
   ThreadPool pool(3);
   EXPECT_THROW(pool.run(30, 1,

@@ -28,6 +28,8 @@ class LoggedWires final : public Wires {
     return "the system does not want to";
   }
   void follow_queue() override { log_->lines.push_back("follow"); }
+  void mark_queue() override {}
+  void follow_mark() override {}
   void copy_in(int chunk, std::byte* to, const std::byte* from, size_t nbytes, int after) override {
     if (chunk == log_->fail_at) throw Error("wire", "cut");
     std::memcpy(to, from, nbytes);

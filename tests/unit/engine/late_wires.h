@@ -24,6 +24,8 @@ class LateWires final : public Wires {
   void make_room(int) override {}
   std::string pin(std::byte*, size_t) override { return ""; }
   void follow_queue() override { say("follow"); }
+  void mark_queue() override {}
+  void follow_mark() override {}
   void copy_in(int chunk, std::byte* to, const std::byte* from, size_t nbytes, int after) override {
     in_.push_back({chunk, to, from, nbytes, after});
     say("in", chunk);

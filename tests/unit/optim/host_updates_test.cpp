@@ -40,6 +40,8 @@ class LazyWires final : public Wires {
   void make_room(int) override {}
   std::string pin(std::byte*, size_t) override { return ""; }
   void follow_queue() override {}
+  void mark_queue() override {}
+  void follow_mark() override {}
   void copy_in(int chunk, std::byte* to, const std::byte* from, size_t nbytes, int) override {
     const std::lock_guard lock(mutex_);
     in_[chunk].push_back({to, from, nbytes});

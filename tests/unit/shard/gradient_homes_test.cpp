@@ -23,6 +23,8 @@ class LateWires final : public Wires {
   void make_room(int) override {}
   std::string pin(std::byte*, size_t) override { return ""; }
   void follow_queue() override {}
+  void mark_queue() override {}
+  void follow_mark() override {}
   void copy_in(int chunk, std::byte* to, const std::byte* from_host, size_t nbytes, int) override {
     EXPECT_EQ(out_.count(chunk), 0u) << "it comes before it has gone";
     in_[chunk].push_back({to, from_host, nbytes});
