@@ -9,6 +9,8 @@
 #include <chrono>
 #include <mutex>
 
+#include "comm/no_pipe_signal.h"
+
 namespace shoal {
 
 using How = LinkBroken::How;
@@ -46,6 +48,7 @@ GlooLink::~GlooLink() = default;
 
 std::shared_ptr<GlooLink> GlooLink::connect(const C10dStore& store, const std::string& id, const GlooOptions& options) {
   auto state = std::make_unique<State>();
+  const NoPipeSignal held_back;  // nor for Gloo's own threads, which are made here
   state->backend = make_gloo(store.client_under(id), options);
   return std::shared_ptr<GlooLink>(new GlooLink(std::move(state)));
 }
@@ -78,6 +81,7 @@ void GlooLink::close() noexcept {
 
 GlooLink::Posted GlooLink::post(const std::vector<Transfer>& transfers, bool send) {
   Posted posted;
+  const NoPipeSignal held_back;
   for (const Transfer& transfer : transfers) {
     if (transfer.nbytes == 0) continue;
     std::vector<at::Tensor> bytes{
