@@ -47,7 +47,7 @@ unit: build
 	@tools/run_tests.sh dev -L unit
 
 # The process tests stay out: they wait for real time to pass, and what runs in a rank runs in the ranks tests too.
-# ThreadSanitizer sees what has threads of ours: store, comm, shard, engine, and ranks as threads.
+# ThreadSanitizer sees what has threads of ours: base, store, comm, shard, optim, engine, and ranks as threads.
 sanitize: sanitize-address sanitize-thread
 
 sanitize-address: build/asan/build.ninja
