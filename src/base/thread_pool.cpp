@@ -22,11 +22,9 @@ void ThreadPool::run(int64_t numel, int64_t grain, const std::function<void(int6
   if (numel <= 0) return;
   const auto share = (numel + static_cast<int64_t>(threads_.size())) / (static_cast<int64_t>(threads_.size()) + 1);
   const int64_t span = std::max(share, grain);
+  if (threads_.empty() || span >= numel) return work(0, numel);
   const std::unique_lock caller(one_caller_, std::try_to_lock);
-  if (threads_.empty() || span >= numel || !caller.owns_lock()) {
-    work(0, numel);
-    return;
-  }
+  if (!caller.owns_lock()) return work(0, numel);
   std::unique_lock lock(mutex_);
   loop_ = {&work, numel, span, 0, 0, nullptr};
   begun_.notify_all();

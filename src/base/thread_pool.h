@@ -21,7 +21,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   // Calls work(begin, end) for spans that cover [0, numel), each at least `grain` long but the last, and returns when
-  // all are done; throws what one of them threw. A caller who finds another at it does his loop alone.
+  // all are done; throws what one of them threw. A caller who finds another at it does his loop alone. Not from inside
+  // `work`.
   void run(int64_t numel, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& work);
 
  private:

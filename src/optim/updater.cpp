@@ -161,9 +161,8 @@ void Updater::update_ahead(int unit, const HostUpdates::Decision& assumed, Weigh
                            const Gradients& gradients) {
   if (work_.empty()) list_work(weights, gradients);
   const UnitWork& work = work_[static_cast<size_t>(unit)];
-  for (int part = work.first_part; part < work.last_part; ++part) {
-    host_updates_->update_ahead(part, assumed, gradients.awaiting(unit));
-  }
+  const std::function<void()> await = gradients.awaiting(unit);
+  for (int part = work.first_part; part < work.last_part; ++part) host_updates_->update_ahead(part, assumed, await);
 }
 
 void Updater::forget_ahead() {
@@ -192,8 +191,7 @@ void Updater::update(int unit, const StepConstants& constants, Weights& weights,
   if (work.launches.empty()) work.launches = list_launches(unit, weights, gradients);
   const std::vector<Fetched> fetched = fetched_of(unit, weights);
   for (const Fetched& flat : fetched) queue_.copy(fetched_->data() + flat.offset, flat.home, flat.nbytes);
-  if (host_updates_ && fetched_)
-    host_updates_->begin(work.first_part, work.last_part, constants.decided, constants.is_decided);
+  if (host_updates_ && fetched_) host_updates_->begin(work.first_part, work.last_part, constants.decided);
   for (const Launch& launch : work.launches) {
     if (launch.chunk >= 0) memory_.begin_use(launch.chunk);
     queue_.update(*launch.list, constants.placed);
@@ -308,8 +306,9 @@ void Updater::list_segments(int index, const Elements& elements, std::vector<ker
     segment.weight = advance(elements.weight, at, nbytes_of(layout.dtype));
     segment.weight_dtype = layout.dtype;
     segment.master_kind = kernels::master_of(layout.dtype);
-    if (segment.master_kind != kernels::Master::weight)
+    if (segment.master_kind != kernels::Master::weight) {
       segment.master = elements.states + kept_.master_offset(index, element);
+    }
     segment.grad = elements.grad + static_cast<size_t>(at) * nbytes_of(elements.grad_dtype);
     segment.grad_dtype = elements.grad_dtype;
     const auto moment = [&](int which) {

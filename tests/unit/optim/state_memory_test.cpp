@@ -24,14 +24,18 @@ std::vector<StateChunk> one_on_each() {
           chunk_on(Tier::disk, 5000)};
 }
 
+StateMemory memory_on_each(const testing::TempFolder& folder, Queue& queue, const std::shared_ptr<Ledger>& ledger) {
+  StateTiers tiers;
+  tiers.offload.nvme_path = folder.path();
+  return {one_on_each(), tiers, queue, ledger};
+}
+
 TEST(StateMemory, KeepsEachChunkOnItsTierAndCountsIt) {
   const testing::TempFolder folder;
   const auto ledger = std::make_shared<Ledger>();
   const auto queue = make_host_queue();
   {
-    StateTiers tiers;
-    tiers.offload.nvme_path = folder.path();
-    StateMemory memory(one_on_each(), tiers, *queue, ledger);
+    StateMemory memory = memory_on_each(folder, *queue, ledger);
     EXPECT_EQ(ledger->line(MemoryKind::states).nbytes, 100u);
     EXPECT_EQ(ledger->line(MemoryKind::host_states).nbytes, 200u);
     EXPECT_EQ(ledger->line(MemoryKind::disk_states).nbytes, 4096u + 8192);
@@ -57,9 +61,7 @@ TEST(StateMemory, OnlyStatesInHostMemoryHaveASparePlaceWhichMayBeTaken) {
   const testing::TempFolder folder;
   const auto ledger = std::make_shared<Ledger>();
   const auto queue = make_host_queue();
-  StateTiers tiers;
-  tiers.offload.nvme_path = folder.path();
-  StateMemory memory(one_on_each(), tiers, *queue, ledger);
+  StateMemory memory = memory_on_each(folder, *queue, ledger);
   EXPECT_EQ(memory.spare(1), nullptr);
   memory.make_spares(ledger);
   EXPECT_EQ(ledger->line(MemoryKind::host_states).nbytes, 2 * 200u);
