@@ -22,6 +22,38 @@ struct Hold {
   cuda::Event stopped{cuda::Event::Kind::timed}, went_on{cuda::Event::Kind::timed};
 };
 
+// [Note: a wire gives others their turn]
+// A copy engine of a GPU stays with one stream for as long as that stream has a copy that can begin: a batch, a loss
+// that is read, or the few bytes on which a step is decided would wait for all chunks that are on their way. So the
+// last bytes of a large copy go by a second stream, and the wire goes on when they are there. For these microseconds
+// the wire has nothing that can begin, and the engine goes round all others. (A wait alone does not do it: the second
+// stream's own copy is what the engine turns to.)
+constexpr size_t kTurnNbytes = size_t{32} << 20;  // a wire carries about so much before others have their turn
+constexpr size_t kLastNbytes = 64;                // of a copy, by the second stream
+
+class Lane {
+ public:
+  void carry(std::byte* to, const std::byte* from, size_t nbytes) {
+    carried_nbytes_ += nbytes;
+    const bool gives_turn = carried_nbytes_ >= kTurnNbytes && nbytes > kLastNbytes;
+    const size_t first = gives_turn ? nbytes - kLastNbytes : nbytes;
+    cuda::copy(to, from, first, wire_.handle());
+    if (!gives_turn) return;
+    carried_nbytes_ = 0;
+    here_.record(wire_.handle());
+    here_.hold_back(turn_.handle());
+    cuda::copy(to + first, from + first, nbytes - first, turn_.handle());
+    turned_.record(turn_.handle());
+    turned_.hold_back(wire_.handle());
+  }
+  cuda::StreamHandle handle() const { return wire_.handle(); }
+
+ private:
+  cuda::Stream wire_, turn_;
+  cuda::Event here_, turned_;
+  size_t carried_nbytes_ = 0;  // since the last turn
+};
+
 class CudaWires final : public Wires {
  public:
   CudaWires(int device, cuda::StreamHandle queue, int chunks, std::shared_ptr<const Alarms> alarms)
@@ -66,7 +98,7 @@ class CudaWires final : public Wires {
   }
   void copy_in(int chunk, std::byte* to, const std::byte* from_host, size_t nbytes, int after) override {
     if (after >= 0) marks_of(after).stored.hold_back(in_.handle());
-    cuda::copy(to, from_host, nbytes, in_.handle());
+    in_.carry(to, from_host, nbytes);
     marks_of(chunk).ready.record(in_.handle());
   }
   void hold_queue(int chunk) override {
@@ -88,7 +120,7 @@ class CudaWires final : public Wires {
   void mark_used(int chunk) override { marks_of(chunk).used.record(queue_); }
   void copy_out(int chunk, std::byte* to_host, const std::byte* from, size_t nbytes) override {
     marks_of(chunk).used.hold_back(out_.handle());
-    cuda::copy(to_host, from, nbytes, out_.handle());
+    out_.carry(to_host, from, nbytes);
     marks_of(chunk).stored.record(out_.handle());
   }
   void wait_in(int chunk) override { wait_for(marks_of(chunk).ready); }
@@ -117,7 +149,7 @@ class CudaWires final : public Wires {
   std::deque<std::unique_ptr<Hold>> holds_;  // in the queue's order, from the first that is not counted
   std::vector<std::unique_ptr<Hold>> free_holds_;
   std::unique_ptr<Hold> stopped_;  // begun
-  cuda::Stream in_, out_;
+  Lane in_, out_;
   cuda::Event here_;  // where the queue was when copies were given
   std::byte* pinned_ = nullptr;
 };

@@ -1,4 +1,5 @@
-// Wires between host memory and a GPU: two streams beside the queue's, and a few events a chunk.
+// Wires between host memory and a GPU: streams beside the queue's, and a few events a chunk. Copies of other streams
+// have their turn between large chunks.
 #pragma once
 
 #include <memory>
