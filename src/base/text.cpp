@@ -23,7 +23,7 @@ std::string format_nbytes(uint64_t nbytes) {
 
 std::string format_count(int64_t count) {
   std::string digits = std::to_string(count < 0 ? -count : count);
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), 1, ',');
   return count < 0 ? "-" + digits : digits;
 }
 

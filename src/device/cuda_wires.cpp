@@ -1,6 +1,7 @@
 // See cuda_wires.h.
 #include "device/cuda_wires.h"
 
+#include <algorithm>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -24,33 +25,50 @@ struct Hold {
 
 // [Note: a wire gives others their turn]
 // A copy engine of a GPU stays with one stream for as long as that stream has a copy that can begin: a batch, a loss
-// that is read, or the few bytes on which a step is decided would wait for all chunks that are on their way. So the
-// last bytes of a large copy go by a second stream, and the wire goes on when they are there. For these microseconds
+// that is read, or the few bytes on which a step is decided would wait for all chunks that are on their way. So after
+// so many bytes the last few go by a second stream, and the wire goes on when they are there. For these microseconds
 // the wire has nothing that can begin, and the engine goes round all others. (A wait alone does not do it: the second
 // stream's own copy is what the engine turns to.)
-constexpr size_t kTurnNbytes = size_t{32} << 20;  // a wire carries about so much before others have their turn
-constexpr size_t kLastNbytes = 64;                // of a copy, by the second stream
+constexpr size_t kTurnNbytes = size_t{40} << 20;  // from turn to turn: a chunk of AdamW's states
+constexpr size_t kLastNbytes = 64;                // by the second stream
 
-class Lane {
+// One way.
+class Wire {
  public:
   void carry(std::byte* to, const std::byte* from, size_t nbytes) {
-    carried_nbytes_ += nbytes;
-    const bool gives_turn = carried_nbytes_ >= kTurnNbytes && nbytes > kLastNbytes;
-    const size_t first = gives_turn ? nbytes - kLastNbytes : nbytes;
-    cuda::copy(to, from, first, wire_.handle());
-    if (!gives_turn) return;
-    carried_nbytes_ = 0;
-    here_.record(wire_.handle());
-    here_.hold_back(turn_.handle());
-    cuda::copy(to + first, from + first, nbytes - first, turn_.handle());
-    turned_.record(turn_.handle());
-    turned_.hold_back(wire_.handle());
+    while (nbytes > 0) {
+      const size_t piece = std::min(nbytes, kTurnNbytes - carried_nbytes_);
+      carried_nbytes_ += piece;
+      if (carried_nbytes_ == kTurnNbytes) {
+        carry_and_give_turn(to, from, piece);
+      } else {
+        cuda::copy(to, from, piece, stream_.handle());
+      }
+      to += piece;
+      from += piece;
+      nbytes -= piece;
+    }
   }
-  cuda::StreamHandle handle() const { return wire_.handle(); }
+  void synchronize() {
+    cuda::synchronize(stream_.handle());
+    cuda::synchronize(second_.handle());  // where an error left it without a wait
+  }
+  cuda::StreamHandle handle() const { return stream_.handle(); }
 
  private:
-  cuda::Stream wire_, turn_;
-  cuda::Event here_, turned_;
+  void carry_and_give_turn(std::byte* to, const std::byte* from, size_t nbytes) {
+    const size_t first_nbytes = nbytes - std::min(nbytes, kLastNbytes);
+    cuda::copy(to, from, first_nbytes, stream_.handle());
+    first_through_.record(stream_.handle());
+    first_through_.hold_back(second_.handle());  // the last bytes come after the rest
+    cuda::copy(to + first_nbytes, from + first_nbytes, nbytes - first_nbytes, second_.handle());
+    all_through_.record(second_.handle());
+    all_through_.hold_back(stream_.handle());  // and whatever the wire does next, after them
+    carried_nbytes_ = 0;
+  }
+
+  cuda::Stream stream_, second_;
+  cuda::Event first_through_, all_through_;
   size_t carried_nbytes_ = 0;  // since the last turn
 };
 
@@ -60,8 +78,8 @@ class CudaWires final : public Wires {
       : device_(device), queue_(queue), alarms_(std::move(alarms)), marks_(static_cast<size_t>(chunks)) {}
   ~CudaWires() override {
     try {  // a wait that an alarm ended left copies behind; they end before their memory goes
-      cuda::synchronize(in_.handle());
-      cuda::synchronize(out_.handle());
+      in_.synchronize();
+      out_.synchronize();
     } catch (...) {  // a GPU that failed has said so where its bytes were needed
     }
     if (pinned_ != nullptr) cuda::unregister_host(pinned_);
@@ -149,7 +167,7 @@ class CudaWires final : public Wires {
   std::deque<std::unique_ptr<Hold>> holds_;  // in the queue's order, from the first that is not counted
   std::vector<std::unique_ptr<Hold>> free_holds_;
   std::unique_ptr<Hold> stopped_;  // begun
-  Lane in_, out_;
+  Wire in_, out_;
   cuda::Event here_;  // where the queue was when copies were given
   std::byte* pinned_ = nullptr;
 };

@@ -1,10 +1,10 @@
 // Carries numbered chunks between host memory and a queue's, beside the queue's work.
 //
 // [Note: copies keep step with the work]
-// Copies that all begin at once are in the way of what is needed sooner: the next batch, or a loss that is read, waits
-// for a chunk at each turn of the wire, and the GPU with it. So orders are kept back, and pace(), called between the
-// parts of a model, gives the wires a share of them, to begin when the queue has come there. The share is such that all
-// are given out over as many calls as there were in the step before.
+// Copies that all begin at once are in the way of what is needed sooner: each small copy of somebody else's, the next
+// batch or a loss that is read, waits for the chunk that is under way, and the GPU with it. So orders are kept back,
+// and pace(), called between the parts of a model, gives the wires a share of them, to begin when the queue has come
+// there. The share is such that all are given out over as many calls as there were in the step before.
 #pragma once
 
 #include <cstddef>

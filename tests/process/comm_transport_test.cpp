@@ -342,8 +342,11 @@ TEST(Transport, ARankKilledWhileItConnectsOverGlooIsNamed) {
       deaths += died_there ? 1 : 0;
       for (int rank = 0; rank < 3; ++rank) {
         const Outcome& outcome = outcomes[static_cast<size_t>(rank)];
-        if (!died_there) EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-        if (!died_there || rank == victim) continue;
+        if (!died_there) {
+          EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+          continue;
+        }
+        if (rank == victim) continue;
         EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
         EXPECT_THAT(outcome.output, HasSubstr("[comm rank " + std::to_string(rank) + "] "));
         EXPECT_THAT(outcome.output, HasSubstr("rank " + std::to_string(victim) + " died"));

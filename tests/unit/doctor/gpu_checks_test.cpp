@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-GpuMeasures healthy() { return {0, "H200", 9, 0, size_t{140} << 30, size_t{139} << 30, 4.3e12, 55e9, 54e9}; }
+GpuMeasures healthy() { return {0, "H200", 9, 0, size_t{140} << 30, size_t{139} << 30, 4.3e12, 55e9, 54e9, ""}; }
 
 TEST(GpuChecks, AFreeGpuOnFastWiresIsGood) {
   for (const Finding& finding : judge_gpu(healthy())) EXPECT_EQ(finding.health, Health::good) << finding.text;
