@@ -1,5 +1,5 @@
 // Wires between host memory and a GPU: streams beside the queue's, and a few events a chunk. Copies of other streams
-// have their turn between large chunks.
+// have their turn in between.
 #pragma once
 
 #include <memory>
