@@ -29,17 +29,18 @@ struct Hold {
 // so many bytes the last few go by a second stream, and the wire goes on when they are there. For these microseconds
 // the wire has nothing that can begin, and the engine goes round all others. (A wait alone does not do it: the second
 // stream's own copy is what the engine turns to.)
-constexpr size_t kTurnNbytes = size_t{40} << 20;  // from turn to turn: a chunk of AdamW's states
-constexpr size_t kLastNbytes = 64;                // by the second stream
+constexpr size_t kPieceNbytes = size_t{40} << 20;  // a chunk of AdamW's states goes in one
+constexpr size_t kTurnNbytes = size_t{32} << 20;   // a piece that makes these full ends with a turn
+constexpr size_t kLastNbytes = 64;                 // by the second stream
 
 // One way.
 class Wire {
  public:
   void carry(std::byte* to, const std::byte* from, size_t nbytes) {
     while (nbytes > 0) {
-      const size_t piece = std::min(nbytes, kTurnNbytes - carried_nbytes_);
+      const size_t piece = std::min(nbytes, kPieceNbytes);
       carried_nbytes_ += piece;
-      if (carried_nbytes_ == kTurnNbytes) {
+      if (carried_nbytes_ >= kTurnNbytes) {
         carry_and_give_turn(to, from, piece);
       } else {
         cuda::copy(to, from, piece, stream_.handle());

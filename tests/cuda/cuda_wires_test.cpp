@@ -15,6 +15,8 @@ namespace shoal {
 namespace {
 
 constexpr size_t kNbytes = size_t{64} << 20;  // of a chunk
+constexpr size_t kTurn = size_t{32} << 20;    // a wire gives one after these bytes,
+constexpr size_t kPiece = size_t{40} << 20;   // and takes no more than these at once
 constexpr int kChunks = 24;
 
 class CudaWires : public OnGpu {
@@ -63,9 +65,8 @@ class CudaWires : public OnGpu {
 
 TEST_F(CudaWires, CarryEveryByte) {
   const cuda::PinnedMemory back(kNbytes);
-  constexpr size_t kTurn = size_t{40} << 20;
   for (const size_t nbytes : {size_t{0}, size_t{1}, size_t{64}, size_t{65}, kTurn - 131, size_t{1}, size_t{64}, kTurn,
-                              kTurn - 1, size_t{40'000'001}, kNbytes}) {
+                              kTurn - 1, kPiece, kPiece + 1, kNbytes}) {
     for (size_t i = 0; i < nbytes; ++i) host()[i] = static_cast<std::byte>(i * 31 % 251 + nbytes % 5);
     std::memset(back.data(), 0, kNbytes);
     wires_->copy_in(0, device_, host(), nbytes, /*after=*/-1);
@@ -87,9 +88,9 @@ TEST_F(CudaWires, AChunkIsThroughWithItsLastByte) {
   for (int attempt = 0; attempt < 4; ++attempt) {
     std::memset(host(), 0, kNbytes);
     for (int i = 0; i < 8; ++i) cuda::copy(elsewhere.data(), device_, kNbytes, busy.handle());
-    wires_->copy_out(0, host(), device_, size_t{40} << 20);
+    wires_->copy_out(0, host(), device_, kTurn);
     wires_->wait_out(0);
-    EXPECT_EQ(std::to_integer<int>(host()[(size_t{40} << 20) - 1]), 7);
+    EXPECT_EQ(std::to_integer<int>(host()[kTurn - 1]), 7);
     cuda::synchronize(busy.handle());
   }
 }
