@@ -148,7 +148,8 @@ TEST_F(FusedCrossEntropy, HeadAndLossAreNearFp64) {
 }
 
 TEST_F(FusedCrossEntropy, ChunksOfTokensAddUp) {
-  const int64_t tokens = 2500, hidden = 64, vocab = 128256;
+  const int64_t hidden = tests_are_small() ? 60 : 64;  // racecheck breaks in cuBLAS's kernels for aligned rows
+  const int64_t tokens = 2500, vocab = 128256;
   ASSERT_LT(tokens_a_chunk(tokens, vocab, hidden, DType::bf16), tokens / 2);
   const at::Tensor targets = random_targets(tokens, vocab);
   const at::Tensor x = on_gpu({tokens, hidden}, at::kBFloat16), weight = on_gpu({vocab, hidden}, at::kBFloat16, 0.125);

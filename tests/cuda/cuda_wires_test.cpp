@@ -18,6 +18,7 @@ constexpr size_t kNbytes = size_t{64} << 20;  // of a chunk
 constexpr size_t kTurn = size_t{32} << 20;    // a wire gives one after these bytes,
 constexpr size_t kPiece = size_t{40} << 20;   // and takes no more than these at once
 constexpr int kChunks = 24;
+constexpr size_t kSmall = size_t{1} << 20;  // a few bytes to the GPU go with the command, not by the copy engine
 
 class CudaWires : public OnGpu {
  protected:
@@ -98,22 +99,22 @@ TEST_F(CudaWires, AChunkIsThroughWithItsLastByte) {
 // Without a turn it is through with the last chunk.
 TEST_F(CudaWires, ASmallCopyToTheHostDoesNotWaitForAllChunks) {
   if (tests_are_small()) GTEST_SKIP() << "times mean nothing under compute-sanitizer";
-  const cuda::PinnedMemory number(sizeof(int));
+  const cuda::PinnedMemory small(kSmall);
   const double part = part_that_a_small_copy_takes(
       [&](int chunk) { wires_->copy_out(chunk, host(), device_, kNbytes); },
       [&] { wires_->hold_queue_out(kChunks - 1); },
-      [&](cuda::StreamHandle stream) { cuda::copy(number.data(), device_, sizeof(int), stream); });
+      [&](cuda::StreamHandle stream) { cuda::copy(small.data(), device_, kSmall, stream); });
   EXPECT_LT(part, 0.5);
 }
 
 TEST_F(CudaWires, ASmallCopyToTheGpuDoesNotWaitForAllChunks) {
   if (tests_are_small()) GTEST_SKIP() << "times mean nothing under compute-sanitizer";
-  const cuda::PinnedMemory number(sizeof(int));
-  void* place = take(sizeof(int));
-  const double part = part_that_a_small_copy_takes(
-      [&](int chunk) { wires_->copy_in(chunk, device_, host(), kNbytes, /*after=*/-1); },
-      [&] { wires_->hold_queue(kChunks - 1); },
-      [&](cuda::StreamHandle stream) { cuda::copy(place, number.data(), sizeof(int), stream); });
+  const cuda::PinnedMemory small(kSmall);
+  void* place = take(kSmall);
+  const double part =
+      part_that_a_small_copy_takes([&](int chunk) { wires_->copy_in(chunk, device_, host(), kNbytes, /*after=*/-1); },
+                                   [&] { wires_->hold_queue(kChunks - 1); },
+                                   [&](cuda::StreamHandle stream) { cuda::copy(place, small.data(), kSmall, stream); });
   EXPECT_LT(part, 0.5);
 }
 
