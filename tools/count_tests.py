@@ -1,4 +1,4 @@
-"""Counts the test cases of a run from GoogleTest's XML files, and prints each skipped one with its reason. What failed
+"""Counts the test cases of a run from GoogleTest's XML files, and prints which were skipped, by reason. What failed
 comes last, with its first message: in a long log of many ranks it is hard to find.
 
     count_tests.py <folder of xml files>
@@ -45,12 +45,22 @@ def reason_of(skipped):
     return " ".join(lines[1:]) or " ".join(lines) or "no reason given"
 
 
+def names_of(names):
+    """All of a few; the first two of many."""
+    if len(names) < 3:
+        return ", ".join(names)
+    return f"{len(names)} cases ({names[0]}, {names[1]} and {len(names) - 2} more)"
+
+
 def report(cases):
     skipped = [case for case in cases if case.skipped]
     failed = [case for case in cases if case.failed]
     yield f"[tests] {len(cases) - len(skipped)} GoogleTest cases ran, {len(skipped)} skipped, {len(failed)} failed"
+    by_reason = {}
     for case in skipped:
-        yield f"[tests]   skipped {case.name}: {case.skipped}"
+        by_reason.setdefault(case.skipped, []).append(case.name)
+    for reason, names in by_reason.items():
+        yield f"[tests]   skipped {names_of(names)}: {reason}"
     for case in failed:
         yield f"[tests]   FAILED {case.name}"
         for line in case.failed.splitlines():

@@ -1,6 +1,6 @@
 """Trains Hugging Face's Llama on one GPU through `import deepspeed`, answered by Shoal, and in plain PyTorch, in turns.
 
-    python_llama.py [--parts resident,offload,start,hooks] [--json FILE]
+    python_llama.py [--parts resident,offload,start,hooks] [--deepspeed-python python] [--json FILE]
 
 resident   1.10B, ZeRO-3 without offload, against PyTorch with everything on the GPU
 offload    3.02B, ZeRO-3 with offload_optimizer: cpu, against PyTorch with everything on the GPU
@@ -9,11 +9,14 @@ hooks      bench/python_hooks.py on the GPU
 
 8 x 2048 tokens a step, bf16, clip 1.0, activations recomputed (the model's own gradient checkpointing). PyTorch: bf16 weights,
 fp32 masters, fused AdamW. Both models live in one process and start from the same weights; rounds are interleaved, and a row's
-time is the median of all its steps. Each part is a process of its own: one that fails leaves the others alone.
+time is the median of all its steps. Each part is a process of its own: one that fails leaves the others alone. The real DeepSpeed,
+where a Python has it, runs after the part that it is a peer of: ZeRO-3 resident, ZeRO-2 with its optimizer on the host.
 """
 
 import argparse
 import json
+import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -24,6 +27,11 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SEQUENCE, BATCH = 2048, 8
 PART_SECONDS = 150
+PEERS = {
+    "resident": ["--model", "llama-1b", "--stage", "3", "--resident", "--steps", "8", "--warmup", "3"],
+    "offload": ["--model", "llama-3b", "--stage", "2", "--steps", "4", "--warmup", "2"],
+    "start": ["--model", "llama-1b", "--stage", "2", "--steps", "1", "--warmup", "1"],
+}
 REACH = {"resident": 1.02, "offload": 1.08, "start": 10.0}
 
 
@@ -184,17 +192,33 @@ def run_part(part, args):
     print(json.dumps({"part": part, **result}), flush=True)
 
 
+def run_deepspeed(python, part):
+    """Seconds of the part's peer: of a step, or from initialize to the end of the first one; or why there are none."""
+    words = shlex.split(python) + [str(HERE / "deepspeed_llama.py"), *PEERS[part]]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PART_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"no end after {PART_SECONDS} s"
+    found = re.search(r"^figures (.*)$", done.stdout, re.MULTILINE)
+    if not found:
+        return (done.stdout + done.stderr)[-800:]
+    return json.loads(found.group(1))["first_step_s" if part == "start" else "median_s"]
+
+
 def row_of(part, result):
     if "error" in result:
-        return f"| {part} | failed | | | |"
+        return f"| {part} | failed | | | | |"
+    peer = result.get("deepspeed_s")
+    peer = f"{peer:.3f} s" if isinstance(peer, float) else ("" if peer is None else "failed")
     if part == "start":
-        return f"| 1.10B, host offload: initialize to the first step | {result['seconds']:.2f} s | | | {result['reach']:.0f} s |"
+        what = "1.10B, host offload: initialize to the first step"
+        return f"| {what} | {result['seconds']:.2f} s | | | {result['reach']:.0f} s | {peer} |"
     if part == "hooks":
         cost = result["forward"] + result["backward"]
-        return f"| hooks, a block, forward and backward | {cost:.1f} us | | | 10 us |"
+        return f"| hooks, a block, forward and backward | {cost:.1f} us | | | 10 us | |"
     what = f"{result['parameters'] / 1e9:.2f}B, ZeRO-3" + (", optimizer on the host" if part == "offload" else "")
     return (f"| {what} | {result['shoal_s']:.4f} s | {result['torch_s']:.4f} s | {result['ratio']:.3f} | "
-            f"{result['reach']:.2f} |")
+            f"{result['reach']:.2f} | {peer} |")
 
 
 def main():
@@ -204,6 +228,7 @@ def main():
     parser.add_argument("--steps", type=int, default=4, help="of each program in a round")
     parser.add_argument("--seconds", type=float, default=45, help="no new round of a comparison after so many")
     parser.add_argument("--layers", type=int, help="another number of layers, for quick trials")
+    parser.add_argument("--deepspeed-python", help="a Python that has the real DeepSpeed; words before it are possible")
     parser.add_argument("--json", help="write the figures here too")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -228,11 +253,13 @@ def main():
         if failed:
             results[part] = {"error": said[-3000:]}
             print(f"{part} failed:\n{said[-3000:]}", flush=True)
+        if args.deepspeed_python and part in PEERS:
+            results[part]["deepspeed_s"] = run_deepspeed(args.deepspeed_python, part)
         results[part]["part_s"] = round(time.monotonic() - begin, 1)
         print(json.dumps({"part": part, **results[part]}), flush=True)
         if args.json:
             Path(args.json).write_text(json.dumps(results, indent=1))
-    print("\n| case | Shoal | PyTorch | ratio | reach |\n|---|---|---|---|---|")
+    print("\n| case | Shoal | PyTorch | ratio | reach | DeepSpeed, same run |\n|---|---|---|---|---|---|")
     for part, result in results.items():
         print(row_of(part, result))
     return 1 if any("error" in result for result in results.values()) else 0

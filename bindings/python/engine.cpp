@@ -238,6 +238,10 @@ void bind_engine(py::module_& module) {
       .def("finish_restore", &Engine::finish_restore, Released())
       .def_property_readonly("loss_scale", &Engine::loss_scale)
       .def("memory", &Engine::memory)
+      .def("explain_out_of_memory",
+           [](const Engine& engine, const std::string& phase, const std::string& said) {
+             return std::string(engine.explain_out_of_memory(phase, said).what());
+           })
       .def_property_readonly("waited_seconds", &Engine::waited_seconds);
 
   module.def(

@@ -27,6 +27,7 @@
 
 #include "shoal/config.h"
 #include "shoal/engine_state.h"
+#include "shoal/error.h"
 #include "shoal/group.h"
 #include "shoal/memory_plan.h"
 #include "shoal/unit.h"
@@ -206,6 +207,9 @@ class Engine {
   double waited_seconds() const;
   // What offloaded states have cost so far.
   DiskTraffic disk() const;
+  // For whoever runs passes by enter() and exit(): what torch said when the GPU's memory was full, with the unit at
+  // work, what the states take, and what would help. run() and backward() throw it themselves.
+  Error explain_out_of_memory(const std::string& phase, const std::string& said) const;
   HostTraffic host() const;
   const Config& config() const;
 

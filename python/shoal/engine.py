@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import warnings
 import weakref
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Iterator, Mapping
 
 import torch
 from torch import nn
@@ -123,7 +124,17 @@ class Engine:
         _engines.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.module(*args, **kwargs)
+        with self.explaining("forward"):
+            return self.module(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def explaining(self, phase: str) -> Iterator[None]:
+        """Around a pass: when the GPU's memory is full, the error says the unit, what the states take, and what would help."""
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            core = self._live(phase)
+            raise torch.OutOfMemoryError(core.explain_out_of_memory(phase, str(error))) from error
 
     def backward(self, loss: torch.Tensor, scale_by_accumulation: bool = True, retain_graph: bool = False) -> None:
         """Back-propagates the loss of this micro-step, divided by the accumulation steps."""
@@ -138,7 +149,8 @@ class Engine:
             scale /= self.core_config.accumulation_steps
         root = loss.float()
         core.begin_backward()
-        torch.autograd.backward(root, torch.full_like(root, scale, requires_grad=False), retain_graph=retain_graph)
+        with self.explaining("backward"):
+            torch.autograd.backward(root, torch.full_like(root, scale, requires_grad=False), retain_graph=retain_graph)
         core.finish_backward()
 
     def step(self) -> _core.StepResult:

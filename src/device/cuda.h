@@ -16,6 +16,13 @@ using StreamHandle = void*;  // a cudaStream_t; null is the legacy default strea
 int device_count();
 std::string why_none();
 
+// The newest CUDA that the driver runs and the CUDA that this build was made with, as 1000 * major + 10 * minor; 0
+// where there is no driver, or no CUDA in the build.
+struct Versions {
+  int driver = 0, build = 0;
+};
+Versions versions();
+
 // What a user is told of a GPU.
 struct DeviceFacts {
   std::string name;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -49,13 +50,16 @@ std::byte* allocate_on_device(size_t nbytes, MemoryKind kind) {
     }
     return static_cast<std::byte*>(memory);
   } catch (const Error& error) {
-    throw Error("memory", fmt::format("{} of GPU memory for {} cannot be had: {} Use a higher ZeRO stage, more ranks, "
-                                      "a smaller micro-batch or a smaller model.",
-                                      format_nbytes(nbytes), name_of(kind), error.what()));
+    throw NoDeviceMemory(
+        fmt::format("{} of GPU memory for {} cannot be had: {}", format_nbytes(nbytes), name_of(kind), error.what()),
+        "Use a higher ZeRO stage, offload, more ranks, a smaller micro-batch or a smaller model.");
   }
 }
 
 }  // namespace
+
+NoDeviceMemory::NoDeviceMemory(std::string asked, const std::string& remedy)
+    : Error("memory", asked + " " + remedy), asked_(std::move(asked)) {}
 
 std::shared_ptr<Slab> Slab::create(size_t nbytes, Backing backing, std::shared_ptr<Ledger> ledger, MemoryKind kind) {
   std::shared_ptr<Slab> slab(new Slab());

@@ -5,10 +5,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "device/ledger.h"
+#include "shoal/error.h"
 
 namespace shoal {
+
+// Memory of a GPU could not be had. Whoever knows the whole plan may say more.
+class NoDeviceMemory : public Error {
+ public:
+  NoDeviceMemory(std::string asked, const std::string& remedy);
+  const std::string& asked() const { return asked_; }  // "10 GiB of GPU memory for optimizer states cannot be had: ..."
+
+ private:
+  std::string asked_;
+};
 
 class Slab {
  public:

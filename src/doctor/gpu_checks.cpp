@@ -128,12 +128,33 @@ std::vector<Finding> judge_gpu(const GpuMeasures& gpu) {
   return findings;
 }
 
+Finding judge_driver(const cuda::Versions& versions) {
+  const auto words = [](int version) { return fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10); };
+  if (versions.build == 0) {
+    return {"driver", Health::missing, "not looked for: this build has no CUDA",
+            "Build Shoal where the CUDA toolkit is, to train on a GPU."};
+  }
+  if (versions.driver == 0) {
+    return {"driver", Health::missing, "none", "Install NVIDIA's driver; in a container, start it with --gpus all."};
+  }
+  if (versions.driver / 1000 < versions.build / 1000) {
+    return {"driver", Health::missing,
+            fmt::format("runs {}, this build is of {}", words(versions.driver), words(versions.build)),
+            fmt::format("Install a driver for {}, or build Shoal and torch for {}.", words(versions.build),
+                        words(versions.driver))};
+  }
+  return {"driver", Health::good,
+          fmt::format("runs {}, this build is of {}", words(versions.driver), words(versions.build)), ""};
+}
+
 std::vector<Finding> check_gpus() {
   const int count = cuda::device_count();
+  std::vector<Finding> findings{judge_driver(cuda::versions())};
   if (count == 0) {
-    return {{"GPU", Health::missing, "none: " + cuda::why_none(), "Training runs on the CPU (--device cpu)."}};
+    findings.push_back(
+        {"GPU", Health::missing, "none: " + cuda::why_none(), "Training runs on the CPU (--device cpu)."});
+    return findings;
   }
-  std::vector<Finding> findings;
   findings.push_back(try_out("torch", [] {
     load_torch_cuda();
     return std::string("its CUDA library loads");

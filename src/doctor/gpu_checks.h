@@ -5,11 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "device/cuda.h"
 #include "doctor/findings.h"
 
 namespace shoal::doctor {
 
 std::vector<Finding> check_gpus();
+
+Finding judge_driver(const cuda::Versions& versions);
 
 // What a GPU's free memory and its wires mean, apart from measuring them. Rates in bytes a second.
 struct GpuMeasures {

@@ -67,8 +67,10 @@ Finding judge_locked_memory(uint64_t limit_nbytes, uint64_t total_nbytes, bool u
   if (unlimited || limit_nbytes >= total_nbytes / 2) {
     return {"locked memory", Health::good, unlimited ? "no limit" : format_nbytes(limit_nbytes), ""};
   }
-  return {"locked memory", Health::poor, fmt::format("at most {} a process", format_nbytes(limit_nbytes)),
-          "States on disk are moved faster through buffers that are registered: ulimit -l unlimited."};
+  return {
+      "locked memory", Health::poor, fmt::format("at most {} a process", format_nbytes(limit_nbytes)),
+      "Offload to the host pins its memory for the GPU, and states on disk are moved faster through buffers that are "
+      "registered: ulimit -l unlimited."};
 }
 
 Finding judge_shared_memory(uint64_t nbytes, uint64_t total_nbytes) {
@@ -82,9 +84,9 @@ Finding judge_io_uring(int error_number) {
   if (error_number == 0) return {"io_uring", Health::good, "can be used", ""};
   const bool forbidden = error_number == EPERM || error_number == EACCES;
   return {"io_uring", Health::poor, std::strerror(error_number),
-          forbidden ? "The system forbids it (seccomp, or /proc/sys/kernel/io_uring_disabled). Offload to disk, "
-                      "once it is there, will use threads instead."
-                    : "This kernel has none. Offload to disk, once it is there, will use threads instead."};
+          forbidden ? "The system forbids it (seccomp, or /proc/sys/kernel/io_uring_disabled). Offload to disk uses "
+                      "threads instead."
+                    : "This kernel has none. Offload to disk uses threads instead."};
 }
 
 std::vector<Finding> check_host() {

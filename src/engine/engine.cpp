@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "comm/gpus_of_ranks.h"
 #include "device/cuda.h"
+#include "engine/auto_placement.h"
 #include "engine/blueprint.h"
 #include "engine/channel.h"
 #include "engine/gathered.h"
@@ -50,12 +51,18 @@ namespace {
 
 constexpr int64_t kStepsBeforeGrowth = 2;
 
+Config placed(const std::vector<Unit>& units, const Config& config, Group& world, const EngineOptions& options) {
+  PlacedConfig found = carry_out_placement(config, units, options.groups.size(), world, options.device);
+  if (!found.words.empty() && world.rank() == 0) fmt::print(stderr, "shoal: {}\n", found.words);
+  return std::move(found.config);
+}
+
 }  // namespace
 
 class Engine::Impl {
  public:
   Impl(const std::vector<Unit>& units, const Config& config, Group& world, const EngineOptions& options)
-      : config_((check_world(config, world.size()), check_placed(config), config)),
+      : config_((check_world(config, world.size()), config)),
         blueprint_(make_blueprint(units, config, options.groups.size())),
         layout_(lay_out(blueprint_.specs, layout_options(config, world.size()))),
         device_((check_gradients(layout_, config, options.device), check_speculation(layout_, config, options.device),
@@ -150,7 +157,7 @@ class Engine::Impl {
       outputs = forward(inputs);
     } catch (const c10::OutOfMemoryError& error) {
       passes_.abandon(unit);
-      throw explain(out_of_memory("forward", error));
+      throw explain(out_of_memory("forward", error.what_without_backtrace()));
     } catch (...) {
       passes_.abandon(unit);
       throw;
@@ -159,11 +166,11 @@ class Engine::Impl {
     return outputs;
   }
 
-  OutOfMemory out_of_memory(const char* phase, const c10::OutOfMemoryError& error) const {
+  OutOfMemory out_of_memory(const std::string& phase, const std::string& said) const {
     OutOfMemory event;
     event.unit = layout_.units[static_cast<size_t>(passes_.unit_at_work())].name;
     event.phase = phase;
-    event.said = error.what_without_backtrace();
+    event.said = said;
     event.memory = memory();
     event.stage = config_.zero.stage;
     event.world = layout_.world;
@@ -245,7 +252,7 @@ class Engine::Impl {
     try {
       torch::autograd::backward({root}, {backward_scale(root)});
     } catch (const c10::OutOfMemoryError& error) {
-      throw explain(out_of_memory("backward", error));
+      throw explain(out_of_memory("backward", error.what_without_backtrace()));
     }
     finish_backward();
   }
@@ -557,8 +564,11 @@ class Engine::Impl {
   int last_gathered_ = 0;
 };
 
-Engine::Engine(std::vector<Unit> units, const Config& config, Group& world, EngineOptions options)
-    : impl_(std::make_unique<Impl>(units, config, world, options)) {}
+Engine::Engine(std::vector<Unit> units, const Config& config, Group& world, EngineOptions options) try
+    : impl_(std::make_unique<Impl>(units, placed(units, config, world, options), world, options)) {
+} catch (const NoDeviceMemory& error) {  // what the engine had taken is given back
+  throw explain(no_room(error.asked(), units, config, world.size(), options.device));
+}
 
 Engine::~Engine() = default;
 
@@ -681,6 +691,9 @@ at::Device Engine::device() const { return impl_->device_; }
 at::Generator& Engine::generator() { return impl_->generator_; }
 double Engine::loss_scale() const { return impl_->loss_scale(); }
 MemoryReport Engine::memory() const { return impl_->memory(); }
+Error Engine::explain_out_of_memory(const std::string& phase, const std::string& said) const {
+  return explain(impl_->out_of_memory(phase, said));
+}
 Traffic Engine::traffic() const { return impl_->traffic(); }
 double Engine::waited_seconds() const {
   return impl_->weights_channel_->waited_seconds() + impl_->gradients_channel_->waited_seconds();

@@ -49,13 +49,6 @@ void check_world(const Config& config, int world) {
                           batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps, world, product));
 }
 
-void check_placed(const Config& config) {
-  if (!config.shoal.auto_placement) return;
-  throw Error("config shoal.placement",
-              "\"auto\" is carried out by `shoal train`, which knows the model's activations. Here, write the offload "
-              "sections; `shoal plan` proposes them.");
-}
-
 void check_gradients(const ModelLayout& layout, const Config& config, at::Device device) {
   if (!device.is_cuda() || config.shoal.offload_gradients != OffloadGradients::on) return;
   for (const std::vector<bool>& flats : gradients_of_host(layout, config)) {

@@ -23,8 +23,6 @@ std::vector<double> group_weight_decays(const EngineOptions& options, const Conf
 // Throws when the config's batch sizes were derived for another number of ranks.
 void check_world(const Config& config, int world);
 
-// Throws when the config leaves the placement to somebody who has not carried it out.
-void check_placed(const Config& config);
 // Gradients that are to leave a GPU can.
 void check_gradients(const ModelLayout& layout, const Config& config, at::Device device);
 // States that are to be updated ahead of the decision can be.

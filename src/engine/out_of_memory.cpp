@@ -4,9 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "device/cuda.h"
+#include "engine/blueprint.h"
+#include "plan/from_config.h"
+#include "plan/memory.h"
+#include "plan/placement.h"
 
 namespace shoal {
 
@@ -19,6 +25,15 @@ std::string first_sentences(const std::string& text) {
   const size_t advice = text.find(" If reserved but unallocated");
   return text.substr(0, std::min(end, advice));
 }
+
+std::string states_text(const MemoryPlan& plan) {
+  return fmt::format(
+      "weights {}, gradients {}, optimizer states {}, gathered units {}, gradients on the way {}, states on the way {}",
+      format_nbytes(plan.weights), format_nbytes(plan.gradients), format_nbytes(plan.states),
+      format_nbytes(plan.gather_arena), format_nbytes(plan.reduce_slots), format_nbytes(plan.state_ring));
+}
+
+std::string more_ranks(int world) { return world > 1 ? "more ranks" : "more GPUs with ZeRO stage 3"; }
 
 }  // namespace
 
@@ -40,18 +55,43 @@ Error explain(const OutOfMemory& event) {
   if (event.memory.held.host_states + event.memory.held.disk_states == 0) {
     remedies.push_back("optimizer states in host memory (offload_optimizer)");
   }
-  remedies.push_back(event.world > 1 ? "more ranks" : "more GPUs with ZeRO stage 3");
+  remedies.push_back(more_ranks(event.world));
   return Error(
       fmt::format("GPU memory, {} of unit {}", event.phase, event.unit),
-      fmt::format(
-          "{} Of the GPU's {}, {} hold model states (weights {}, gradients {}, optimizer states "
-          "{}, gathered units {}, gradients on the way {}, states on the way {}); the rest was left for activations. "
-          "What makes it fit: {}. `shoal plan` counts before a run does.",
-          first_sentences(event.said), format_nbytes(event.device_nbytes), format_nbytes(event.memory.held.total()),
-          format_nbytes(event.memory.held.weights), format_nbytes(event.memory.held.gradients),
-          format_nbytes(event.memory.held.states), format_nbytes(event.memory.held.gather_arena),
-          format_nbytes(event.memory.held.reduce_slots), format_nbytes(event.memory.held.state_ring),
-          join(remedies, "; ")));
+      fmt::format("{} Of the GPU's {}, {} hold model states ({}); the rest was left for activations. "
+                  "What makes it fit: {}. `shoal plan` counts before a run does.",
+                  first_sentences(event.said), format_nbytes(event.device_nbytes),
+                  format_nbytes(event.memory.held.total()), states_text(event.memory.held), join(remedies, "; ")));
+}
+
+NoRoom no_room(const std::string& said, const std::vector<Unit>& units, const Config& config, int world,
+               const at::Device& device) {
+  const cuda::DeviceFacts gpu = cuda::facts_of(device.index());
+  NoRoom event;
+  event.said = said;
+  event.free_nbytes = gpu.free_nbytes;
+  event.device_nbytes = gpu.total_nbytes;
+  event.world = world;
+  const ModelLayout layout = lay_out(make_blueprint(units, config, 1).specs, layout_options(config, world));
+  const auto plan_of = [&](const Config& placed) {
+    return plan_memory(layout, memory_options(placed, /*on_gpu=*/true));
+  };
+  event.planned = plan_of(config);
+  for (const Placement& placement : placements_within(gpu.free_nbytes, config, plan_of)) {
+    if (std::string settings = settings_of(placement); !settings.empty()) event.settings.push_back(std::move(settings));
+  }
+  return event;
+}
+
+Error explain(const NoRoom& event) {
+  std::vector<std::string> remedies = event.settings;
+  remedies.push_back(more_ranks(event.world));
+  return Error(
+      "GPU memory, building the engine",
+      fmt::format("{} Model states take {} by plan ({}), and {} of the GPU's {} are free. What would fit, "
+                  "activations not counted: {}. `shoal plan` counts before a run does.",
+                  first_sentences(event.said), format_nbytes(event.planned.total()), states_text(event.planned),
+                  format_nbytes(event.free_nbytes), format_nbytes(event.device_nbytes), join(remedies, "; ")));
 }
 
 }  // namespace shoal

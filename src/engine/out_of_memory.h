@@ -1,7 +1,8 @@
-// What a user is told when a GPU has no memory left in the middle of a pass.
+// What a user is told when a GPU has no memory left: when the engine is built, and in the middle of a pass.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "shoal/engine.h"
 #include "shoal/error.h"
@@ -21,5 +22,17 @@ struct OutOfMemory {
 
 // Names the unit, what the model states take by plan, and what would fit.
 Error explain(const OutOfMemory& event);
+
+// While the engine is built.
+struct NoRoom {
+  std::string said;  // what could not be had
+  MemoryPlan planned;
+  size_t free_nbytes = 0, device_nbytes = 0;  // of the GPU, without this engine
+  std::vector<std::string> settings;          // with which the states would fit what is free
+  int world = 1;
+};
+Error explain(const NoRoom& event);
+NoRoom no_room(const std::string& said, const std::vector<Unit>& units, const Config& config, int world,
+               const at::Device& device);
 
 }  // namespace shoal

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/text.h"
 #include "plan/placement.h"
 
@@ -63,9 +66,34 @@ std::string offload_line(const OffloadPlan& plan, const std::string& flags, cons
                      budget.host ? fmt::format(" of {}", format_nbytes(*budget.host)) : "");
 }
 
+// Where GPU and host together are too small: states on disk, as few as must be, with as many activations as can be; ""
+// where that would not fit either.
+std::string disk_line(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
+  if (!budget.host) return "";
+  Config stage3 = config;
+  stage3.zero.stage = 3;
+  if (stage3.zero.offload_optimizer.nvme_path.empty()) stage3.zero.offload_optimizer.nvme_path = "a disk";
+  const auto ranks = static_cast<size_t>(budget.ranks_per_host);
+  for (const Attempt& attempt : attempts_of(subject)) {
+    const size_t host = *budget.host / ranks;
+    const Room room{*budget.device, host - std::min(host, attempt.host_activations)};
+    const auto placement = find_place(room, attempt.activations, stage3, [&](const Config& placed) {
+      return plan_stage(subject, placed, world, true).memory;
+    });
+    if (!placement || placement->optimizer != Tier::disk) continue;
+    return fmt::format("Stage 3 with {}{} would fit: {} a GPU, {} of host memory and {} of disk for {}.",
+                       settings_of(*placement), attempt.flags.empty() ? "" : " and " + attempt.flags,
+                       format_nbytes(placement->plan.total() + attempt.activations),
+                       format_nbytes((placement->plan.host_total() + attempt.host_activations) * ranks),
+                       format_nbytes(placement->plan.disk_total() * ranks), ranks_text(budget.ranks_per_host));
+  }
+  return "";
+}
+
 // The first offload that fits, with as many activations as can be; if the host is always too small, the first that
-// fits the GPU.
-std::string offload_advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
+// fits the GPU, and what the disk could do.
+std::vector<std::string> offload_advice(const PlanSubject& subject, const Config& config, int world,
+                                        const Budget& budget) {
   std::string of_gpu_alone;
   for (const Attempt& attempt : attempts_of(subject)) {
     PlanSubject lighter = subject;
@@ -73,12 +101,15 @@ std::string offload_advice(const PlanSubject& subject, const Config& config, int
     lighter.host_activations = attempt.host_activations;
     for (const OffloadPlan& plan : offload_plans(lighter, config, world, budget)) {
       const std::string line = offload_line(plan, attempt.flags, budget);
-      if (fits(plan, budget)) return line;
+      if (fits(plan, budget)) return {line};
       if (of_gpu_alone.empty()) of_gpu_alone = line;
     }
   }
-  if (!of_gpu_alone.empty()) return of_gpu_alone;
-  return "Offload of every state would not fit either: gathered units and activations remain.";
+  if (of_gpu_alone.empty())
+    return {"Offload of every state would not fit either: gathered units and activations remain."};
+  std::vector<std::string> lines = {of_gpu_alone};
+  if (const std::string line = disk_line(subject, config, world, budget); !line.empty()) lines.push_back(line);
+  return lines;
 }
 
 // Stage 3 with the optimizer's states on disk, if that would fit and is not what the config has.
@@ -151,7 +182,7 @@ std::vector<std::string> advice(const PlanSubject& subject, const Config& config
     break;
   }
   if (budget.device) {
-    lines.push_back(offload_advice(subject, config, world, budget));
+    for (std::string& line : offload_advice(subject, config, world, budget)) lines.push_back(std::move(line));
   } else if (const std::string line = disk_advice(subject, config, world, budget); !line.empty()) {
     lines.push_back(line);
   }

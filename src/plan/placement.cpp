@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "base/text.h"
 #include "shoal/error.h"
@@ -109,7 +108,7 @@ std::vector<Placement> placements_within(size_t device, const Config& config, co
   return found;
 }
 
-Placement place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of) {
+std::optional<Placement> find_place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of) {
   const size_t device = room.device > activations ? room.device - activations : 0;
   const std::vector<Placement> found = placements_within(device, config, plan_of);
   for (const Placement& placement : found) {  // the disk is the slowest by far, so all else comes first
@@ -120,8 +119,13 @@ Placement place(const Room& room, size_t activations, const Config& config, cons
     if (config.zero.offload_optimizer.nvme_path.empty()) break;
     if (placement.optimizer == Tier::disk && placement.plan.host_total() <= room.host) return placement;
     if (placement.optimizer != Tier::host) continue;
-    if (const auto mixed = with_disk(placement, room, device, config, plan_of)) return *mixed;
+    if (const auto mixed = with_disk(placement, room, device, config, plan_of)) return mixed;
   }
+  return std::nullopt;
+}
+
+Placement place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of) {
+  if (const auto found = find_place(room, activations, config, plan_of)) return *found;
   std::vector<std::string> remedies;
   if (config.zero.offload_optimizer.nvme_path.empty()) remedies.push_back("offload_optimizer.nvme_path for the disk");
   if (config.zero.stage < 3) remedies.push_back("stage 3");
@@ -134,6 +138,37 @@ Placement place(const Room& room, size_t activations, const Config& config, cons
                           format_nbytes(room.device), format_nbytes(room.host),
                           format_nbytes(plan_of(with(config, {})).total() + activations), format_nbytes(activations),
                           join(remedies, ", ")));
+}
+
+Placement place_without_gpu(size_t host, size_t activations, const Config& config, const PlanOf& plan_of) {
+  const auto at = [&](int hundredths) {
+    return planned({.optimizer = hundredths > 0 ? Tier::disk : Tier::device, .ratio = hundredths / 100.0}, config,
+                   plan_of);
+  };
+  const auto taken = [&](const Placement& placement) {
+    return placement.plan.total() + placement.plan.host_total() + activations;
+  };
+  const Placement resident = at(0);
+  if (taken(resident) <= host) return resident;
+  const bool has_disk = !config.zero.offload_optimizer.nvme_path.empty();
+  int too_few = 0, enough = 100;
+  Placement least = at(enough);
+  if (!has_disk || taken(least) > host) {
+    throw Error("config shoal.placement",
+                fmt::format("no placement fits: a rank may take {} of the host, and takes {} with {} of activations{}. "
+                            "What may help: {}a higher ZeRO stage, fewer activations (--recompute full, a smaller "
+                            "micro-batch), more hosts.",
+                            format_nbytes(host), format_nbytes(taken(resident)), format_nbytes(activations),
+                            has_disk ? fmt::format(", {} with its states on disk", format_nbytes(taken(least))) : "",
+                            has_disk ? "" : "offload_optimizer.nvme_path for the disk, "));
+  }
+  while (enough - too_few > 1) {
+    const int middle = (too_few + enough) / 2;
+    const Placement placement = at(middle);
+    (taken(placement) <= host ? enough : too_few) = middle;
+    if (enough == middle) least = placement;
+  }
+  return least;
 }
 
 }  // namespace shoal

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,13 @@ struct Room {
   size_t device = 0;
   size_t host = 0;
 };
+// As place(), and nothing where none fits.
+std::optional<Placement> find_place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of);
 // The first that fits the host too, with `activations` beside it on the device; where the host is too small, the disk
 // takes as little as it must. Throws shoal::Error with what is missing where none does.
 Placement place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of);
+// Without a GPU there is one memory: all in it, or the least share of the states, in hundredths, on disk. Throws as
+// place() does.
+Placement place_without_gpu(size_t host, size_t activations, const Config& config, const PlanOf& plan_of);
 
 }  // namespace shoal

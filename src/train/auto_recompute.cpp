@@ -5,9 +5,9 @@
 
 #include "base/text.h"
 #include "engine/blueprint.h"
+#include "engine/room.h"
 #include "plan/from_config.h"
 #include "plan/memory.h"
-#include "train/room.h"
 
 namespace shoal::train {
 

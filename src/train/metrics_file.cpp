@@ -63,6 +63,10 @@ std::string to_line(const StepMetrics& metrics) {
   line.set("wait_comm_ms", finite(metrics.wait_comm_ms));
   line.set("wait_host_ms", finite(metrics.wait_host_ms));
   line.set("wait_disk_ms", finite(metrics.wait_disk_ms));
+  line.set("host_to_gpu_bytes", static_cast<int64_t>(metrics.host_to_gpu_nbytes));
+  line.set("gpu_to_host_bytes", static_cast<int64_t>(metrics.gpu_to_host_nbytes));
+  line.set("disk_read_bytes", static_cast<int64_t>(metrics.disk_read_nbytes));
+  line.set("disk_written_bytes", static_cast<int64_t>(metrics.disk_written_nbytes));
   return json::write(line);
 }
 

@@ -23,6 +23,8 @@ std::string step_text(const StepMetrics& metrics, int64_t steps) {
   text += fmt::format(" | {} tokens/s | {:.0f} ms | wait {:.0f} %",
                       format_count(static_cast<int64_t>(metrics.tokens_per_s)), metrics.step_ms,
                       metrics.step_ms > 0 ? 100 * metrics.wait_comm_ms / metrics.step_ms : 0.0);
+  if (metrics.wait_host_ms > 0) text += fmt::format(", host {:.0f} ms", metrics.wait_host_ms);
+  if (metrics.wait_disk_ms > 0) text += fmt::format(", disk {:.0f} ms", metrics.wait_disk_ms);
   if (metrics.skipped) text += " | skipped: a gradient is not finite";
   return text;
 }
@@ -58,6 +60,8 @@ void Progress::add(const StepMetrics& metrics) {
   sums_.ms += metrics.step_ms;
   if (metrics.step_ms > 0) sums_.tokens += metrics.tokens_per_s * metrics.step_ms * 1e-3;
   sums_.wait_comm_ms += metrics.wait_comm_ms;
+  sums_.wait_host_ms += metrics.wait_host_ms;
+  sums_.wait_disk_ms += metrics.wait_disk_ms;
 }
 
 StepMetrics Progress::with_means(StepMetrics metrics) const {
@@ -65,6 +69,8 @@ StepMetrics Progress::with_means(StepMetrics metrics) const {
   metrics.step_ms = sums_.ms / steps;
   metrics.tokens_per_s = sums_.ms > 0 ? sums_.tokens / sums_.ms * 1e3 : 0;
   metrics.wait_comm_ms = sums_.wait_comm_ms / steps;
+  metrics.wait_host_ms = sums_.wait_host_ms / steps;
+  metrics.wait_disk_ms = sums_.wait_disk_ms / steps;
   return metrics;
 }
 

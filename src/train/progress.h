@@ -9,7 +9,8 @@
 
 namespace shoal::train {
 
-// "step 10/200 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,234 tokens/s | 120 ms | wait 12 %"
+// "step 10/200 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,234 tokens/s | 120 ms | wait 12 %", and ", host 5 ms, disk 31
+// ms" where tiers were waited for.
 std::string step_text(const StepMetrics& metrics, int64_t steps);
 // "[####......]": as many marks as the share of the steps taken.
 std::string bar_text(int64_t step, int64_t steps, int width);
@@ -36,7 +37,7 @@ class Progress {
   // Of the steps since the last line.
   struct Sums {
     int64_t steps = 0;
-    double ms = 0, tokens = 0, wait_comm_ms = 0;
+    double ms = 0, tokens = 0, wait_comm_ms = 0, wait_host_ms = 0, wait_disk_ms = 0;
   };
 
   void add(const StepMetrics& metrics);

@@ -23,6 +23,7 @@
 #include "checkpoint/exchange.h"
 #include "checkpoint/load.h"
 #include "engine/blueprint.h"
+#include "engine/room.h"
 #include "launch/rank_environment.h"
 #include "plan/from_config.h"
 #include "shoal/checkpoint.h"
@@ -34,7 +35,6 @@
 #include "train/banner.h"
 #include "train/metrics_file.h"
 #include "train/progress.h"
-#include "train/room.h"
 #include "train/step_exchange.h"
 #include "train/stop_signal.h"
 #include "train/trace.h"
@@ -143,11 +143,11 @@ class Trainer {
   // A moment, and what the run had waited for until then.
   struct Mark {
     Clock::time_point time;
-    double waited = 0, host = 0, disk = 0;
+    double waited = 0;
+    HostTraffic host;
+    DiskTraffic disk;
   };
-  Mark now() const {
-    return {Clock::now(), engine_.waited_seconds(), engine_.host().waited_seconds, engine_.disk().waited_seconds};
-  }
+  Mark now() const { return {Clock::now(), engine_.waited_seconds(), engine_.host(), engine_.disk()}; }
 
   void print_banner() {
     if (world_.rank() != 0) return;
@@ -276,8 +276,12 @@ class Trainer {
     metrics.tokens_per_s =
         static_cast<double>(run_.config.batch.train_batch_size * run_.cut.sequence) / metrics.step_ms * 1e3;
     metrics.wait_comm_ms = (mark_.waited - before.waited + news.waited_seconds) * 1e3;
-    metrics.wait_host_ms = (mark_.host - before.host) * 1e3;
-    metrics.wait_disk_ms = (mark_.disk - before.disk) * 1e3;
+    metrics.wait_host_ms = (mark_.host.waited_seconds - before.host.waited_seconds) * 1e3;
+    metrics.wait_disk_ms = (mark_.disk.waited_seconds - before.disk.waited_seconds) * 1e3;
+    metrics.host_to_gpu_nbytes = mark_.host.to_device_nbytes - before.host.to_device_nbytes;
+    metrics.gpu_to_host_nbytes = mark_.host.to_host_nbytes - before.host.to_host_nbytes;
+    metrics.disk_read_nbytes = mark_.disk.read_nbytes - before.disk.read_nbytes;
+    metrics.disk_written_nbytes = mark_.disk.written_nbytes - before.disk.written_nbytes;
     if (metrics_ != nullptr) append(*metrics_, to_line(metrics));
     progress_.show(metrics, begun.step == last || (stop_signal_ != 0 && begun.step == step_));
   }

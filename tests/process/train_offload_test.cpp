@@ -44,6 +44,33 @@ TEST(TrainOffload, EveryTierGivesTheCharactersOfTheResidentRunAndLeavesNothing) 
   EXPECT_EQ(entries_in(folder / "disk"), 0u);
 }
 
+TEST(TrainOffload, PlacementAutoPutsOnDiskWhatTheHostsBudgetCannotHold) {
+  const RunFolder folder;
+  const Words resident = kSteps + Words{"--set", "bf16.enabled=true"};
+  const auto placed = [&](const std::string& run, const std::string& budget, const std::string& path) {
+    return train(
+        folder, "gpt2", run,
+        resident +
+            Words{"--set",
+                  "shoal={\"placement\": \"auto\", \"offload_chunk_size\": 2000, \"host_budget\": " + budget + "}",
+                  "--set", "zero_optimization.offload_optimizer={\"nvme_path\": \"" + path + "\"}"});
+  };
+  // A rank takes 1.30 MiB, and 1.19 with all its states on disk.
+  const std::string kBudget = std::to_string(2 * (5 << 18));
+  const Result whole = placed("whole", "0", "");
+  ASSERT_EQ(whole.exit_code, 0) << whole.out << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("placement auto: everything is in memory; "));
+  const Result disk = placed("spilled", kBudget, folder / "disk");
+  ASSERT_EQ(disk.exit_code, 0) << disk.out << disk.err;
+  EXPECT_THAT(disk.out, HasSubstr("placement auto: offload_optimizer to nvme, ratio 0."));
+  EXPECT_THAT(disk.out, HasSubstr("states, disk tier"));
+  expect_same_characters(folder, "spilled", "whole");
+  EXPECT_EQ(entries_in(folder / "disk"), 0u);
+  const Result none = placed("none", kBudget, "");
+  EXPECT_NE(none.exit_code, 0);
+  EXPECT_THAT(none.err, HasSubstr("offload_optimizer.nvme_path for the disk"));
+}
+
 // Which parameters are sharded says in what order the norm is summed, at every stage.
 const Words kAllSharded = {"--set", "bf16.enabled=true", "--set",
                            "zero_optimization.stage3_param_persistence_threshold=0"};

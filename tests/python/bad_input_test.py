@@ -30,6 +30,8 @@ EXPECTED = {
     "a released parameter": ("[parameter blocks.0.up.weight] is released", "athered"),
     "an unknown state": ("[optimizer state speed] is not known", "Use one of"),
     "a checkpoint that is empty": ("holds no model states", "Give the folder and tag of a checkpoint."),
+    "memory that is full in forward": ("Tried to allocate 2 GiB", "[GPU memory, forward of unit blocks.1]", "What makes it fit: "),
+    "memory that is full in backward": ("Tried to allocate 2 GiB", "[GPU memory, backward of unit ", "What makes it fit: "),
     "an engine that is destroyed": ("the engine was destroyed", "Call initialize again."),
 }
 
@@ -45,6 +47,10 @@ def message(call) -> str:
     except RuntimeError as error:  # shoal.Error is one
         return str(error)
     return "nothing was raised"
+
+
+def raise_full(*_) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
 
 
 def step(engine, number: int) -> None:
@@ -89,8 +95,14 @@ def mistakes(door: str) -> dict:
     engine.backward(loss, retain_graph=True)
     engine.step()
     found["a second backward of one forward"] = message(lambda: engine.backward(loss))
+    model.blocks[1].up.forward = raise_full
+    found["memory that is full in forward"] = message(lambda: engine(tokens(2, int(os.environ["RANK"]))))
+    del model.blocks[1].up.forward
     step(engine, 2)
     found["still trains"] = "yes"
+    loss = engine(tokens(3, int(os.environ["RANK"])))
+    loss.register_hook(raise_full)
+    found["memory that is full in backward"] = message(lambda: engine.backward(loss))
     engine.destroy()
     found["an engine that is destroyed"] = message(engine.step)
     return found

@@ -108,7 +108,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if self.config.get("fp16", {}).get("auto_cast"):
             args, kwargs = _to_half(args), _to_half(kwargs)
-        return self.module(*args, **kwargs)
+        with self._shoal.explaining("forward"):
+            return self.module(*args, **kwargs)
 
     def backward(
         self,

@@ -61,6 +61,15 @@ std::string why_none() {
   return status == cudaSuccess ? "the driver knows no GPU" : cudaGetErrorString(status);
 }
 
+Versions versions() {
+  Versions found{0, CUDART_VERSION};
+  if (cudaDriverGetVersion(&found.driver) != cudaSuccess) {
+    cudaGetLastError();  // it was asked, not failed
+    found.driver = 0;
+  }
+  return found;
+}
+
 DeviceFacts facts_of(int device) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");

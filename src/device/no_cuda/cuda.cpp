@@ -15,6 +15,7 @@ constexpr const char* kWhy = "this build has no CUDA: nvcc was not found when it
 
 int device_count() { return 0; }
 std::string why_none() { return kWhy; }
+Versions versions() { return {}; }
 DeviceFacts facts_of(int) { refuse(); }
 std::string identity_of(int) { refuse(); }
 void use_device(int) { refuse(); }

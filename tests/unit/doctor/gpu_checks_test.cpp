@@ -41,11 +41,22 @@ TEST(GpuChecks, KernelsThatDoNotRunAreMissingWithTheWayToBuildThem) {
   EXPECT_THAT(finding.remedy, HasSubstr("-DSHOAL_CUDA_ARCHITECTURES=86"));
 }
 
+TEST(GpuChecks, ADriverOlderThanTheBuildIsMissingAndANewerOneIsGood) {
+  EXPECT_EQ(judge_driver({13000, 13000}).health, Health::good);
+  EXPECT_EQ(judge_driver({13020, 13000}).text, "runs CUDA 13.2, this build is of CUDA 13.0");
+  EXPECT_EQ(judge_driver({13000, 13020}).health, Health::good) << "a major version's drivers run all of its minor ones";
+  EXPECT_EQ(judge_driver({12080, 13000}).health, Health::missing);
+  EXPECT_THAT(judge_driver({12080, 13000}).remedy, HasSubstr("a driver for CUDA 13.0"));
+  EXPECT_THAT(judge_driver({0, 13000}).remedy, HasSubstr("Install NVIDIA's driver"));
+  EXPECT_THAT(judge_driver({0, 0}).text, HasSubstr("this build has no CUDA"));
+}
+
 TEST(GpuChecks, WithoutAGpuItSaysWhy) {
   if (cuda::device_count() > 0) GTEST_SKIP() << "there is a GPU";
   const std::vector<Finding> findings = check_gpus();
-  ASSERT_EQ(findings.size(), 1u);
-  EXPECT_THAT(findings[0].text, HasSubstr(cuda::why_none()));
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_EQ(findings[0].subject, "driver");
+  EXPECT_THAT(findings[1].text, HasSubstr(cuda::why_none()));
 }
 
 }  // namespace

@@ -10,12 +10,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(EngineOptions, APlacementThatNobodyCarriedOutIsRefused) {
-  Config config;
-  config.shoal.auto_placement = true;
-  EXPECT_THAT(testing::message_of([&] { check_placed(config); }), HasSubstr("[config shoal.placement]"));
-}
-
 TEST(EngineOptions, GradientsThatAreToLeaveAGpuAndCannotAreRefused) {
   const ModelLayout layout = lay_out({{.name = "u", .params = {{"p", {1 << 20}, DType::bf16, true, 0}}, .borrows = {}}},
                                      {.world = 1, .persistence_threshold = 0});

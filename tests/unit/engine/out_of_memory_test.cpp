@@ -45,5 +45,20 @@ TEST(OutOfMemory, OffersNothingThatIsDoneAlready) {
   EXPECT_THAT(message, Not(HasSubstr("stage above")));
 }
 
+TEST(OutOfMemory, WhileTheEngineIsBuiltNamesThePlanAndTheSettingsThatWouldFit) {
+  NoRoom event;
+  event.said = "30 GiB of GPU memory for optimizer states cannot be had: [cuda] cudaMalloc failed: out of memory";
+  event.planned.weights = size_t{6} << 30;
+  event.planned.states = size_t{30} << 30;
+  event.free_nbytes = size_t{20} << 30;
+  event.device_nbytes = size_t{24} << 30;
+  event.settings = {"offload_optimizer, ratio 0.60"};
+  EXPECT_THAT(explain(event).what(),
+              AllOf(HasSubstr("[GPU memory, building the engine] 30 GiB of GPU memory for optimizer states"),
+                    HasSubstr("Model states take 36 GiB by plan (weights 6 GiB,"),
+                    HasSubstr("20 GiB of the GPU's 24 GiB are free"),
+                    HasSubstr("not counted: offload_optimizer, ratio 0.60; more GPUs with ZeRO stage 3")));
+}
+
 }  // namespace
 }  // namespace shoal

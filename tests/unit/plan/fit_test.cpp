@@ -106,6 +106,17 @@ TEST(Advice, SaysWhenTheHostIsTooSmallForOffload) {
   EXPECT_THAT(lines[1], HasSubstr("would fit the GPU, not the host"));
 }
 
+// 21 billion parameters take 14 bytes each, 294 GB; GPU and host have 220.
+TEST(Advice, ProposesTheDiskForWhatNeitherGpuNorHostCanHold) {
+  const auto lines = advice_for(21 * kGB, 3, 1, {.device = 120 * kGB, .host = 100 * kGB});
+  EXPECT_THAT(lines[1], HasSubstr("would fit the GPU, not the host"));
+  EXPECT_EQ(
+      lines[2],
+      "Stage 3 with offload_optimizer to nvme, ratio 0.84, with shoal.offload_disk_ratio 0.37 would fit: 110.5 GiB a "
+      "GPU, 92.08 GiB of host memory and 72.36 GiB of disk for 1 rank.");
+  EXPECT_THAT(advice_for(21 * kGB, 3, 1, {.device = 120 * kGB, .host = {}})[1], HasSubstr("would fit: "));
+}
+
 TEST(Advice, RanksWithoutAGpuShareTheHost) {
   EXPECT_THAT(advice_for(7 * kGB, 3, 4, {.device = {}, .host = 50 * kGB, .ranks_per_host = 4}),
               ElementsAre("Stage 3 does not fit: 22.82 GiB a rank, 91.27 GiB a host with 4 ranks, which has 46.57 GiB.",

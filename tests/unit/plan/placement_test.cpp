@@ -128,6 +128,34 @@ TEST(Placement, KeepsGradientsWhereTheConfigSaysSo) {
   }
 }
 
+TEST(Placement, WithoutAGpuStatesThatMemoryCannotHoldGoToDiskAndNoMore) {
+  const auto on_host = [](const Config& config) {
+    return plan_memory(lay_out({{.name = "u", .params = {{"p", {64 << 20}, DType::bf16, true, 0}}, .borrows = {}}},
+                               {.world = 1, .persistence_threshold = 0}),
+                       memory_options(config, /*on_gpu=*/false));
+  };
+  Config config = config_at(3);
+  const size_t all = on_host(config).total();
+  EXPECT_EQ(settings_of(place_without_gpu(all + 100, 100, config, on_host)), "");
+  const std::string message = testing::message_of([&] { place_without_gpu(all + 99, 100, config, on_host); });
+  EXPECT_THAT(message, HasSubstr("offload_optimizer.nvme_path for the disk"));
+  config.zero.offload_optimizer.nvme_path = "/local";
+  for (const size_t missing : {kMiB, 100 * kMiB, 500 * kMiB}) {
+    const size_t host = all - missing;
+    const Placement placement = place_without_gpu(host, 0, config, on_host);
+    EXPECT_EQ(placement.optimizer, Tier::disk);
+    EXPECT_EQ(placement.plan, on_host(with(config, placement)));
+    EXPECT_LE(placement.plan.total() + placement.plan.host_total(), host);
+    EXPECT_GT(placement.plan.disk_states, 0u);
+    Placement less = placement;
+    less.ratio -= 0.01;
+    const MemoryPlan plan = on_host(with(config, less));
+    EXPECT_GT(plan.total() + plan.host_total(), host) << "the disk has too much";
+  }
+  EXPECT_THAT(testing::message_of([&] { place_without_gpu(100 * kMiB, 0, config, on_host); }),
+              HasSubstr("with its states on disk"));
+}
+
 // The host holds a share of the states with the weights, and not gradients with all states.
 TEST(Placement, TakesTheDiskLast) {
   Config config = config_at(3);

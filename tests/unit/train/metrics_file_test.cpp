@@ -34,11 +34,16 @@ TEST(MetricsLine, HasEveryKeyInOrder) {
                             .step_ms = 1.5,
                             .wait_comm_ms = 0.25,
                             .wait_host_ms = 0.125,
-                            .wait_disk_ms = 0.5};
+                            .wait_disk_ms = 0.5,
+                            .host_to_gpu_nbytes = 40,
+                            .gpu_to_host_nbytes = 30,
+                            .disk_read_nbytes = 20,
+                            .disk_written_nbytes = 10};
   EXPECT_EQ(to_line(metrics),
             R"({"step": 3, "loss": 2.5, "grad_norm": 0.1, "lr": 0.0003, "loss_scale": 65536, "skipped": true, )"
             R"("tokens": 1024, "tokens_per_s": 12.5, "step_ms": 1.5, "wait_comm_ms": 0.25, "wait_host_ms": 0.125, )"
-            R"("wait_disk_ms": 0.5})");
+            R"("wait_disk_ms": 0.5, "host_to_gpu_bytes": 40, "gpu_to_host_bytes": 30, "disk_read_bytes": 20, )"
+            R"("disk_written_bytes": 10})");
 }
 
 TEST(MetricsLine, FloatsReadBackToTheSameBits) {

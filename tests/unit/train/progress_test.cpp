@@ -69,6 +69,21 @@ TEST(Progress, PlainLinesAreTheFirstEveryTenthAndTheLast) {
             line_at(1) + "\n" + line_at(10) + "\n" + line_at(20) + "\n" + line_at(25) + "\ndone\n");
 }
 
+TEST(Progress, WaitingForTiersIsShownWhereThereWasAny) {
+  const std::string printed = printed_by({.steps = 3, .log_every = 10}, [](Progress& progress) {
+    StepMetrics metrics = metrics_at(1);
+    progress.show(metrics, false);
+    metrics = metrics_at(2);
+    metrics.wait_host_ms = 10;
+    progress.show(metrics, false);
+    metrics = metrics_at(3);
+    metrics.wait_disk_ms = 62;
+    progress.show(metrics, true);
+  });
+  EXPECT_EQ(printed.substr(printed.rfind("| wait")), "| wait 10 %, host 5 ms, disk 31 ms\n");
+  EXPECT_EQ(printed.find("host"), printed.rfind("host"));
+}
+
 // Results that are read late come in bursts: a step's own time may be almost none.
 TEST(Progress, TheTimesOfALineAreMeansSinceTheLineBefore) {
   EXPECT_EQ(printed({.log_every = 10}, 1, {1000, 300, 310, 390, 1}),

@@ -1,5 +1,5 @@
 // See room.h.
-#include "train/room.h"
+#include "engine/room.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include "comm/gpus_of_ranks.h"
 #include "device/cuda.h"
 
-namespace shoal::train {
+namespace shoal {
 
 namespace {
 
@@ -84,4 +84,4 @@ Room room_of_ranks(const Config& config, Group& world, at::Device device) {
   return least_room(own_room(config, world, device), world);
 }
 
-}  // namespace shoal::train
+}  // namespace shoal

@@ -9,7 +9,7 @@
 #include "shoal/config.h"
 #include "shoal/group.h"
 
-namespace shoal::train {
+namespace shoal {
 
 // Ranks of this host, as the launchers say it; all ranks when none does.
 int local_ranks(int world);
@@ -23,4 +23,4 @@ size_t available_nbytes(const std::string& meminfo, const std::string& limit = "
 // a GPU the device is the host. Every rank calls it.
 Room room_of_ranks(const Config& config, Group& world, at::Device device);
 
-}  // namespace shoal::train
+}  // namespace shoal

@@ -1,8 +1,8 @@
-#include "train/room.h"
+#include "engine/room.h"
 
 #include <gtest/gtest.h>
 
-namespace shoal::train {
+namespace shoal {
 namespace {
 
 TEST(Room, ReadsWhatIsAvailable) {
@@ -27,4 +27,4 @@ TEST(Room, OnTheCpuTheDeviceIsTheHost) {
 }
 
 }  // namespace
-}  // namespace shoal::train
+}  // namespace shoal

@@ -1,0 +1,81 @@
+// See auto_placement.h.
+#include "engine/auto_placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "engine/blueprint.h"
+#include "engine/room.h"
+#include "plan/from_config.h"
+#include "plan/memory.h"
+#include "plan/placement.h"
+#include "shoal/error.h"
+
+namespace shoal {
+
+namespace {
+
+std::string words_of(const Placement& placement, const Room& room, size_t activations) {
+  const std::string settings = settings_of(placement);
+  const MemoryPlan& plan = placement.plan;
+  std::string text =
+      fmt::format("placement auto: {}; {} of the GPU{}, of {}",
+                  settings.empty() ? "everything is on the GPU" : settings, format_nbytes(plan.total() + activations),
+                  activations > 0 ? " with activations" : "", format_nbytes(room.device));
+  if (plan.host_total() > 0) {
+    text += fmt::format("; {} of the host, of {}", format_nbytes(plan.host_total()), format_nbytes(room.host));
+  }
+  if (plan.disk_total() > 0) text += fmt::format("; {} of disk", format_nbytes(plan.disk_total()));
+  return text;
+}
+
+std::string words_without_gpu(const Placement& placement, size_t host, size_t activations) {
+  const std::string settings = settings_of(placement);
+  const MemoryPlan& plan = placement.plan;
+  std::string text = fmt::format("placement auto: {}; {} of the host{}, of {}",
+                                 settings.empty() ? "everything is in memory" : settings,
+                                 format_nbytes(plan.total() + plan.host_total() + activations),
+                                 activations > 0 ? " with activations" : "", format_nbytes(host));
+  if (plan.disk_total() > 0) text += fmt::format("; {} of disk", format_nbytes(plan.disk_total()));
+  return text;
+}
+
+}  // namespace
+
+PlacedConfig carry_out_placement(const Config& config, const ModelLayout& layout, const ActivationRoom& activations,
+                                 Group& world, at::Device device) {
+  if (!config.shoal.auto_placement) return {config, ""};
+  Config asked = config;
+  asked.shoal.auto_placement = false;
+  const Room room = room_of_ranks(asked, world, device);
+  const auto plan_of = [&](const Config& placed) {
+    return plan_memory(layout, memory_options(placed, device.is_cuda()));
+  };
+  if (!device.is_cuda()) {
+    const size_t needed = activations.device + activations.host;
+    const Placement placement = place_without_gpu(room.host, needed, asked, plan_of);
+    return {with(asked, placement), words_without_gpu(placement, room.host, needed)};
+  }
+  const Room beside = {room.device, room.host - std::min(room.host, activations.host)};
+  const Placement placement = place(beside, activations.device, asked, plan_of);
+  return {with(asked, placement), words_of(placement, beside, activations.device)};
+}
+
+PlacedConfig carry_out_placement(const Config& config, const std::vector<Unit>& units, size_t groups, Group& world,
+                                 at::Device device) {
+  if (!config.shoal.auto_placement) return {config, ""};
+  const char* budget = device.is_cuda() ? "device_budget" : "host_budget";
+  if ((device.is_cuda() ? config.shoal.device_budget : config.shoal.host_budget) == 0) {
+    throw Error("config shoal.placement",
+                fmt::format("\"auto\" needs shoal.{} here, the bytes that model states may take: only `shoal train` "
+                            "knows the model's activations. Give it, or write the offload sections; `shoal plan` "
+                            "proposes them.",
+                            budget));
+  }
+  const ModelLayout layout = lay_out(make_blueprint(units, config, groups).specs, layout_options(config, world.size()));
+  return carry_out_placement(config, layout, {}, world, device);
+}
+
+}  // namespace shoal
