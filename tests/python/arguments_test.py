@@ -34,6 +34,8 @@ UNREAD = {
     "runtime.engine.compile": "refused as a whole",
     "runtime.engine.offload_states": "refused as a whole",
     "runtime.engine.reload_states": "refused as a whole",
+    "runtime.zero.local_part.__torch_function__ types": "one class of ours is looked for among the arguments",
+    "runtime.zero.local_part.__deepcopy__ memo": "a copy has nothing to share",
     "runtime.zero.parameter_offload.get_param_coordinator training": "one order serves both",
     "runtime.zero.parameter_offload._register_deepspeed_module": "hooks were never taken off",
     "runtime.zero.partition_parameters.__init__ mem_efficient_linear": "no function of torch is replaced",
