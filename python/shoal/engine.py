@@ -89,6 +89,7 @@ class Engine:
         self.names = {id(param): name for name, param in model.named_parameters()}
         self.unit_tuples = _declare(modules, _group_of(groups))
         self._indices: dict[str, int] | None = None
+        self._owned_numels: dict[int, int] | None = None
         self.group_dicts = list(groups or [{"params": list(model.parameters())}])
         self.groups = [
             (
@@ -186,6 +187,15 @@ class Engine:
         if self.client is not None and kind != "weight":
             return self.client.owned_runs(kind, index)
         return self._live("state").owned_runs(_core.StateKind.__members__[kind], index)
+
+    def owned_numel(self, name: str) -> int:
+        """How many elements of a parameter this rank owns. The first time of a frozen one is between steps."""
+        if self._owned_numels is None:
+            self._owned_numels = {index: numel for index, _, numel in self._live("state").owned_parts()}
+        index = self._index(name)
+        if index not in self._owned_numels:
+            self._owned_numels[index] = sum(values.numel() for _, values in self.owned_runs(name, "weight"))
+        return self._owned_numels[index]
 
     def write_state(self, name: str, kind: str, value: torch.Tensor) -> None:
         """Writes one state of a parameter; every rank passes the same values."""

@@ -35,9 +35,15 @@ def read_own(param: torch.Tensor, kind: str) -> torch.Tensor | None:
     return torch.cat([torch.empty(0), *(values for _, values in runs)]).to(param.device)
 
 
+def own_numel(param: torch.Tensor) -> int:
+    """The number of elements that read_own gives."""
+    engine, name = _owner(param)
+    return engine.owned_numel(name)
+
+
 def write_own(param: torch.Tensor, kind: str, values: torch.Tensor) -> None:
     """Writes one state of a parameter; each rank passes what read_own gives it. Every rank calls it, between steps."""
-    engine, name = _owner_to_write(param)
+    engine, name = _owner(param)
     engine.write_owned(name, kind, values)
 
 
@@ -49,11 +55,11 @@ def client_state_names(param: torch.Tensor) -> list[str] | None:
 
 def write_param(param: torch.Tensor, kind: str, value: torch.Tensor) -> None:
     """Writes one state of a parameter on every rank; each passes the same values. Between steps."""
-    engine, name = _owner_to_write(param)
+    engine, name = _owner(param)
     engine.write_state(name, kind, value)
 
 
-def _owner_to_write(param: torch.Tensor) -> tuple[Engine, str]:
+def _owner(param: torch.Tensor) -> tuple[Engine, str]:
     owner = owner_of(param)
     if owner is None:
         raise _core.Error("[state] the parameter belongs to no engine. Call initialize first.")
@@ -74,13 +80,13 @@ def write_grad(param: torch.Tensor, value: torch.Tensor) -> None:
     if owner_of(param) is None and param.grad is not None:
         param.grad.copy_(value)
         return
-    engine, name = _owner_to_write(param)
+    engine, name = _owner(param)
     engine.write_grad(name, value)
 
 
 def write_own_grad(param: torch.Tensor, values: torch.Tensor) -> None:
     """write_grad, where each rank passes what read_own gives it of "gradient". Every rank calls it."""
-    engine, name = _owner_to_write(param)
+    engine, name = _owner(param)
     engine.write_owned_grads(name, values)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import math
 import sys
 from pathlib import Path
 
@@ -33,6 +34,8 @@ UNREAD = {
     "runtime.engine.compile": "refused as a whole",
     "runtime.engine.offload_states": "refused as a whole",
     "runtime.engine.reload_states": "refused as a whole",
+    "runtime.zero.local_part.__torch_function__ types": "one class of ours is looked for among the arguments",
+    "runtime.zero.local_part.__deepcopy__ memo": "a copy has nothing to share",
     "runtime.zero.parameter_offload.get_param_coordinator training": "one order serves both",
     "runtime.zero.parameter_offload._register_deepspeed_module": "hooks were never taken off",
     "runtime.zero.partition_parameters.__init__ mem_efficient_linear": "no function of torch is replaced",
@@ -121,6 +124,117 @@ def test_the_loader_of_deepspeed_io_takes_what_is_given():
     assert list(ordered) == [(0, 1, 2), (3, 4, 5)]
     chosen = engine.deepspeed_io(data, batch_size=1, data_sampler=[5, 6], collate_fn=tuple)
     assert list(chosen) == [(5,), (6,)]
+
+
+RATES = (0.01, 0.002)
+
+
+def two_groups() -> torch.optim.Optimizer:
+    params = [nn.Parameter(torch.zeros(1)) for _ in RATES]
+    return torch.optim.Adam([{"params": [param], "lr": rate} for param, rate in zip(params, RATES)])
+
+
+def follow(schedule, steps: int) -> list[list[float]]:
+    """The rates of both groups after each step."""
+    found = []
+    for _ in range(steps):
+        schedule.step()
+        assert schedule.get_last_lr() == [group["lr"] for group in schedule.optimizer.param_groups]
+        found.append(schedule.get_last_lr())
+    return found
+
+
+def expect(found: list[list[float]], formula) -> None:
+    """formula: of a group's number and of how many steps came before, DeepSpeed's last_batch_iteration."""
+    for before, rates in enumerate(found):
+        for group, rate in enumerate(rates):
+            wanted = formula(group, before)
+            assert math.isclose(rate, wanted, rel_tol=1e-12, abs_tol=1e-15), (group, before, rate, wanted)
+
+
+def test_schedules_take_their_arguments_in_deepspeeds_order():
+    from deepspeed.runtime.lr_schedules import LRRangeTest, WarmupCosineLR, WarmupDecayLR, WarmupLR
+
+    def rise(before: int) -> float:  # linear, over 4 steps
+        return min(1.0, before / 4)
+
+    expect(follow(WarmupLR(two_groups(), 0.001, 0.02, 4, "linear"), 7), lambda _, i: 0.001 + 0.019 * rise(i))
+    expect(follow(WarmupLR(two_groups(), 0.001, 0.02, 4), 7), lambda _, i: 0.001 + 0.019 * min(1.0, math.log(i + 1) / math.log(4)))
+    expect(follow(WarmupLR(two_groups()), 5), lambda group, i: RATES[group] * math.log(i + 1) / math.log(1000))
+    expect(follow(WarmupLR(two_groups(), 0.001, 0.02, 4, "linear", 1), 3), lambda _, i: 0.001 + 0.019 * rise(i + 2))
+
+    def decayed(before: int) -> float:
+        return rise(before) if before < 4 else max(0.0, (10 - before) / 6)
+
+    expect(follow(WarmupDecayLR(two_groups(), 10, 0.001, 0.02, 4, "linear"), 13), lambda _, i: 0.001 + 0.019 * decayed(i))
+    expect(follow(WarmupDecayLR(two_groups(), 2000), 3), lambda _, i: 0.001 * math.log(i + 1) / math.log(1000))
+    expect(follow(WarmupDecayLR(two_groups(), 10, 0.0, None, 4, "linear"), 9), lambda group, i: RATES[group] * decayed(i))
+
+    def cosine(before: int) -> float:
+        if before < 4:
+            return 0.1 + 0.9 * rise(before)
+        return 0.05 + 0.95 * (1 + math.cos(math.pi * min(1.0, (before - 3) / 6))) / 2
+
+    expect(follow(WarmupCosineLR(two_groups(), 10, 0.1, 4, 0.05, "linear"), 13), lambda group, i: RATES[group] * cosine(i))
+
+    def range_test(before: int) -> float:
+        return 0.003 * (1 + 2.5 * math.floor((before + 1) / 4))
+
+    expect(follow(LRRangeTest(two_groups(), 0.003, 4, 2.5, True), 9), lambda _, i: range_test(i))
+    expect(follow(LRRangeTest(two_groups(), 0.003, 4, 2.5), 9), lambda _, i: 0.003 * (1 + 2.5 * (i + 1) / 4))
+
+
+def test_one_cycle_takes_its_arguments_in_deepspeeds_order():
+    from deepspeed.runtime.lr_schedules import OneCycle
+
+    def height(before: int, stairs: int) -> float:  # up in 4 steps, down in 2
+        at = (before + 1) % 6
+        part = at / 4 if at <= 4 else (6 - at) / 2
+        return math.floor(part * stairs) / stairs if stairs else part
+
+    for stairs in (0, 2):
+        schedule = OneCycle(two_groups(), 0.001, 0.02, 0.5, 4, 2, stairs, None, 3, True, 0.7, 0.95, 0.25)
+        for before in range(10):
+            schedule.step()
+            after = (before - 5) / 3  # in intervals of the decay, from the cycle's end
+            rate = 0.001 + 0.019 * height(before, stairs) if before < 6 else 0.001 / (1 + 0.5 * after)
+            momentum = 0.95 - 0.25 * height(before, stairs) if before < 6 else 0.95 * (1 + 0.25 * after)
+            for group in schedule.optimizer.param_groups:
+                assert math.isclose(group["lr"], rate, rel_tol=1e-12), (stairs, before, group["lr"], rate)
+                assert math.isclose(group["betas"][0], momentum, rel_tol=1e-12) and group["betas"][1] == 0.99, (before, group["betas"])
+    schedule = OneCycle(two_groups(), 0.001, 0.02, 0.0, 4, 2, 0, None, 0, False)
+    schedule.step(batch_iteration=3)
+    expect([schedule.get_last_lr()], lambda _, i: 0.02)
+    assert [group["betas"] for group in schedule.optimizer.param_groups] == [(0.9, 0.999)] * 2 and schedule.last_batch_iteration == 3
+
+
+def test_schedules_take_a_rate_for_each_group():
+    import deepspeed
+    from deepspeed.runtime.lr_schedules import LRRangeTest, OneCycle, WarmupDecayLR, WarmupLR
+
+    low, high = (0.001, 0.0), [0.02, 0.04]
+    expect(follow(WarmupLR(two_groups(), low, high, 4, "linear"), 7), lambda g, i: low[g] + (high[g] - low[g]) * min(1.0, i / 4))
+    expect(follow(WarmupDecayLR(two_groups(), 10, 0.0, high, 4, "linear"), 4), lambda g, i: high[g] * i / 4)
+    expect(follow(LRRangeTest(two_groups(), high, 4), 5), lambda g, i: high[g] * (1 + (i + 1) / 4))
+    expect(follow(OneCycle(two_groups(), low, high, 0.0, 4, cycle_min_mom=[0.8, 0.8]), 4), lambda g, i: low[g] + (high[g] - low[g]) * (i + 1) / 4)
+    assert "warmup_max_lr] has 3 values for 2 groups" in refusal(lambda: WarmupLR(two_groups(), 0, [0.1, 0.2, 0.3]))
+    assert "one momentum for all groups" in refusal(lambda: OneCycle(two_groups(), 0.1, 0.2, cycle_max_mom=[0.8, 0.9]))
+    assert "total_num_steps" in refusal(lambda: WarmupDecayLR(two_groups()))
+
+    def engine_with(**params):
+        layers = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        optimizer = torch.optim.AdamW([{"params": layer.parameters(), "lr": rate} for layer, rate in zip(layers, RATES)])
+        config = {"train_batch_size": 1, "scheduler": {"type": "WarmupLR", "params": params}}
+        return deepspeed.initialize(model=layers, optimizer=optimizer, config=config)[0]
+
+    engine = engine_with(warmup_max_lr=high, warmup_num_steps=4, warmup_type="linear")
+    rates = []
+    for _ in range(3):
+        engine.backward(engine(torch.ones(1, 2)).sum())
+        engine.step()
+        rates.append(engine.get_lr())
+    expect(rates, lambda g, i: high[g] * i / 4)
+    assert "unheard_of" in refusal(lambda: engine_with(unheard_of=1))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""The surface of DeepSpeed's engine: the shapes in which initialize is called, no_sync, getters, several engines."""
+"""The surface of DeepSpeed's engine: the shapes in which initialize is called, no_sync, getters, several engines, and what
+others read of sharded parameters."""
 
 from __future__ import annotations
 
 import argparse
 import copy
 import io
+import itertools
 import json
 import os
 import sys
@@ -305,6 +307,180 @@ def test_several_engines_and_one_after_another():
     for found in run(__file__, "several", 2, shared=True):
         before, left, again, *_, last = found
         assert again == left and left != before and last != again, found
+
+
+def offload_of(engine):
+    return getattr(engine.optimizer, "parameter_offload", engine.optimizer)
+
+
+def remove_hooks(engine) -> None:
+    """What TRL touches before it generates."""
+    offload = offload_of(engine)
+    for _, param in itertools.chain(offload.module.named_parameters(), offload.module.ds_external_parameters()):
+        param.ds_active_sub_modules.clear()
+    for hook in (*offload.forward_hooks, *offload.backward_hooks):
+        hook.remove()
+    offload.forward_hooks, offload.backward_hooks = [], []
+
+
+def add_hooks(engine) -> None:
+    """What TRL touches after it."""
+    offload = offload_of(engine)
+    if not offload.param_coordinator.is_invalid_trace():
+        offload.param_coordinator._invalidate_trace()
+    offload._register_deepspeed_module(offload.module)
+
+
+def generate(engine) -> bool:
+    """Forwards of the raw module under a gather of all, on each rank another number of them."""
+    from deepspeed import zero
+
+    module, rank = engine.module, int(os.environ["RANK"])
+    with zero.GatheredParameters(engine.parameters()):
+        remove_hooks(engine)
+        module.eval()
+        twin = copy.deepcopy(module)
+        with torch.no_grad():
+            equal = all(module(ids).item() == twin(ids).item() for ids in (tokens(100 + turn, rank) for turn in range(2 + 3 * rank)))
+        module.train()
+        add_hooks(engine)
+    return equal
+
+
+def train_around_generation(generates: bool) -> list:
+    import deepspeed
+
+    engine = deepspeed.initialize(model=fresh(), config=config(3, optimizer=ADAMW))[0]
+    found = losses_of(engine, 2)
+    for _ in range(2):
+        found.append(not generates or generate(engine))
+        found += losses_of(engine, 2)
+    if generates:
+        with deepspeed.zero.unwrap_model_for_generation(engine) as whole, torch.no_grad():
+            assert whole is engine and copy.deepcopy(engine.module)(tokens(0, 0)).item() == whole(tokens(0, 0)).item()
+    found += losses_of(engine, 1)
+    engine.destroy()
+    reference = deepspeed.initialize(model=fresh(), config=config(3))[0]
+    return [*found, not generates or generate(reference), reference(tokens(0, 0)).item()]
+
+
+def train_with_and_without_generation() -> list:
+    return [train_around_generation(generates) for generates in (False, True)]
+
+
+def test_training_goes_on_after_generation_as_trl_does_it():
+    for without, generated in run(__file__, "train_with_and_without_generation", 2):
+        assert generated == without, (generated, without)
+        first, *_, last, _, _ = without
+        assert without.count(True) == 3 and last < first, without
+
+
+def external_parameters() -> dict:
+    import deepspeed
+
+    model = fresh()
+    weight = model.blocks[0].up.weight
+    deepspeed.zero.register_external_parameter(model.blocks[2], weight)
+    engine = deepspeed.initialize(model=model, config=config(3, optimizer=ADAMW))[0]
+    facts = {"modules": all(len(module.ds_external_parameters()) == (module is model.blocks[2]) for module in model.modules())}
+    facts["pairs"] = [(key == id(weight), value is weight) for key, value in model.blocks[2].ds_external_parameters()] == [(True, True)]
+    with deepspeed.zero.GatheredParameters(model.parameters()):
+        facts["copy"] = not copy.deepcopy(model.blocks[2]).ds_external_parameters()
+        file = io.BytesIO()
+        torch.save(model.blocks[2], file)
+        file.seek(0)
+        facts["file"] = not torch.load(file, weights_only=False).ds_external_parameters()
+    losses_of(engine, 1)
+    deepspeed.zero.unregister_external_parameter(model.blocks[2], weight)
+    facts["unregistered"] = not model.blocks[2].ds_external_parameters()
+    losses_of(engine, 1)
+    return facts
+
+
+def test_every_module_knows_its_external_parameters():
+    for facts in run(__file__, "external_parameters", 2):
+        assert len(facts) == 5 and all(facts.values()), facts
+
+
+def shards(stage: int, precision: str) -> dict:
+    """What a rank holds of each parameter and of the masters, by the names that others read."""
+    import deepspeed
+    from deepspeed import utils
+
+    model = fresh()
+    frozen = model.blocks[1].down.weight.requires_grad_(False)
+    groups = [{"params": [param for param in model.parameters() if param.requires_grad]}, {"params": [], "lr": 0.5}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-2)
+    others = {} if precision == "fp32" else {precision: {"enabled": True}}
+    engine = deepspeed.initialize(model=model, optimizer=optimizer, config=config(stage, **others))[0]
+    losses_of(engine, 1)
+    names = ("fp32_partitioned_groups_flat", "single_partition_of_fp32_groups")
+    facts = {"names": [name for name in names if hasattr(engine.optimizer, name)], "marked": hasattr(frozen, "ds_tensor")}
+    if facts["names"]:
+        masters = getattr(engine.optimizer, facts["names"][0])
+        own = [utils.safe_get_local_fp32_param(param) for param in model.parameters() if param.requires_grad]
+        facts["masters"] = len(masters) == 2 and masters[0].dtype == torch.float32 and torch.equal(masters[0], torch.cat(own))
+        facts["none"] = masters[-1].numel() == 0 and masters[0].numel() > 0
+    if not facts["marked"]:
+        return facts
+    facts["parts"], facts["whole"], facts["numels"] = [], [], []
+    for param in model.parameters():
+        part = param.ds_tensor
+        numels = {part.numel(), part.ds_numel, part.shape.numel(), param.partition_numel(), part.detach().numel()}
+        assert len(numels) == 1 and part.dtype == part.cpu().dtype == param.dtype and part.device == param.device, numels
+        assert part.status.name == "AVAILABLE" and part.final_location is None and param.ds_active_sub_modules == set()
+        assert torch.equal(torch.add(part, torch.ones(1, dtype=part.dtype)), part.data.clone() + 1)
+        facts["numels"].append(param.ds_numel)
+        facts["parts"].append(part.float().tolist())
+        with deepspeed.zero.GatheredParameters(param):
+            facts["whole"].append(param.detach().float().flatten().tolist())
+    with deepspeed.zero.Init():
+        lone = nn.Linear(2, 2).weight
+    copied = copy.deepcopy(frozen.ds_tensor)
+    facts["a write"] = message(lambda: frozen.ds_tensor.data.copy_(torch.ones(1)))
+    facts["before an engine"] = message(lambda: lone.ds_tensor.numel())
+    facts["a copy"] = message(lambda: copied.numel())
+    engine.destroy()
+    facts["after an engine"] = message(lambda: frozen.ds_tensor.float())
+    facts["masters after it"] = message(lambda: engine.optimizer.fp32_partitioned_groups_flat)
+    return facts
+
+
+def message(call) -> str:
+    try:
+        call()
+        return "nothing was raised"
+    except RuntimeError as error:  # shoal.Error is one
+        return str(error)
+
+
+SHARDS = ((0, "fp32"), (1, "fp32"), (2, "bf16"), (3, "fp32"), (3, "bf16"))
+
+
+def all_shards() -> list[dict]:
+    return [shards(stage, precision) for stage, precision in SHARDS]
+
+
+REFUSALS = {
+    "a write": "Use safe_set_local_fp32_param",
+    "before an engine": "Call initialize first.",
+    "a copy": "Take it from a parameter of the model.",
+    "after an engine": "Call initialize first.",
+    "masters after it": "the engine was destroyed",
+}
+
+
+def test_what_others_read_of_shards_is_what_a_rank_owns():
+    for (stage, precision), *ranks in zip(SHARDS, *run(__file__, "all_shards", 2), strict=True):
+        wanted = [[], ["single_partition_of_fp32_groups"], ["single_partition_of_fp32_groups"], ["fp32_partitioned_groups_flat"]][stage]
+        for facts in ranks:
+            assert facts["names"] == wanted and facts["marked"] == (stage == 3), facts
+            assert stage == 0 or (facts["masters"] and facts["none"]), (stage, precision, facts)
+            for name, remedy in REFUSALS.items() if stage == 3 else ():
+                assert remedy in facts[name], (name, facts[name])
+        if stage == 3:
+            for numel, whole, first, second in zip(ranks[0]["numels"], ranks[0]["whole"], ranks[0]["parts"], ranks[1]["parts"]):
+                assert len(whole) == numel and first + second == whole, (precision, numel, len(first), len(second))
 
 
 if __name__ == "__main__":

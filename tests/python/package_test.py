@@ -1,8 +1,11 @@
-"""What is installed: type stubs against the extension, and the examples as their first lines say to run them."""
+"""What is installed: type stubs against the extension, the names that others take from `deepspeed`, and the examples as their
+first lines say to run them."""
 
 from __future__ import annotations
 
 import ast
+import functools
+import importlib
 import importlib.util
 import os
 import re
@@ -103,6 +106,58 @@ def test_the_environment_is_told():
     found = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert done.returncode == 0 and {"shoal", "python", "torch", "GPUs", "transformers"} <= found.keys(), done
     assert "_core" in found["shoal"] and found["torch"].startswith("2.11")
+
+
+# What transformers, accelerate, PEFT, TRL, Lightning, axolotl and LLaMA-Factory take from the package, after `import deepspeed`.
+NAMES = """
+__version__ initialize DeepSpeedEngine init_distributed checkpointing.configure comm.init_distributed comm.is_initialized comm.get_rank
+zero.Init zero.GatheredParameters zero.register_external_parameter zero.unwrap_model_for_generation utils.logger utils.logging.logger
+utils.groups utils.set_z3_leaf_modules utils.safe_get_full_grad ops.__compatible_ops__ runtime.engine.DeepSpeedEngine
+runtime.lr_schedules.VALID_LR_SCHEDULES runtime.lr_schedules.WarmupLR runtime.lr_schedules.WarmupDecayLR
+runtime.lr_schedules.WarmupCosineLR runtime.lr_schedules.OneCycle runtime.lr_schedules.LRRangeTest
+"""
+# The same where the module is imported by its name.
+IMPORTED = """
+checkpoint.utils.clone_tensors_for_torch_save launcher.runner.DEEPSPEED_ENVIRONMENT_NAME ops.adam.DeepSpeedCPUAdam ops.adam.FusedAdam
+ops.adagrad.DeepSpeedCPUAdagrad ops.lion.DeepSpeedCPULion ops.aio.AsyncIOBuilder utils.zero_to_fp32.get_optim_files
+utils.zero_to_fp32.get_model_state_file utils.zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint
+utils.zero_to_fp32.convert_zero_checkpoint_to_fp32_state_dict utils.zero_to_fp32.load_state_dict_from_zero_checkpoint
+checkpoint.constants.DS_VERSION checkpoint.constants.UNIVERSAL_CHECKPOINT_INFO runtime.fp16.loss_scaler.LossScaler
+runtime.fp16.loss_scaler.DynamicLossScaler utils.tensor_fragment.fragment_address runtime.zero.config.ZeroStageEnum
+runtime.zero.partition_parameters.ZeroParamStatus runtime.zero.partition_parameters.PartitionedParamStatus
+runtime.zero.parameter_offload.DeepSpeedZeRoOffload runtime.base_optimizer.DeepSpeedOptimizer
+runtime.zero.stage_1_and_2.DeepSpeedZeroOptimizer runtime.zero.stage3.DeepSpeedZeroOptimizer_Stage3
+"""
+OF_ENGINE = """
+module config forward train eval zero_grad set_gradient_accumulation_boundary backward step get_global_grad_norm save_checkpoint
+load_checkpoint zero_gather_16bit_weights_on_model_save _zero3_consolidated_16bit_state_dict destroy lr_scheduler device no_sync compile
+optimizer.param_groups optimizer.state optimizer.defaults optimizer.state_dict optimizer.load_state_dict optimizer.overflow
+optimizer.optimizer optimizer.parameter_offload.module optimizer.parameter_offload.param_coordinator.is_invalid_trace
+"""
+
+
+def has(root, path: str) -> bool:
+    try:
+        functools.reduce(getattr, path.split("."), root)
+        return True
+    except AttributeError:
+        return False
+
+
+def test_every_name_that_others_take_is_there():
+    import deepspeed
+    from torch import nn
+
+    missing = [path for path in NAMES.split() if not has(deepspeed, path)]
+    for path in IMPORTED.split():
+        module, _, name = path.rpartition(".")
+        if not has(importlib.import_module(f"deepspeed.{module}"), name):
+            missing.append(path)
+    config = {"train_batch_size": 1, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 3}}
+    engine = deepspeed.initialize(model=nn.Linear(2, 2), config=config)[0]
+    missing += [path for path in OF_ENGINE.split() if not has(engine, path)]
+    engine.destroy()
+    assert not missing, missing
 
 
 def run_example(name: str, *arguments: str) -> str:

@@ -42,6 +42,21 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     cur_scale = loss_scale
 
+    @property
+    def single_partition_of_fp32_groups(self) -> list[torch.Tensor]:
+        """What this rank owns of the fp32 weights of each group, in a row: a copy. The name is DeepSpeed's at stages 1 and 2."""
+        return self._own_weights("single_partition_of_fp32_groups", (1, 2))
+
+    @property
+    def fp32_partitioned_groups_flat(self) -> list[torch.Tensor]:
+        """The same at stage 3."""
+        return self._own_weights("fp32_partitioned_groups_flat", (3,))
+
+    def _own_weights(self, name: str, stages: tuple[int, ...]) -> list[torch.Tensor]:
+        if self.engine is None or self.engine.zero_optimization_stage() not in stages:
+            raise AttributeError(f"[optimizer] has {name} at stages {stages} only.")
+        return self.engine.own_weights()
+
     def step(self, closure: Any = None) -> None:
         """The engine updates: call engine.step()."""
         refuse("optimizer.step", "Compute the loss before engine.step().", closure=closure)

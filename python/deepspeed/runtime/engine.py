@@ -20,8 +20,8 @@ from deepspeed.runtime.config import translate
 from deepspeed.runtime.config_getters import ConfigGetters
 from deepspeed.runtime.lr_schedules import make_scheduler
 from deepspeed.runtime.optimizers import from_config, section_of
-from deepspeed.runtime.zero.parameter_offload import ParameterOffload
-from deepspeed.runtime.zero.partition_parameters import mark_sharded, unmark
+from deepspeed.runtime.zero.parameter_offload import DeepSpeedZeRoOffload
+from deepspeed.runtime.zero.partition_parameters import external_parameters, mark_sharded, unmark
 from deepspeed.utils.arguments import refuse
 
 
@@ -63,7 +63,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             self.optimizer = DeepSpeedOptimizer(basic)
             self.optimizer.engine = self
         elif self.zero_optimization_stage() == 3:
-            self.optimizer = ParameterOffload(module)
+            self.optimizer = DeepSpeedZeRoOffload(module)
         self.basic_optimizer = basic
         self.client_optimizer = basic if optimizer is not None else None
         self.lr_scheduler = make_scheduler(self.optimizer if basic is not None else None, basic, config, lr_scheduler)
@@ -79,8 +79,10 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         if self.zero_optimization_stage() == 3:
             for param in module.parameters():
                 mark_sharded(param)
+            for each in module.modules():
+                external_parameters(each)
             if isinstance(self.optimizer, DeepSpeedOptimizer):
-                self.optimizer.parameter_offload = ParameterOffload(module)
+                self.optimizer.parameter_offload = DeepSpeedZeRoOffload(module)
 
     def _basic_optimizer(self, optimizer: Any, model_parameters: Any) -> torch.optim.Optimizer | None:
         if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
@@ -151,6 +153,16 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             [(names[id(param)], param.numel()) for param in group["params"] if param.requires_grad and id(param) in names]
             for group in self._shoal.group_dicts
         ]
+
+    def own_weights(self) -> list[torch.Tensor]:
+        """Of each group of the optimizer what this rank owns of the fp32 weights, in a row. Between steps."""
+        self._shoal._live("state")
+        found = []
+        for group in self.basic_optimizer.param_groups:
+            trained = [param for param in group["params"] if param.requires_grad and id(param) in self._shoal.names]
+            parts = [state.read_own(param, "weight") for param in trained]
+            found.append(torch.cat([torch.empty(0, device=self.device), *parts]))
+        return found
 
     def _take_groups(self) -> None:
         groups = self.basic_optimizer.param_groups

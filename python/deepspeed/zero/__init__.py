@@ -1,17 +1,4 @@
 """deepspeed.zero."""
 
-from deepspeed.runtime.zero.partition_parameters import (
-    GatheredParameters,
-    Init,
-    ZeroParamStatus,
-    register_external_parameter,
-    unregister_external_parameter,
-)
-
-__all__ = [
-    "GatheredParameters",
-    "Init",
-    "ZeroParamStatus",
-    "register_external_parameter",
-    "unregister_external_parameter",
-]
+from deepspeed.runtime.zero import *  # noqa: F401,F403
+from deepspeed.runtime.zero import __all__  # noqa: F401

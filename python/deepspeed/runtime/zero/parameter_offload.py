@@ -15,8 +15,8 @@ class _Coordinator:
         """Orders of units are kept for training and evaluation apart."""
 
 
-class ParameterOffload:
-    """Stands where DeepSpeed has DeepSpeedZeRoOffload: also as the `optimizer` of an engine for inference."""
+class DeepSpeedZeRoOffload:
+    """The `parameter_offload` of an optimizer at stage 3, and the `optimizer` of an engine for inference."""
 
     def __init__(self, module: nn.Module):
         self.__dict__["module"] = module
@@ -26,7 +26,7 @@ class ParameterOffload:
         self.overflow = False
 
     @property
-    def parameter_offload(self) -> "ParameterOffload":
+    def parameter_offload(self) -> "DeepSpeedZeRoOffload":
         return self
 
     def get_param_coordinator(self, training: bool = True) -> _Coordinator:

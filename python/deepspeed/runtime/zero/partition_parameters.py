@@ -15,6 +15,7 @@ from shoal import _core, demand, gathering
 from deepspeed import comm
 from deepspeed.accelerator import rank_device
 from deepspeed.runtime.config import load_config
+from deepspeed.runtime.zero.local_part import LocalPart, PartitionedParamStatus  # noqa: F401
 from deepspeed.utils.arguments import refuse, without_effect
 
 
@@ -40,10 +41,16 @@ def mark_sharded(param: nn.Parameter) -> None:
     param.ds_numel = param.numel()
     param.ds_shape = param.shape
     param.ds_status = ZeroParamStatus.NOT_AVAILABLE
+    param.ds_active_sub_modules = set()  # always empty: the engine counts uses by units
+    param.ds_tensor = LocalPart(param)
+    param.partition_numel = param.ds_tensor.numel
+
+
+_MARKS = ("ds_id", "ds_numel", "ds_shape", "ds_status", "ds_active_sub_modules", "ds_tensor", "partition_numel")
 
 
 def unmark(param: nn.Parameter) -> None:
-    for name in ("ds_id", "ds_numel", "ds_shape", "ds_status"):
+    for name in _MARKS:
         if hasattr(param, name):
             delattr(param, name)
 
@@ -150,19 +157,39 @@ def register_external_parameter(module: nn.Module, parameter: nn.Parameter) -> N
     module needs no registration."""
     if not isinstance(parameter, nn.Parameter):
         raise RuntimeError("[register_external_parameter] the parameter is not a torch.nn.Parameter. Pass one.")
-    externals = module.__dict__.setdefault("_external_params", {})
-    if id(parameter) not in externals:
-        hooks = module.__dict__.setdefault("_external_hooks", {})
-        hooks[id(parameter)] = module.register_forward_pre_hook(_HaveWhole(parameter))
-    externals[id(parameter)] = parameter
-    module.ds_external_parameters = lambda: externals.items()
+    externals = external_parameters(module)
+    if id(parameter) not in externals.params:
+        externals.params[id(parameter)] = parameter
+        externals.hooks[id(parameter)] = module.register_forward_pre_hook(_HaveWhole(parameter))
 
 
 def unregister_external_parameter(module: nn.Module, parameter: nn.Parameter) -> None:
-    module.__dict__.get("_external_params", {}).pop(id(parameter), None)
-    hook = module.__dict__.get("_external_hooks", {}).pop(id(parameter), None)
-    if hook is not None:
-        hook.remove()
+    externals = external_parameters(module)
+    if externals.params.pop(id(parameter), None) is not None:
+        externals.hooks.pop(id(parameter)).remove()
+
+
+def external_parameters(module: nn.Module) -> "ExternalParameters":
+    """Of the module, which has none at first."""
+    return module.__dict__.setdefault("ds_external_parameters", ExternalParameters())
+
+
+class ExternalParameters:
+    """A module's ds_external_parameters: parameters of others that its forward reads, as pairs of an id and a parameter. A
+    copy of the module has none."""
+
+    def __init__(self) -> None:
+        self.params: dict[int, nn.Parameter] = {}
+        self.hooks: dict[int, Any] = {}
+
+    def __call__(self) -> Any:
+        return self.params.items()
+
+    def __deepcopy__(self, memo: dict) -> "ExternalParameters":
+        return ExternalParameters()
+
+    def __reduce__(self) -> tuple:
+        return ExternalParameters, ()
 
 
 class _HaveWhole:

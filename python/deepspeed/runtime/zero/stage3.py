@@ -1,11 +1,22 @@
-"""Names of DeepSpeed's stage 3: the class of its optimizer, and estimates of memory."""
+"""Names of DeepSpeed's stage 3: the class of its optimizer, generation, and estimates of memory."""
 
 from __future__ import annotations
+
+import contextlib
+from typing import Iterator
 
 from torch import nn
 
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer as DeepSpeedZeroOptimizer_Stage3  # noqa: F401
 from deepspeed.runtime.zero import estimates
+from deepspeed.runtime.zero.partition_parameters import GatheredParameters
+
+
+@contextlib.contextmanager
+def unwrap_model_for_generation(model: nn.Module) -> Iterator[nn.Module]:
+    """Has the weights of an engine whole inside. Its hooks stay: inside they cost microseconds."""
+    with GatheredParameters(model.parameters()):
+        yield model
 
 
 def estimate_zero3_model_states_mem_needs(
