@@ -2,7 +2,7 @@
 # Brings a Debian or Ubuntu machine to where Shoal builds: system packages by apt, Python packages in .venv.
 #   tools/setup.sh            what building, testing and the demo need
 #   tools/setup.sh lint       clang-tidy too
-#   tools/setup.sh trl        TRL too, for its test
+#   tools/setup.sh trl        TRL too, for its test, where Python is 3.11 or newer
 #   tools/setup.sh wheel      what make wheel builds wheels with
 # What is there already is left alone: a second call asks dpkg, compares one stamp, and touches no network.
 # It does not configure or build; the Makefile does.
@@ -108,6 +108,10 @@ set_up_python
 if [[ "${1:-}" == wheel ]] && ! .venv/bin/python3 -c 'import scikit_build_core' 2>/dev/null; then
   .venv/bin/python3 -m pip install --disable-pip-version-check --no-deps scikit-build-core==1.1.1 pathspec==1.1.1
 fi
-if [[ "${1:-}" == trl ]] && ! .venv/bin/python3 tools/check_lock.py requirements-trl.lock >/dev/null; then
-  .venv/bin/python3 -m pip install --disable-pip-version-check --no-deps -r requirements-trl.lock
+if [[ "${1:-}" == trl ]]; then
+  if ! .venv/bin/python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    say "TRL's test will be skipped: requirements-trl.lock needs Python 3.11, and .venv has $(.venv/bin/python3 --version)."
+  elif ! .venv/bin/python3 tools/check_lock.py requirements-trl.lock >/dev/null; then
+    .venv/bin/python3 -m pip install --disable-pip-version-check --no-deps -r requirements-trl.lock
+  fi
 fi

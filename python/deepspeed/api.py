@@ -11,7 +11,7 @@ from torch import nn
 from shoal import Error
 
 from deepspeed import comm
-from deepspeed.runtime.config import load_config
+from deepspeed.runtime.config import read_config
 from deepspeed.runtime.engine import DeepSpeedEngine
 from deepspeed.utils.logging import log_dist
 from deepspeed.version import __version__
@@ -44,15 +44,17 @@ def initialize(
         config = getattr(args, "deepspeed_config", None) or getattr(args, "deepscale_config", None)
     if config is None:
         raise Error("[initialize] there is no config. Pass config= with a path or a dict, or --deepspeed_config.")
+    config, source = read_config(config)
     comm.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
     engine = DeepSpeedEngine(
         module=model,
-        config=load_config(config),
+        config=config,
         optimizer=optimizer,
         model_parameters=model_parameters,
         lr_scheduler=lr_scheduler,
         training_data=training_data,
         collate_fn=collate_fn,
+        source=source,
     )
     return engine, engine.optimizer, engine.training_dataloader, engine.lr_scheduler
 

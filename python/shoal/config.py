@@ -27,13 +27,25 @@ def read(config: str | os.PathLike | Mapping[str, Any]) -> tuple[str, str]:
 
 def load(config: str | os.PathLike | Mapping[str, Any]) -> dict[str, Any]:
     """The config as a dict. Comments and trailing commas, which Python's reader does not know, go through the core."""
-    if isinstance(config, Mapping):
-        return dict(config)
-    text, origin = read(config)
+    return dict(config) if isinstance(config, Mapping) else from_text(*read(config))
+
+
+def from_text(text: str, origin: str) -> dict[str, Any]:
+    """JSON text as a dict; mistakes, a key that is given twice among them, are told by the core, with their line."""
     try:
-        return json.loads(text)
+        found = json.loads(text, object_pairs_hook=_each_once)
     except ValueError:
-        return json.loads(_core.plain_json(text, origin))
+        found = json.loads(_core.plain_json(text, origin))
+    if not isinstance(found, dict):
+        raise _core.Error(f"[{origin}] the text is not a JSON object. It begins with {{ and ends with }}.")
+    return found
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is given twice")
+    return found
 
 
 def to_text(config: Mapping[str, Any]) -> str:
@@ -53,10 +65,17 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def parse(config: str | os.PathLike | Mapping[str, Any], world_size: int) -> _core.Config:
-    """The checked config for so many ranks. Raises shoal.Error that lists every mistake."""
-    text, origin = read(config)
-    return _core.Config.from_text(text, world_size, origin)
+def parse(config: str | os.PathLike | Mapping[str, Any], world_size: int, origin: str | None = None) -> _core.Config:
+    """The checked config for so many ranks. Raises shoal.Error that lists every mistake. origin: what to call the config there,
+    where it is not the path itself."""
+    text, name = read(config)
+    try:
+        return _core.Config.from_text(text, world_size, origin or name)
+    except _core.Error as error:
+        if not isinstance(config, Mapping):
+            raise
+        told = str(error).replace("[line 1, ", "[").replace(" (line 1)", "")  # lines of a text that only we have seen
+        raise _core.Error(told) from None
 
 
 def with_section(config: Mapping[str, Any], name: str, section: Any) -> dict[str, Any]:

@@ -78,9 +78,12 @@ class Engine:
         check_model(model)
         self.device = devices.device_of(model, device)
         devices.make_current(self.device)
+        ranks = world.size if world is not None else world_size()
+        self.core_config = configs.parse(config, ranks)
         if optimizer is not None:
-            config, groups = _without_optimizer(config), groups or optimizer.param_groups
-        self.core_config = configs.parse(config, world.size if world is not None else world_size())
+            groups = groups or optimizer.param_groups
+            names_another = "optimizer" in configs.load(config)
+            self.core_config = configs.parse(_without_optimizer(config), ranks)
         self.world = world or join_world(self.core_config)
         self.module = model
         self._handles: list[Any] = []
@@ -108,6 +111,8 @@ class Engine:
         if optimizer is not None:
             index_of = {key: self._index(name) for key, name in self.names.items()}
             self.client = ClientOptimizer(optimizer, self.core, index_of, self.device)
+            if names_another and self.world.rank == 0:
+                warnings.warn("[config optimizer] has no effect: an optimizer was passed in.")
             if self.core_config.offloads_states and self.world.rank == 0:
                 name = type(optimizer).__name__
                 warnings.warn(f"[config offload_optimizer] the states of {name}, an optimizer of torch, stay in memory.")

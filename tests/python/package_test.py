@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from ranks import main
+from ranks import free_port, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -160,11 +160,51 @@ def test_every_name_that_others_take_is_there():
     assert not missing, missing
 
 
-def run_example(name: str, *arguments: str) -> str:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", f"examples/{name}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
+def run_ranks(*command: str, **environment: str) -> str:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | environment
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=600, cwd=ROOT, env=environment)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
     return done.stdout
+
+
+def run_example(name: str, *arguments: str) -> str:
+    return run_ranks("-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", f"examples/{name}", *arguments)
+
+
+def losses_of(output: str) -> list[float]:
+    """What the Trainer has printed."""
+    return [float(value) for value in re.findall(r"'loss': '?([0-9.]+)", output)]
+
+
+def test_the_example_of_the_trainer_learns():
+    if importlib.util.find_spec("accelerate") is None:
+        print("skipped test_the_example_of_the_trainer_learns: accelerate is not installed")
+        return
+    losses = losses_of(run_example("hf_trainer.py", "--max_steps", "15"))
+    assert len(losses) == 3 and losses[-1] < 0.9 * losses[0], losses
+
+
+# In one write: torchrun's ranks do not buffer, and lines of two ranks would mix.
+AND_SAY_HOW = """
+import os, runpy
+runpy.run_path("examples/deepspeed_loop.py", run_name="__main__")
+import shoal
+world = shoal.world()
+os.write(1, f"rank {world.rank} of {world.size} over {world.transport}\\n".encode())
+"""
+
+
+def test_the_example_of_the_loop_learns_under_the_deepspeed_command_over_gloo():
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "loop.py")
+        script.write_text(AND_SAY_HOW)
+        command = ("-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--master_port", str(free_port()), str(script))
+        output = run_ranks(*command, SHOAL_TRANSPORT="gloo")
+    assert "rank 0 of 2 over gloo" in output and "rank 1 of 2 over gloo" in output, output
+    epochs = re.findall(r"epoch (\d): loss ([0-9.]+), step (\d+), lr 1.00e-03", output)
+    assert [(epoch, step) for epoch, _, step in epochs] == [("0", "16"), ("1", "32"), ("2", "48")], output
+    losses = [float(loss) for _, loss, _ in epochs]
+    assert losses[2] < losses[1] < losses[0], output
 
 
 def test_the_example_of_lora_learns_and_saves_adapters_alone():
@@ -175,7 +215,7 @@ def test_the_example_of_lora_learns_and_saves_adapters_alone():
 
     with tempfile.TemporaryDirectory() as folder:
         output = run_example("peft_lora.py", "--max_steps", "20", "--save", folder)
-        losses = [float(value) for value in re.findall(r"'loss': '?([0-9.]+)", output)]
+        losses = losses_of(output)
         assert len(losses) == 4 and losses[-1] < losses[0], output
         with safe_open(os.path.join(folder, "adapter_model.safetensors"), "pt") as file:
             shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}

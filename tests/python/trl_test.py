@@ -1,5 +1,5 @@
 """TRL's SFT and DPO on the package `deepspeed`, 2 CPU ranks, against TRL on DDP. DPO has two engines at stage 3: the policy's
-and the reference model's. Skipped where trl is not installed: tools/setup.sh trl."""
+and the reference model's. Skipped where trl is not installed: tools/setup.sh trl, with Python 3.11 or newer."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_dpo_with_two_engines():
 
 if __name__ == "__main__":
     if importlib.util.find_spec("trl") is None:
-        print("skipped: trl is not installed; tools/setup.sh trl installs it")
+        print("skipped: trl is not installed; tools/setup.sh trl installs it, with Python 3.11 or newer")
         sys.exit(77)
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"

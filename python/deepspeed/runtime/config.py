@@ -7,7 +7,7 @@ import binascii
 import copy
 import math
 import os
-from typing import Any, Mapping
+from typing import Any, Mapping, NamedTuple
 
 from shoal import _core
 from shoal import config as configs
@@ -16,38 +16,61 @@ from shoal.world import world_size
 from deepspeed.utils.logging import warning_once
 
 
-def load_config(config: Any) -> dict[str, Any]:
+class Source(NamedTuple):
+    """The text of a config, None where a dict was given, and what to call it in messages."""
+
+    text: str | None = None
+    origin: str = "config"
+
+
+def read_config(config: Any) -> tuple[dict[str, Any], Source]:
     """A dict, a path, JSON text or base64 of it, as a dict."""
     if isinstance(config, Mapping):
-        return dict(config)
+        return dict(config), Source()
     text = os.fspath(config)
     if not os.path.exists(text) and not text.lstrip().startswith("{"):
         try:
             text = base64.urlsafe_b64decode(text).decode("utf-8")
         except (binascii.Error, UnicodeDecodeError, ValueError):
             pass  # a path that is not there: the reader says so
-    return configs.load(text)
+    source = Source(*configs.read(text))
+    return configs.from_text(*source), source
 
 
-def translate(config: Mapping[str, Any], optimizer: dict[str, Any] | None, with_scheduler: bool = False) -> dict[str, Any]:
-    """The config for Shoal: "auto" and what is unknown at the top level left out, the optimizer that runs put in."""
+def load_config(config: Any) -> dict[str, Any]:
+    return read_config(config)[0]
+
+
+def check(config: Mapping[str, Any], source: Source, optimizer: Any = None, scheduler: Any = None) -> None:
+    """Raises what the core finds in the config as it was written, the sections of the optimizer and the schedule in it, if
+    they are in use. Where nothing had to be translated, mistakes are told by their lines."""
+    wanted = translate(config, optimizer, scheduler)
+    if source.text is not None and wanted == config:
+        _core.Config.from_text(source.text, world_size(), source.origin)
+    else:
+        configs.parse(wanted, world_size(), source.origin)
+
+
+def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any = None) -> dict[str, Any]:
+    """The config for Shoal: "auto" and what is unknown at the top level left out, and these two sections in place of its own."""
     known = set(_core.top_level_keys())
     result: dict[str, Any] = {}
-    for key, value in copy.deepcopy(dict(config)).items():
+    others = {key: value for key, value in config.items() if key not in ("optimizer", "scheduler")}
+    for key, value in copy.deepcopy(others).items():
         if key not in known:
             warning_once(f"[config {key}] is not a key that Shoal knows, and is ignored. docs/config.md lists the keys.")
         else:
-            result[key] = _without_auto(value)
+            result[key] = without_auto(value)
     result = {key: value for key, value in result.items() if value != "auto"}
-    result.pop("optimizer", None)
-    if not with_scheduler:
-        result.pop("scheduler", None)
-    if optimizer is not None:
-        result["optimizer"] = optimizer
+    for key, section in (("optimizer", optimizer), ("scheduler", scheduler)):
+        if section is not None:
+            result[key] = without_auto(section)
     _translate_zero(result)
     _drop_what_is_off(result)
     if isinstance(result.get("checkpoint"), dict):
         result["checkpoint"].pop("load_universal", None)  # load_checkpoint reads it
+    if isinstance(result.get("fp16"), dict) and isinstance(result["fp16"].get("auto_cast"), bool):
+        result["fp16"].pop("auto_cast")  # the engine's forward reads it
     if not any(key in result for key in ("train_batch_size", "train_micro_batch_size_per_gpu")):
         result["train_micro_batch_size_per_gpu"] = 1
     return result
@@ -61,7 +84,7 @@ def _translate_zero(config: dict[str, Any]) -> None:
     if not isinstance(zero, dict):
         return
     for name, value in zero.items():
-        if isinstance(value, float) and math.isfinite(value) and name != "ratio":  # HF's 0.9 * hidden_size^2
+        if isinstance(value, float) and math.isfinite(value) and name != "stage":  # HF's 0.9 * hidden_size^2
             zero[name] = int(value)
     for prefix in ("stage3_", ""):  # save_16bit_model reads it
         for name in ("gather_16bit_weights_on_model_save", "gather_fp16_weights_on_model_save"):
@@ -75,13 +98,13 @@ def _translate_zero(config: dict[str, Any]) -> None:
 def _drop_what_is_off(config: dict[str, Any]) -> None:
     """Sections that ask for nothing, which the reader would refuse."""
     section = config.get("weight_quantization")
-    if isinstance(section, dict) and not section.get("enabled"):
+    if isinstance(section, dict) and section.get("enabled") is False:
         config.pop("weight_quantization")
     if config.get("data_parallel_size") == world_size():
         config.pop("data_parallel_size")
 
 
-def _without_auto(value: Any) -> Any:
+def without_auto(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_auto(inner) for key, inner in value.items() if inner != "auto"}
+        return {key: without_auto(inner) for key, inner in value.items() if inner != "auto"}
     return value

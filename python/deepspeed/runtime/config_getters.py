@@ -40,6 +40,9 @@ class ConfigGetters:
     def fp16_enabled(self) -> bool:
         return self.core_config.precision.name == "fp16"
 
+    def fp16_auto_cast(self) -> bool:
+        return self.fp16_enabled() and self._section("fp16").get("auto_cast", False)
+
     def bfloat16_enabled(self) -> bool:
         return self.core_config.precision.name == "bf16"
 

@@ -14,15 +14,14 @@ from shoal.engine import check_model
 
 from deepspeed import comm
 from deepspeed.accelerator import rank_device
-from deepspeed.runtime import checkpoint_load, checkpoint_save, client_states
+from deepspeed.runtime import checkpoint_load, checkpoint_save, client_states, lr_schedules, optimizers
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
-from deepspeed.runtime.config import translate
+from deepspeed.runtime.config import Source, check, translate, without_auto
 from deepspeed.runtime.config_getters import ConfigGetters
-from deepspeed.runtime.lr_schedules import make_scheduler
-from deepspeed.runtime.optimizers import from_config, section_of
 from deepspeed.runtime.zero.parameter_offload import DeepSpeedZeRoOffload
 from deepspeed.runtime.zero.partition_parameters import external_parameters, mark_sharded, unmark
 from deepspeed.utils.arguments import refuse
+from deepspeed.utils.logging import warning_once
 
 
 class DeepSpeedEngine(ConfigGetters, nn.Module):
@@ -37,13 +36,15 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         lr_scheduler: Any = None,
         training_data: Any = None,
         collate_fn: Callable | None = None,
+        source: Source = Source(),
     ):
         super().__init__()
         check_model(module)
         self.module = module
         self.config = config
-        basic = self._basic_optimizer(optimizer, model_parameters)
-        section = section_of(basic) if basic is not None else None
+        self._check_config(source, optimizer, lr_scheduler)
+        basic = self._basic_optimizer(optimizer, model_parameters, source.origin)
+        section = optimizers.section_of(basic) if basic is not None else None
         self.optimizer_type = section["type"] if section is not None else None
         outside = basic if section is None else None  # runs itself, on the shards
         self._frozen_for_inference = [] if basic is not None else _freeze(module)
@@ -66,7 +67,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             self.optimizer = DeepSpeedZeRoOffload(module)
         self.basic_optimizer = basic
         self.client_optimizer = basic if optimizer is not None else None
-        self.lr_scheduler = make_scheduler(self.optimizer if basic is not None else None, basic, config, lr_scheduler)
+        self.lr_scheduler = lr_schedules.make_scheduler(self.optimizer if basic is not None else None, basic, config, lr_scheduler)
         self.client_lr_scheduler = lr_scheduler
         self.global_steps = 0
         self.skipped_steps = 0
@@ -84,18 +85,35 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             if isinstance(self.optimizer, DeepSpeedOptimizer):
                 self.optimizer.parameter_offload = DeepSpeedZeRoOffload(module)
 
-    def _basic_optimizer(self, optimizer: Any, model_parameters: Any) -> torch.optim.Optimizer | None:
+    def _check_config(self, source: Source, optimizer: Any, lr_scheduler: Any) -> None:
+        """All of it, before anything is made of it; what is passed in stands in place of a section."""
+        section, schedule = without_auto(self.config.get("optimizer")), self.config.get("scheduler")
+        if section and optimizer is not None:
+            warning_once("[config optimizer] has no effect: an optimizer was passed in.")
+            section = None
+        if schedule and (lr_scheduler is not None or not (section or optimizer is not None)):
+            reason = "a schedule was passed in" if lr_scheduler is not None else "there is no optimizer"
+            warning_once(f"[config scheduler] has no effect: {reason}.")
+            schedule = None
+        check(
+            self.config,
+            source,
+            optimizers.to_check(section) if section else None,
+            lr_schedules.to_check(schedule) if schedule else None,
+        )
+
+    def _basic_optimizer(self, optimizer: Any, model_parameters: Any, origin: str) -> torch.optim.Optimizer | None:
         if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
             return optimizer(list(model_parameters or self.module.parameters()))
         if optimizer is not None:
             return optimizer
-        section = self.config.get("optimizer")
+        section = without_auto(self.config.get("optimizer"))
         if not section:
             return None
         params = list(model_parameters) if model_parameters is not None else []
         if not params:
             params = [param for param in self.module.parameters() if param.requires_grad]
-        return from_config(section, params)
+        return optimizers.from_config(section, params, origin)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -108,7 +126,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
     # Training.
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if self.config.get("fp16", {}).get("auto_cast"):
+        if self.fp16_auto_cast():
             args, kwargs = _to_half(args), _to_half(kwargs)
         with self._shoal.explaining("forward"):
             return self.module(*args, **kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
 import torch
 
@@ -214,6 +214,16 @@ class WarmupCosineLR(_Schedule):
 
 
 _CLASSES = {kind.__name__: kind for kind in (LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR)}
+
+
+def to_check(section: Any) -> Any:
+    """The section of a config as the core can check it: without what a schedule here takes beyond that."""
+    if not isinstance(section, Mapping) or not isinstance(section.get("params", {}), Mapping):
+        return section
+    if section.get("type") not in _CLASSES and hasattr(torch.optim.lr_scheduler, str(section.get("type"))):
+        return {**section, "type": "WarmupLR", "params": {}}  # torch's class checks its own
+    params = {key: value for key, value in section.get("params", {}).items() if value is not None and key != "last_batch_iteration"}
+    return {**section, "params": params} if "params" in section else section
 
 
 def make_scheduler(optimizer: Any, basic: Any, config: dict[str, Any], client: Any) -> Any:

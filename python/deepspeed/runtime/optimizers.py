@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+import difflib
+import inspect
+from typing import Any, Iterable, Mapping
 
 import torch
 
@@ -13,6 +15,8 @@ from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
 from deepspeed.ops.group_holder import GroupHolder
 from deepspeed.ops.lion import DeepSpeedCPULion, FusedLion
 
+# Of a section with torch_adam: what torch's class has and the core has not.
+_TORCH_ONLY = ("amsgrad", "maximize", "capturable", "differentiable")
 _KNOWN = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD, torch.optim.Adagrad)
 
 
@@ -49,19 +53,31 @@ def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
     return None
 
 
-def from_config(section: dict[str, Any], params: Iterable[Any]) -> torch.optim.Optimizer:
-    """A torch optimizer to hold the groups of an optimizer that the config names."""
-    given = {key: value for key, value in section.get("params", {}).items() if value != "auto"}
+def to_check(section: Any) -> Any:
+    """The section of a config as the core can check it: what a class of torch takes beyond that, the class checks."""
+    kind = _torch_class(section)
+    if kind is None:
+        return section
+    given = section.get("params") or {}
+    if _is_adam(section):
+        return {**section, "params": {key: value for key, value in given.items() if key not in _TORCH_ONLY}}
+    return {**section, "type": "SGD", "params": {}}
+
+
+def from_config(section: Mapping[str, Any], params: Iterable[Any], origin: str = "config") -> torch.optim.Optimizer:
+    """A torch optimizer to hold the groups of an optimizer that the config names, or to run itself. The core has checked the
+    section. origin: what to call the config."""
+    given = dict(section.get("params") or {})
     kind = str(section.get("type", "")).lower()
+    if isinstance(given.get("betas"), list):
+        given["betas"] = tuple(given["betas"])
+    torch_class = _torch_class(section)
+    if torch_class is not None:
+        return _make(torch_class, params, _for_torch(given) if _is_adam(section) else given, origin)
     taken = ("lr", "betas", "eps", "weight_decay", "momentum", "dampening", "nesterov")
     options = {key: value for key, value in given.items() if key in taken}
-    if "betas" in options:
-        options["betas"] = tuple(options["betas"])
     if kind in ("adam", "adamw"):
-        decoupled = kind == "adamw" or given.get("adam_w_mode", True)
-        if given.get("torch_adam"):  # torch's classes, with torch's defaults
-            return (torch.optim.AdamW if decoupled else torch.optim.Adam)(params, **options)
-        options.setdefault("weight_decay", 0.0)
+        decoupled = given.get("adam_w_mode", True)
         return FusedAdam(params, adam_w_mode=decoupled, bias_correction=given.get("bias_correction", True), **options)
     if kind == "sgd":
         return torch.optim.SGD(params, **options)
@@ -69,7 +85,46 @@ def from_config(section: dict[str, Any], params: Iterable[Any]) -> torch.optim.O
         return DeepSpeedCPUAdagrad(params, **options)
     if kind == "lion":
         return FusedLion(params, **options)
-    raise Error(f"[config optimizer.type] {section.get('type')} is not supported. Use AdamW, Adam, SGD, Adagrad or Lion.")
+    raise Error(f"[{origin} optimizer.type] is not given. Use AdamW, Adam, SGD, Adagrad, Lion or a class of torch.optim.")
+
+
+def _is_adam(section: Mapping[str, Any]) -> bool:
+    return str(section.get("type")).lower() in ("adam", "adamw")
+
+
+def _torch_class(section: Any) -> type[torch.optim.Optimizer] | None:
+    """The class of torch that a section asks for: by its name, where the engine has no such update, or by torch_adam."""
+    if not isinstance(section, Mapping) or not isinstance(section.get("params") or {}, Mapping):
+        return None
+    given, name = section.get("params") or {}, str(section.get("type"))
+    if _is_adam(section):
+        decoupled = name.lower() == "adamw" or given.get("adam_w_mode", True)
+        return (torch.optim.AdamW if decoupled else torch.optim.Adam) if given.get("torch_adam") is True else None
+    kind = getattr(torch.optim, name, None)
+    if name.lower() in ("sgd", "adagrad", "lion", "muon"):  # the engine's; Muon of a config is DeepSpeed's own
+        return None
+    return kind if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) else None
+
+
+def _for_torch(given: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a section with torch_adam, without those that the core has found to change nothing."""
+    without_effect = {"torch_adam", "adam_w_mode", "set_grad_none", "fp32_optimizer_states", "max_grad_norm"}
+    if given.get("bias_correction"):
+        without_effect.add("bias_correction")
+    return {key: value for key, value in given.items() if key not in without_effect}
+
+
+def _make(kind: type[torch.optim.Optimizer], params: Iterable[Any], options: dict[str, Any], origin: str) -> torch.optim.Optimizer:
+    known = [name for name in inspect.signature(kind).parameters if name != "params"]
+    for key in options:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            remedy = f'Did you mean "{near[0]}"?' if near else f"It takes {', '.join(known)}."
+            raise Error(f"[{origin} optimizer.params.{key}] torch.optim.{kind.__name__} does not take this. {remedy}")
+    try:
+        return kind(params, **options)
+    except (TypeError, ValueError) as error:
+        raise Error(f"[{origin} optimizer.params] torch.optim.{kind.__name__} refuses them: {error}.") from None
 
 
 def _sgd(params: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:

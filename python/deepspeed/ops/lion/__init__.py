@@ -12,7 +12,7 @@ class FusedLion(GroupHolder):
         self,
         params: Iterable[Any],
         lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.99),
+        betas: tuple[float, float] = (0.9, 0.999),
         weight_decay: float = 0.0,
         set_grad_none: bool = True,
     ):
@@ -24,7 +24,7 @@ class DeepSpeedCPULion(FusedLion):
         self,
         model_params: Iterable[Any],
         lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.99),
+        betas: tuple[float, float] = (0.9, 0.999),
         weight_decay: float = 0.0,
         fp32_optimizer_states: bool = True,
     ):

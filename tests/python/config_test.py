@@ -1,0 +1,297 @@
+"""Configs through the package `deepspeed`: no key of the optimizer is dropped in silence, files are named with their lines,
+classes of torch run by their names, and fp16.auto_cast casts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parent))
+from models import Net, tokens
+from ranks import main, run
+
+# What the section holds, and what the message says. Through both doors it is the same.
+REFUSED = [
+    ({"type": "AdamW", "params": {"amsgrad": True}}, "[optimizer.params.amsgrad] true is not supported"),
+    ({"type": "Adam", "params": {"maximize": True}}, "[optimizer.params.maximize] true is not supported"),
+    ({"type": "Adam", "params": {"max_grad_norm": 1.0}}, 'Write "gradient_clipping" at the top level'),
+    ({"type": "AdamW", "params": {"fp32_optimizer_states": False}}, "[optimizer.params.fp32_optimizer_states] false"),
+    ({"type": "AdamW", "params": {"wieght_decay": 0.1}}, '[optimizer.params.wieght_decay] unknown key. Did you mean "weight_decay"?'),
+    ({"type": "AdamW", "parms": {"lr": 1e-3}}, '[optimizer.parms] unknown key. Did you mean "params"?'),
+    ({"type": "AdamW", "params": {"momentum": 0.9}}, "[optimizer.params.momentum] AdamW does not take this"),
+    ({"type": "AdamW", "params": {"lr": "1e-3"}}, "Write 1e-3 without quotes."),
+    ({"type": "AdamW", "params": {"adam_w_mode": False}}, "[optimizer.params.adam_w_mode] false contradicts"),
+    ({"type": "Adagrad", "params": {"lr_decay": 0.1}}, "[optimizer.params.lr_decay] 0.1 is not supported"),
+    ({"type": "AdamW", "params": []}, "[optimizer.params] [] is not an object"),
+    ({"type": "AdamW", "legacy_fusion": True}, "[optimizer.legacy_fusion] true is not supported"),
+    ({"type": "Muon"}, "[optimizer.type] Muon is not supported yet"),
+    ({"type": "RMSProb"}, '[optimizer.type] "RMSProb" is not known'),
+    ("AdamW", '[optimizer] "AdamW" is not an object'),
+]
+
+# These come from classes of torch, of which the core knows nothing.
+REFUSED_BY_TORCH = [
+    ({"type": "RMSprop", "params": {"aplha": 0.9}}, '[config optimizer.params.aplha] torch.optim.RMSprop does not take this. Did you mean "alpha"?'),
+    ({"type": "RMSprop", "params": {"max_grad_norm": 1.0}}, "[config optimizer.params.max_grad_norm]"),
+    ({"type": "RMSprop", "params": {"lr": -1.0}}, "torch.optim.RMSprop refuses them: Invalid learning rate: -1.0."),
+    ({"type": "RMSprop", "parms": {}}, '[optimizer.parms] unknown key. Did you mean "params"?'),
+    ({"type": "RMSprop", "legacy_fusion": True}, "[optimizer.legacy_fusion] true is not supported"),
+    ({"type": "LBFGS"}, "[optimizer] LBFGS does not take flat parts"),
+    ({"type": "Adam", "params": {"torch_adam": True, "bias_correction": False}}, "[config optimizer.params.bias_correction]"),
+    ({"type": "Adam", "params": {"torch_adam": True, "wieght_decay": 0.1}}, 'Did you mean "weight_decay"?'),
+    ({"params": {"lr": 1e-3}}, "[config optimizer.type] is not given"),
+]
+
+# What is off, or says what holds anyway; and what the optimizer's group then has.
+ACCEPTED = [
+    ({"type": "AdamW", "params": {"amsgrad": False, "maximize": False, "fused": True, "foreach": None}}, {"weight_decay": 0.0}),
+    ({"type": "adam", "params": {"fp32_optimizer_states": True, "max_grad_norm": None, "betas": (0.9, 0.95)}}, {"betas": (0.9, 0.95)}),
+    ({"type": "AdamW", "legacy_fusion": False, "params": {"lr": "auto", "eps": 1e-6}}, {"lr": 1e-3, "eps": 1e-6}),
+    ({"type": "AdamW", "params": "auto"}, {"lr": 1e-3}),
+    ({"type": "Lion"}, {"betas": (0.9, 0.999)}),
+    ({"type": "AdamW", "params": {"torch_adam": True, "bias_correction": True, "max_grad_norm": None}}, {"weight_decay": 0.01}),
+    ({"type": "Adam", "params": {"torch_adam": True, "adam_w_mode": False}}, {"weight_decay": 0}),
+    ({"type": "RMSprop", "params": {"alpha": 0.5, "lr": "auto"}}, {"alpha": 0.5, "lr": 1e-2}),
+]
+
+
+def config(section=None, **others) -> dict:
+    return {"train_batch_size": 1, **({} if section is None else {"optimizer": section}), **others}
+
+
+def through_deepspeed(given, **named):
+    import deepspeed
+
+    return deepspeed.initialize(model=nn.Linear(4, 3), config=given, **named)[0]
+
+
+def message(call) -> str:
+    try:
+        call()
+    except RuntimeError as error:  # shoal.Error is one
+        return str(error)
+    return "nothing was raised"
+
+
+def test_keys_of_the_optimizer_are_refused_by_name_as_the_native_door_does():
+    import shoal
+
+    for section, words in REFUSED:
+        told = message(lambda: through_deepspeed(config(section)))
+        assert words in told, (section, told)
+        assert told == message(lambda: shoal.initialize(nn.Linear(4, 3), config(section))), section
+        assert "line 1" not in told, f"a dict has no lines: {told}"
+
+
+def test_keys_that_a_class_of_torch_does_not_take_are_refused_by_name():
+    for section, words in REFUSED_BY_TORCH:
+        told = message(lambda: through_deepspeed(config(section)))
+        assert words in told, (section, told)
+
+
+def test_what_changes_nothing_is_accepted():
+    for section, expected in ACCEPTED:
+        engine = through_deepspeed(config(section))
+        group = engine.optimizer.param_groups[0]
+        assert {key: group[key] for key in expected} == expected, (section, group)
+        engine.destroy()
+
+
+def test_sections_that_are_not_in_use_are_warned_of():
+    import shoal
+
+    heard: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: heard.append(record.getMessage())
+    logging.getLogger("DeepSpeed").addHandler(handler)
+    flat = lambda basic: torch.optim.lr_scheduler.LambdaLR(basic, lambda step: 1.0)  # noqa: E731
+    schedule = {"scheduler": {"type": "WarmupLR", "params": {}}}
+    through_deepspeed(config({"type": "AdamW"}), optimizer=torch.optim.SGD).destroy()
+    through_deepspeed(config({"type": "AdamW"}, **schedule), lr_scheduler=flat).destroy()
+    through_deepspeed(config(**schedule)).destroy()
+    logging.getLogger("DeepSpeed").removeHandler(handler)
+    for words in ("[config optimizer] has no effect: an optimizer was passed in.",
+                  "[config scheduler] has no effect: a schedule was passed in.",
+                  "[config scheduler] has no effect: there is no optimizer."):  # fmt: skip
+        assert heard.count(words) == 1, (words, heard)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = nn.Linear(4, 3)
+        shoal.initialize(model, config({"type": "AdamW"}), optimizer=torch.optim.RMSprop(model.parameters())).destroy()
+    assert any("[config optimizer] has no effect" in str(each.message) for each in caught), caught
+
+
+def test_a_schedule_of_torch_has_no_keys_beside_its_own():
+    section = {"type": "StepLR", "params": {"step_size": 1, "gamma": 0.5}}
+    engine = through_deepspeed(config({"type": "SGD"}, scheduler=section))
+    assert type(engine.lr_scheduler) is torch.optim.lr_scheduler.StepLR and engine.lr_scheduler.gamma == 0.5
+    engine.destroy()
+    told = message(lambda: through_deepspeed(config({"type": "SGD"}, scheduler={**section, "parms": {}})))
+    assert '[scheduler.parms] unknown key. Did you mean "params"?' in told, told
+
+
+# Text of a file, and what the message says after "[config <path>".
+FILES = {
+    "a key that is given twice": (
+        '{"train_batch_size": 1,\n "optimizer": {"type": "AdamW", "params": {"lr": 1,\n  "lr": 2}}}',
+        ' line 3, column 3] the key "optimizer.params.lr" is given twice, first on line 2. Remove one of them.',
+    ),
+    "mistakes in a file that is not translated": (
+        '// mine\n{"train_batch_size": 1,\n "optimizer": {"type": "AdamW", "parms": {}},\n "zero_optimization": {"stage": 4}}',
+        '] 2 mistakes:\n  [line 3, optimizer.parms] unknown key. Did you mean "params"?\n  [line 4, zero_optimization.stage] 4 is',
+    ),
+    "mistakes in a file that is": (
+        '{"train_batch_size": "auto",\n "zero_optimization": {"stage": 4}}',
+        "] 1 mistake:\n  [zero_optimization.stage] 4 is not a ZeRO stage.",
+    ),
+    "a class of torch": (
+        '{"train_batch_size": 1, "optimizer": {"type": "RMSprop", "params": {"aplha": 1}}}',
+        " optimizer.params.aplha] torch.optim.RMSprop does not take this.",
+    ),
+    "a list": ("[1, 2]", "] the text is not a JSON object."),
+}
+
+
+def test_mistakes_in_a_file_name_it_and_their_lines():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "ds.json")
+        for name, (text, words) in FILES.items():
+            Path(path).write_text(text)
+            told = message(lambda: through_deepspeed(path))
+            assert told.startswith(f"[config {path}{words}"), (name, told)
+
+
+def test_a_key_given_twice_is_an_error_through_every_door():
+    import deepspeed
+    import shoal
+
+    text = '{"train_batch_size": 1,\n "bf16": {"enabled": true},\n "bf16": {"enabled": false}}'
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "ds.json")
+        Path(path).write_text(text)
+        model = nn.Linear(4, 3)
+        calls = {
+            "deepspeed.initialize, a path": lambda: through_deepspeed(path),
+            "deepspeed.initialize, a text": lambda: through_deepspeed(text),
+            "zero.Init": lambda: deepspeed.zero.Init(config_dict_or_path=path),
+            "shoal.initialize": lambda: shoal.initialize(model, path),
+            "shoal.initialize with an optimizer": lambda: shoal.initialize(
+                model, path, optimizer=torch.optim.RMSprop(model.parameters())
+            ),
+        }
+        for name, call in calls.items():
+            told = message(call)
+            assert "bf16" in told and "line 3" in told and "given twice, first on line 2" in told, (name, told)
+            assert path in told or name.endswith("a text"), (name, told)
+
+
+SECTIONS = {
+    "RMSprop": {"lr": 1e-3, "momentum": 0.5, "centered": True},
+    "NAdam": {"lr": 1e-2, "betas": [0.8, 0.9]},
+    "AdamW": {"lr": 1e-2, "amsgrad": True, "torch_adam": True},
+}
+
+
+def losses(stage: int, given, optimizer=None) -> list[float]:
+    import deepspeed
+
+    torch.manual_seed(0)
+    model = Net()
+    zero = {"stage": stage, "stage3_param_persistence_threshold": 0}
+    asked = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": zero}
+    asked["scheduler"] = {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-2, "warmup_num_steps": 3}}
+    if given is not None:
+        asked["optimizer"] = given
+    engine = deepspeed.initialize(model=model, config=asked, optimizer=optimizer)[0]
+    found = []
+    for step in range(4):
+        loss = engine(tokens(step, int(os.environ["RANK"])))
+        engine.backward(loss)
+        engine.step()
+        found += [loss.item(), engine.get_lr()[0]]
+    engine.destroy()
+    return found
+
+
+def by_name_and_passed_in() -> dict:
+    found = {}
+    for name, params in SECTIONS.items():
+        options = {key: value for key, value in params.items() if key != "torch_adam"}
+        make = lambda parts: getattr(torch.optim, name)(parts, **options)  # noqa: B023, E731
+        section = {"type": name, "params": params}
+        found[name] = [losses(0, section), losses(3, section), losses(3, None, make)]
+    found["plain"] = losses(0, {"type": "SGD", "params": {"lr": 1e-2}})
+    return found
+
+
+def test_a_class_of_torch_runs_by_its_name_as_one_that_is_passed_in():
+    for found in run(__file__, "by_name_and_passed_in", 2):
+        plain = found.pop("plain")
+        for name, (first, third, passed) in found.items():
+            assert first == third == passed, (name, first, third, passed)
+            assert first != plain, name
+
+
+class Regression(nn.Module):
+    """Takes floats by position and inside a dict, and remembers the dtypes that came."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.out = nn.Linear(8, 32), nn.Linear(32, 1)
+        self.seen: list[str] = []
+
+    def forward(self, x: torch.Tensor, batch: dict) -> torch.Tensor:
+        self.seen = [str(value.dtype) for value in (x, batch["pair"][0], batch["index"])]
+        wanted = batch["pair"][0][batch["index"]]
+        return nn.functional.mse_loss(self.out(torch.relu(self.up(x)))[batch["index"]].float(), wanted.float())
+
+
+def auto_cast(stage: int, fp16: dict, steps: int) -> dict:
+    import deepspeed
+
+    torch.manual_seed(0)
+    model = Regression()
+    asked = {"train_micro_batch_size_per_gpu": 16, "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}}, "fp16": fp16}
+    asked["zero_optimization"] = {"stage": stage, "stage3_param_persistence_threshold": 0}
+    engine = deepspeed.initialize(model=model, config=asked)[0]
+    x = torch.randn(16, 8, generator=torch.Generator().manual_seed(int(os.environ["RANK"])))
+    batch = {"pair": (x[:, :1].sin(),), "index": torch.arange(15, -1, -1)}
+    losses = []
+    for _ in range(steps):
+        loss = engine(x, batch=batch)
+        engine.backward(loss)
+        engine.step()
+        losses.append(loss.item())
+    found = {"losses": losses, "seen": model.seen, "skipped": engine.skipped_steps, "x": str(x.dtype)}
+    engine.destroy()
+    return found
+
+
+def auto_casts() -> dict:
+    by_accelerate = {"enabled": True, "auto_cast": True}  # what accelerate writes where it finds no section
+    return {
+        "stages": [auto_cast(stage, by_accelerate, 30) for stage in (0, 3)],
+        "off": auto_cast(3, {"enabled": False, "auto_cast": True}, 1)["seen"],
+        "without": message(lambda: auto_cast(0, {"enabled": True, "auto_cast": False}, 1)),
+    }
+
+
+def test_auto_cast_casts_what_is_passed_to_forward_and_trains():
+    half, whole, integer = "torch.float16", "torch.float32", "torch.int64"
+    for found in run(__file__, "auto_casts", 2):
+        first, third = found["stages"]
+        assert first == third and first["seen"] == [half, half, integer] and first["x"] == whole, found
+        assert first["losses"][-1] < 0.5 * first["losses"][0] and first["skipped"] < 5, first
+        assert found["off"] == [whole, whole, integer], found
+        assert "dtype" in found["without"], f"half weights took float inputs: {found['without']}"
+
+
+if __name__ == "__main__":
+    main(globals(), imports=("deepspeed",))
