@@ -222,8 +222,13 @@ def to_check(section: Any) -> Any:
         return section
     if section.get("type") not in _CLASSES and hasattr(torch.optim.lr_scheduler, str(section.get("type"))):
         return {**section, "type": "WarmupLR", "params": {}}  # torch's class checks its own
-    params = {key: value for key, value in section.get("params", {}).items() if value is not None and key != "last_batch_iteration"}
-    return {**section, "params": params} if "params" in section else section
+    if "params" not in section:
+        return section
+    params = {key: value for key, value in section["params"].items() if value is not None and key != "last_batch_iteration"}
+    for key in _BY_GROUP & params.keys():
+        if isinstance(params[key], (list, tuple)) and params[key]:
+            params[key] = params[key][0]  # the others when the groups are known
+    return {**section, "params": params}
 
 
 def make_scheduler(optimizer: Any, basic: Any, config: dict[str, Any], client: Any) -> Any:
