@@ -62,14 +62,15 @@ def loop(stage: int, boundary_from_outside: bool, offload: dict | None = None) -
     torch.manual_seed(0)
     model = Net()
     asked = config(stage)
-    if offload is not None:
-        asked["zero_optimization"]["offload_optimizer"] = offload
+    asked["zero_optimization"].update(offload or {})
     engine, optimizer, loader, scheduler = deepspeed.initialize(
         model=model, model_parameters=model.parameters(), config=asked
     )
     assert type(engine) is deepspeed.DeepSpeedEngine is deepspeed.runtime.engine.DeepSpeedEngine
     assert loader is None and engine.module is model and engine.lr_scheduler is scheduler
     assert engine.train_batch_size() == 4 * int(os.environ["WORLD_SIZE"])
+    weights = asked["zero_optimization"].get("offload_param")
+    assert weights is None or list(Path(weights["nvme_path"]).rglob("weights")), "the weights are not on disk"
     numbers = []
     for step in range(STEPS):
         for micro in range(2):
@@ -97,7 +98,10 @@ def train(disk: str) -> dict:
     on_disk = {"device": "nvme", "nvme_path": disk, "buffer_count": 2, "pin_memory": True, "ratio": 0.7}
     return {
         "runs": [loop(stage, outside) for stage in range(4) for outside in (False, True)],
-        "offloaded": [loop(stage, False, offload) for stage in (1, 3) for offload in (on_disk, {"device": "cpu"})],
+        "offloaded": [
+            loop(stage, False, {"offload_optimizer": offload}) for stage in (1, 3) for offload in (on_disk, {"device": "cpu"})
+        ],
+        "weights on disk": loop(3, False, {"offload_param": {"device": "nvme", "nvme_path": disk, "max_in_cpu": 0}}),
         "plain": plain(world, rank),
     }
 
@@ -111,6 +115,7 @@ def test_loop_against_plain_torch_at_every_stage():
         for index, numbers in enumerate(result["runs"]):
             assert numbers == result["runs"][0], f"rank {rank}, stage {index // 2}: {numbers} {result['runs'][0]}"
         assert all(numbers == result["runs"][0] for numbers in result["offloaded"]), f"rank {rank}: {result['offloaded']}"
+        assert result["weights on disk"] == result["runs"][0], f"rank {rank}: {result['weights on disk']}"
         difference = largest_difference(result["runs"][0], result["plain"])
         assert difference < 1e-5, f"rank {rank}: {difference} away from plain torch"
 
