@@ -96,10 +96,10 @@ class Engine:
             )
             for group in (groups or [{}])
         ]
+        construction.forget_shards(model)  # so that the core can give each one back as it takes the parameter over
         self.core: _core.Engine | None = _core.Engine(
             self.unit_tuples, self.core_config, self.world, self.groups, seed, device=self.device
         )
-        construction.forget_shards(model)
         devices.move_buffers(model, self.device)
         devices.make_current(self.device)  # the parameters' memory of before
         self.client: ClientOptimizer | None = None

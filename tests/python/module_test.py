@@ -142,6 +142,28 @@ def test_compiled_blocks_give_the_same_bits():
             assert with_it == without, (way, with_it, without)
 
 
+def peak_of_taking_over() -> dict:
+    """How far the peak of this process rises when an engine takes over a model that was built in shards, and their bytes."""
+    import shoal
+
+    def peak() -> int:
+        lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return int(lines["VmHWM"].split()[0]) << 10
+
+    with shoal.init(empty=True):
+        model = nn.ModuleList()
+        for _ in range(32):
+            model.append(nn.Linear(1024, 1024, bias=False))  # each is sharded before the next is made
+    before = peak()
+    engine = shoal.initialize(model, config(3))
+    return {"rise": peak() - before, "shards": engine.memory().held.weights}
+
+
+def test_shards_are_given_back_as_an_engine_takes_them_over():
+    for facts in run(__file__, "peak_of_taking_over", 2):
+        assert facts["shards"] == 64 << 20 and facts["rise"] < facts["shards"] / 2, facts
+
+
 def construct_and_gather() -> dict:
     import shoal
 
