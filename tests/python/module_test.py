@@ -142,26 +142,31 @@ def test_compiled_blocks_give_the_same_bits():
             assert with_it == without, (way, with_it, without)
 
 
-def peak_of_taking_over() -> dict:
-    """How far the peak of this process rises when an engine takes over a model that was built in shards, and their bytes."""
+def peaks_in_shards() -> dict:
+    """How far the peak of this process rises when a model is built in shards, and when an engine takes it over."""
     import shoal
 
     def peak() -> int:
         lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
         return int(lines["VmHWM"].split()[0]) << 10
 
+    peaks = [peak()]
     with shoal.init(empty=True):
         model = nn.ModuleList()
         for _ in range(32):
             model.append(nn.Linear(1024, 1024, bias=False))  # each is sharded before the next is made
-    before = peak()
+    peaks.append(peak())
     engine = shoal.initialize(model, config(3))
-    return {"rise": peak() - before, "shards": engine.memory().held.weights}
+    peaks.append(peak())
+    return {"built": peaks[1] - peaks[0], "taken over": peaks[2] - peaks[1], "shards": engine.memory().held.weights}
 
 
-def test_shards_are_given_back_as_an_engine_takes_them_over():
-    for facts in run(__file__, "peak_of_taking_over", 2):
-        assert facts["shards"] == 64 << 20 and facts["rise"] < facts["shards"] / 2, facts
+def test_a_model_is_built_and_taken_over_in_the_memory_of_its_shards():
+    for facts in run(__file__, "peaks_in_shards", 2):
+        shards = 64 << 20  # half of the model
+        assert facts["shards"] == shards, facts
+        assert facts["built"] < 2 * shards, f"freed weights stay with malloc: {facts}"
+        assert facts["taken over"] < shards / 2, f"shards are held twice: {facts}"
 
 
 def construct_and_gather() -> dict:
