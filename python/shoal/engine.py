@@ -11,7 +11,7 @@ from typing import Any, Iterable, Mapping
 import torch
 from torch import nn
 
-from shoal import _core, construction, demand, devices, hooks
+from shoal import _core, compiling, construction, demand, devices, hooks
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
 from shoal.units import UnitRule, find_units, params_of_units
@@ -114,6 +114,7 @@ class Engine:
                 "[config activation_checkpointing.cpu_checkpointing] is for checkpoints of deepspeed.checkpointing: give the "
                 "config to its configure(). Those of torch and of the model itself stay on the GPU."
             )
+        self._units = modules
         self.uses = hooks.OpenUses(self.core)
         self._watched = [module for path, module in modules if path] if self.core_config.stage == 3 else []
         for index, (_, module) in enumerate(modules):
@@ -124,6 +125,13 @@ class Engine:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
+
+    def compile(self, **options: Any) -> None:
+        """torch.compile, with its options, on the forward of each block that is a unit, in place. From then on a read of such
+        a block's parameter outside the block gathers nothing, and raises at stage 3."""
+        self._live("compile")
+        for module in compiling.compile_units(self._units, self.device, options):
+            demand.unwatch(module)
 
     def backward(self, loss: torch.Tensor, scale_by_accumulation: bool = True, retain_graph: bool = False) -> None:
         """Back-propagates the loss of this micro-step, divided by the accumulation steps."""

@@ -103,6 +103,25 @@ def test_one_expert_a_token_that_runs_on_some_ranks_only():
     compare_experts("qwen", 16)
 
 
+def train_compiled() -> list[list[float]]:
+    """Without a compiler first: TrainingArguments leaves what it was told in the environment."""
+    found = [train("llama", stage, max_steps=3) for stage in (0, 3)]
+    for stage in (0, 3):
+        with tempfile.TemporaryDirectory() as folder:
+            options = {"torch_compile": True, "torch_compile_backend": "aot_eager", "max_steps": 3}
+            trainer = make_trainer("llama", folder, ds_config(stage), **options)
+            trainer.train()
+            assert trainer.model_wrapped.is_compiled
+            loss = trainer.evaluate()["eval_loss"]
+            found.append([*numbers_of(trainer), loss])
+    return found
+
+
+def test_torch_compile():
+    runs = run(__file__, "train_compiled", 2)[0]
+    assert len(runs[0]) == 8 and all(numbers == runs[0] for numbers in runs), runs
+
+
 def train_lora(stage: int | None) -> list[float]:
     """A frozen base with adapters: most of each block is never trained."""
     import peft
