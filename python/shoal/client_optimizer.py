@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from typing import Any
+from typing import Any, Iterable
 
 import torch
 from torch import nn
@@ -85,6 +85,86 @@ class ClientOptimizer:
             if kind is not None and part.param in self.optimizer.state:
                 self.optimizer.state[part.param]["step"] = kind.from_values(torch.tensor([float(steps)], device="cpu"))
 
+    def owned_states(self, names: list[str]) -> dict[str, Any]:
+        """All that this rank owns, for write_states on any number of ranks. names: of the engine's parameters."""
+        pieces = []
+        for part in self._by_index.values():
+            state = self.optimizer.state.get(part.param)
+            if not state or part.owned is None:
+                continue
+            begin, numel = part.owned
+            values = {}
+            for key, value in state.items():
+                if value is None:
+                    continue
+                if key not in self.keys:
+                    raise _core.Error(
+                        f"[save] {type(self.optimizer).__name__} keeps a state {key} that it did not have when it was tried, or "
+                        "that is no tensor and no number. Such a state cannot be saved."
+                    )
+                values[key] = self.keys[key].in_host_memory(value, begin - part.begin, numel)
+            pieces.append({"name": names[part.index], "begin": begin, "numel": numel, "values": values})
+        return {"type": type(self.optimizer).__name__, "groups": self._settings(), "pieces": pieces}
+
+    def _settings(self) -> list[dict[str, Any]]:
+        """Of the groups, what weights_only reads back."""
+        plain = (int, float, str, torch.Tensor, type(None))
+        return [
+            {
+                key: value
+                for key, value in group.items()
+                if key != "params" and (isinstance(value, plain) or _is_row_of(value, plain))
+            }
+            for group in self.optimizer.param_groups
+        ]
+
+    def write_states(self, saved: Iterable[dict[str, Any]], names: list[str], place: str) -> None:
+        """Takes what the ranks of any world gave by owned_states. Reads no further than it must."""
+        wanted = {names[part.index]: part for part in self._by_index.values()}
+        self.take_states()
+        missing = {name: part.numel for name, part in wanted.items()}
+        for index, states in enumerate(saved):
+            if index == 0:
+                self._take_settings(states, place)
+            for piece in states["pieces"]:
+                part = wanted.get(piece["name"])
+                if part is not None:
+                    missing[piece["name"]] -= self._take_piece(part, piece, place)
+            if not any(missing.values()):
+                return
+        torn = sorted(name for name, numel in missing.items() if 0 < numel < wanted[name].numel)
+        if torn:
+            raise _core.Error(f"[{place}] states of {torn[0]} are missing in part. Take another checkpoint.")
+
+    def _take_settings(self, states: dict[str, Any], place: str) -> None:
+        name, groups = type(self.optimizer).__name__, self.optimizer.param_groups
+        if states["type"] != name or len(states["groups"]) != len(groups):
+            raise _core.Error(
+                f"[{place}] it was saved with {states['type']} over {len(states['groups'])} groups, and this engine has {name} "
+                f"over {len(groups)}. Use the optimizer of the run that saved it."
+            )
+        for group, values in zip(groups, states["groups"]):
+            group.update(values)
+
+    def _take_piece(self, part: "_Part", piece: dict[str, Any], place: str) -> int:
+        """How many elements of the part were in it."""
+        begin = max(part.begin, piece["begin"])
+        end = min(part.begin + part.numel, piece["begin"] + piece["numel"])
+        if begin >= end:
+            return 0
+        state = self.optimizer.state[part.param]
+        for key, value in piece["values"].items():
+            form = self.keys.get(key)
+            if form is None:
+                raise _core.Error(f"[{place}] {key} is no state of {type(self.optimizer).__name__}: {', '.join(self.keys)}.")
+            if not form.elementwise:
+                state[key] = value.to(form.like.device, form.like.dtype, copy=True) if torch.is_tensor(value) else value
+                continue
+            if key not in state:
+                state[key] = torch.zeros(part.numel, device=form.like.device, dtype=form.like.dtype)
+            state[key][begin - part.begin : end - part.begin] = value[begin - piece["begin"] : end - piece["begin"]]
+        return end - begin
+
     def take_states(self) -> dict:
         """All states of the parts, which the optimizer has no more."""
         return {part.param: self.optimizer.state.pop(part.param, None) for part in self._by_index.values()}
@@ -154,6 +234,17 @@ class StateForm:
         if torch.is_tensor(self.like):
             return values[0].to(self.like.device, self.like.dtype, copy=True).reshape(self.like.shape)
         return self.like(values[0].item())
+
+
+    def in_host_memory(self, value: Any, begin: int, numel: int) -> Any:
+        """What is saved of a state: of an elementwise one these elements."""
+        if self.elementwise:
+            return value.detach().flatten()[begin : begin + numel].to("cpu", copy=True)
+        return value.detach().to("cpu", copy=True) if torch.is_tensor(value) else value
+
+
+def _is_row_of(value: Any, kinds: tuple) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(each, kinds) for each in value)
 
 
 def probe(optimizer: torch.optim.Optimizer, device: torch.device) -> dict[str, StateForm]:

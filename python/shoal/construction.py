@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import warnings
 import weakref
@@ -22,6 +23,8 @@ from shoal.world import world
 # Shards of parameters that stand empty, with their dtype. Model.to(...) and its kind replace what an empty parameter holds.
 _kept = WeakIdKeyDictionary()
 _told_of_casts = False
+_LIBC = ctypes.CDLL(None)
+_TRIM_NBYTES = 32 << 20
 
 
 def find_shard(param: torch.Tensor) -> bool:
@@ -75,6 +78,7 @@ class init:
         self.device = None if device is None else torch.device(device)
         self._handles: list[Any] = []
         self._made: list[weakref.ref] = []
+        self._freed_nbytes = 0  # since the last trim
 
     def __enter__(self) -> "init":
         if self.enabled:
@@ -99,11 +103,18 @@ class init:
                 if param is not None:
                     self._shard(param, "parameter")
         self._made = []
+        self._trim()
 
     def shard(self, module: nn.Module) -> None:
         """Shards the parameters of a module that was built elsewhere. Every rank calls it."""
         for name, param in module.named_parameters():
             self._shard(param, name)
+
+    def _trim(self) -> None:
+        """What was freed goes back to the system: malloc keeps it between small blocks, in the end as much as the model has."""
+        if self._freed_nbytes > 0 and hasattr(_LIBC, "malloc_trim"):
+            _LIBC.malloc_trim(0)
+        self._freed_nbytes = 0
 
     def _module_registered(self, parent: nn.Module, name: str, module: nn.Module | None) -> None:
         if module is not None:
@@ -121,8 +132,12 @@ class init:
             return
         if self.before is not None:
             self.before(param)
+        nbytes = param.numel() * param.element_size()
         with torch.no_grad():
             _core.shard_param(param, name, self.precision, world(), self.empty)
+        self._freed_nbytes += nbytes
+        if self._freed_nbytes >= _TRIM_NBYTES:
+            self._trim()
         if self.empty:
             _kept[param] = (_core.KeptShard(param), param.dtype)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import warnings
 import weakref
@@ -12,7 +13,7 @@ from typing import Any, Iterable, Iterator, Mapping
 import torch
 from torch import nn
 
-from shoal import _core, construction, demand, devices, hooks
+from shoal import _core, beside, buffers, compiling, construction, demand, devices, hooks
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
 from shoal.units import UnitRule, find_units, params_of_units
@@ -101,10 +102,10 @@ class Engine:
             )
             for group in (groups or [{}])
         ]
+        construction.forget_shards(model)  # so that the core can give each one back as it takes the parameter over
         self.core: _core.Engine | None = _core.Engine(
             self.unit_tuples, self.core_config, self.world, self.groups, seed, device=self.device
         )
-        construction.forget_shards(model)
         devices.move_buffers(model, self.device)
         devices.make_current(self.device)  # the parameters' memory of before
         self.client: ClientOptimizer | None = None
@@ -121,6 +122,7 @@ class Engine:
                 "[config activation_checkpointing.cpu_checkpointing] is for checkpoints of deepspeed.checkpointing: give the "
                 "config to its configure(). Those of torch and of the model itself stay on the GPU."
             )
+        self._units = modules
         self.uses = hooks.OpenUses(self.core)
         self._watched = [module for path, module in modules if path] if self.core_config.stage == 3 else []
         for index, (_, module) in enumerate(modules):
@@ -141,6 +143,13 @@ class Engine:
         except torch.OutOfMemoryError as error:
             core = self._live(phase)
             raise torch.OutOfMemoryError(core.explain_out_of_memory(phase, str(error))) from error
+
+    def compile(self, **options: Any) -> None:
+        """torch.compile, with its options, on the forward of each block that is a unit, in place. From then on a read of such
+        a block's parameter outside the block gathers nothing, and raises at stage 3."""
+        self._live("compile")
+        for module in compiling.compile_units(self._units, self.device, options):
+            demand.unwatch(module)
 
     def backward(self, loss: torch.Tensor, scale_by_accumulation: bool = True, retain_graph: bool = False) -> None:
         """Back-propagates the loss of this micro-step, divided by the accumulation steps."""
@@ -165,18 +174,55 @@ class Engine:
         return core.step(functools.partial(self.client.update, core)) if self.client is not None else core.step()
 
     def save(self, folder: str | os.PathLike, step: int, keep_last: int = 0, extra: dict[str, str] | None = None) -> str:
-        """Saves a checkpoint that any number of ranks can load, and returns its path. Every rank calls it."""
+        """Saves a checkpoint that any number of ranks can load, and returns its path. Every rank calls it, between steps."""
         core = self._live("save")
+        given, folder = dict(extra or {}), os.fspath(folder)
+        if beside.KEY in given:
+            raise _core.Error(f"[save] {beside.KEY} in extra is this package's own key. Take another.")
+        values = self._beside()
+        if not values:
+            return _core.save_checkpoint(core, self.world, folder, step, keep_last, given)
+        pending = beside.Pending(self.world, folder, step, values)
+        try:
+            path = _core.save_checkpoint(core, self.world, folder, step, keep_last, given | {beside.KEY: pending.id})
+        finally:
+            pending.settle()
+        self.world.barrier()
+        return path
+
+    def _beside(self) -> dict[str, Any]:
+        """What the core has not, equal in kind on every rank."""
+        values: dict[str, Any] = {}
+        if buffers.names_of(self.module):
+            values["buffers"] = buffers.read_all(self.module)
         if self.client is not None:
-            raise _core.Error(
-                "[save] this format has no place for the states of a torch optimizer. Save through deepspeed's "
-                "save_checkpoint, or train with an optimizer of the config."
-            )
-        return _core.save_checkpoint(core, self.world, os.fspath(folder), step, keep_last, extra or {})
+            values["optimizer"] = self.client.owned_states([info.name for info in self._live("save").params()])
+        return values
 
     def load(self, path: str | os.PathLike) -> _core.LoadedCheckpoint:
         """Loads a checkpoint, or the latest of a folder. Every rank calls it."""
-        return _core.load_checkpoint(self._live("load"), self.world, os.fspath(path))
+        core = self._live("load")
+        loaded = _core.load_checkpoint(core, self.world, os.fspath(path))
+        place = f"load {loaded.path}"
+        id = loaded.extra.get(beside.KEY)
+        saved = beside.Saved(loaded.path, id, loaded.saved_world) if id is not None else None
+        # Buffers are each rank's own; where there are more ranks or fewer, all take those of rank 0.
+        rank = self.world.rank if loaded.saved_world == self.world.size else 0
+        own = saved.of_rank(rank) if saved is not None else {}
+        if "buffers" in own:
+            buffers.check_fit(self.module, own["buffers"], place)
+            buffers.write(self.module, own["buffers"])
+        elif buffers.names_of(self.module) and self.world.rank == 0:
+            warnings.warn(f"[{place}] it has no buffers: those of the model stay as they are.")
+        if self.client is not None and "optimizer" in own:
+            states = (values["optimizer"] for values in itertools.chain([own], saved.of_others(rank)))
+            self.client.write_states(states, [info.name for info in core.params()], place)
+        elif self.client is not None and not beside.manifest_of(loaded.path)["weights_only"]:
+            raise _core.Error(
+                f"[{place}] it has no states of {type(self.client.optimizer).__name__}. Load it with the optimizer of the run "
+                "that saved it, or start anew from its weights: shoal checkpoint export, then import."
+            )
+        return loaded
 
     def memory(self) -> _core.MemoryReport:
         """Bytes of model states: planned, and held now."""

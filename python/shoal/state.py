@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from shoal import _core
+from shoal import _core, buffers
+from shoal.buffers import host_copy
 from shoal.construction import find_shard
 from shoal.engine import Engine, owner_of
 from shoal.gathering import gathered
@@ -109,45 +108,10 @@ def consolidate(engine: Engine, exclude_frozen: bool = False) -> dict[str, torch
         return None
     result: dict[str, torch.Tensor] = {}
     params = dict(model.named_parameters(remove_duplicate=False))
-    for name in _persistent_names(model):
+    for name in buffers.persistent_names(model):
         if name in params:
             if not (exclude_frozen and not params[name].requires_grad):
                 result[name] = whole[id(params[name])]
         else:
-            result[name] = host_copy(_buffer(model, name))
+            result[name] = host_copy(buffers.buffer_named(model, name))
     return result
-
-
-def host_copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().to("cpu", copy=True)
-
-
-def _persistent_names(model: torch.nn.Module) -> list[str]:
-    """The keys of the model's state dict, without reading a parameter."""
-    names = []
-    for prefix, module in model.named_modules(remove_duplicate=False):
-        dot = f"{prefix}." if prefix else ""
-        names += [dot + name for name, param in module._parameters.items() if param is not None]
-        names += [
-            dot + name
-            for name, buffer in module._buffers.items()
-            if buffer is not None and name not in module._non_persistent_buffers_set
-        ]
-    return list(dict.fromkeys(names))
-
-
-def _buffer(model: torch.nn.Module, name: str) -> torch.Tensor:
-    path, _, last = name.rpartition(".")
-    return getattr(model.get_submodule(path), last)
-
-
-def buffers_of(model: torch.nn.Module) -> dict[str, Any]:
-    """Persistent buffers by name, copied to host memory."""
-    params = dict(model.named_parameters(remove_duplicate=False))
-    return {name: host_copy(_buffer(model, name)) for name in _persistent_names(model) if name not in params}
-
-
-def load_buffers(model: torch.nn.Module, saved: dict[str, torch.Tensor]) -> None:
-    with torch.no_grad():
-        for name, value in saved.items():
-            _buffer(model, name).copy_(value)

@@ -31,7 +31,6 @@ UNREAD = {
     "runtime.checkpoint_universal.inner rank": "one state dict serves all ranks",
     "runtime.engine.zero_grad set_to_none": "gradients are the engine's, and gone after a step",
     "runtime.engine.allreduce_gradients": "gradients are reduced in backward",
-    "runtime.engine.compile": "refused as a whole",
     "runtime.engine.offload_states": "refused as a whole",
     "runtime.engine.reload_states": "refused as a whole",
     "runtime.zero.local_part.__torch_function__ types": "one class of ours is looked for among the arguments",
@@ -95,6 +94,8 @@ def test_what_cannot_be_done_is_refused_by_name():
     assert "allreduce_gradients" in refusal(lambda: engine.backward(torch.ones(1), allreduce_gradients=False))
     assert "release" in refusal(lambda: engine.backward(torch.ones(1), release=True))
     assert "closure" in refusal(lambda: engine.optimizer.step(print))
+    assert "schedule" in refusal(lambda: engine.compile(schedule=[(0, [])]))
+    assert "compiled_autograd_enabled" in refusal(lambda: engine.compile(compiled_autograd_enabled=True))
 
 
 def test_what_has_no_effect_is_warned_of_by_name():

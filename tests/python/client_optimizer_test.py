@@ -138,18 +138,13 @@ def through_shoal() -> dict:
     for step in range(STEPS):
         engine.backward(engine(tokens(step, int(os.environ["RANK"]))))
         engine.step()
-    found = {"states": engine.memory().held.states, "moment": 0.0, "messages": []}
+    found = {"states": engine.memory().held.states, "message": ""}
     found["moment"] = engine.read_state("blocks.0.up.weight", "exp_avg").abs().sum().item()
     schedule = {"scheduler": {"type": "WarmupLR", "params": {}}}
-    for call in (
-        lambda: engine.save(tempfile.gettempdir(), step=1),
-        lambda: shoal.initialize(Net(), config(3, **schedule), optimizer=make("nadam", Net())),
-    ):
-        try:
-            call()
-            found["messages"].append("")
-        except shoal.Error as error:
-            found["messages"].append(str(error))
+    try:
+        shoal.initialize(Net(), config(3, **schedule), optimizer=make("nadam", Net()))
+    except shoal.Error as error:
+        found["message"] = str(error)
     return found
 
 
@@ -157,8 +152,7 @@ def test_shoal_initialize_takes_an_optimizer():
     found = run(__file__, "through_shoal", 2)[0]
     assert found["states"] == 0, "the core keeps states that nobody uses"
     assert found["moment"] > 0, found
-    assert "has no place for the states" in found["messages"][0], found
-    assert "does not reach an optimizer" in found["messages"][1], found
+    assert "does not reach an optimizer" in found["message"], found
 
 
 def refusals() -> dict:

@@ -149,6 +149,34 @@ def test_no_sync_accumulates_at_every_stage():
         del os.environ["SHOAL_REPRODUCIBLE"]
 
 
+def compile_twice() -> dict:
+    import deepspeed
+
+    graphs: list = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    plain = deepspeed.initialize(model=fresh(), config=config(optimizer=ADAMW))[0]
+    facts = {"plain": losses_of(plain), "is_compiled": [plain.is_compiled]}
+    plain.destroy()
+    model = fresh()
+    engine = deepspeed.initialize(model=model, config=config(optimizer=ADAMW))[0]
+    engine.compile(backend=backend, compile_kwargs={"backend": "not taken", "fullgraph": True, "dynamic": False})
+    first = model.blocks[0].forward
+    engine.compile(backend="not looked at")
+    facts |= {"compiled": losses_of(engine), "graphs": len(graphs), "same": model.blocks[0].forward is first}
+    facts["is_compiled"].append(engine.is_compiled)
+    return facts
+
+
+def test_compile_takes_deepspeeds_arguments_once():
+    for facts in run(__file__, "compile_twice", 2):
+        assert facts["plain"] == facts["compiled"] and facts["graphs"] == 1 and facts["same"], facts
+        assert facts["is_compiled"] == [False, True], facts
+
+
 def getters() -> dict:
     import deepspeed
 

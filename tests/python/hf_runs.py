@@ -93,7 +93,7 @@ def build_model(kind: str):
         return tf.AutoModelForImageClassification.from_config(config)
     if kind == "mixtral":
         config = tf.MixtralConfig(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=32, num_hidden_layers=2,
-                                  num_attention_heads=4, num_key_value_heads=2, num_local_experts=4,
+                                  num_attention_heads=4, num_key_value_heads=2, num_local_experts=32,
                                   max_position_embeddings=LENGTH)
         return tf.AutoModelForCausalLM.from_config(config)
     if kind == "qwen":

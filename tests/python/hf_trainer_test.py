@@ -62,10 +62,6 @@ def test_vision_transformer():
     compare("vit")
 
 
-def test_mixture_of_experts():
-    compare("mixtral")
-
-
 def used_experts(trainer, facts: dict) -> None:
     """Notes which experts of the first layer the first micro-step runs."""
     experts = trainer.model.model.layers[0].mlp.experts
@@ -77,24 +73,53 @@ def used_experts(trainer, facts: dict) -> None:
     experts.register_forward_pre_hook(note, with_kwargs=True)
 
 
-def train_qwen() -> dict:
+def train_experts(kind: str) -> dict:
     facts: dict = {"runs": []}
-    for stage in (0, 2, 3, None):
+    for stage in (0, 1, 2, 3, None):
         with tempfile.TemporaryDirectory() as folder:
-            trainer = make_trainer("qwen", folder, None if stage is None else ds_config(stage), max_steps=4)
+            trainer = make_trainer(kind, folder, None if stage is None else ds_config(stage), max_steps=4)
             used_experts(trainer, facts)
             trainer.train()
             facts["runs"].append([*numbers_of(trainer), trainer.evaluate()["eval_loss"]])
     return facts
 
 
-def test_experts_that_run_on_some_ranks_only():
-    first, second = run(__file__, "train_qwen", 2)
-    assert first["experts"] != second["experts"] and len(first["experts"]) < 16, (first["experts"], second["experts"])
+def compare_experts(kind: str, count: int) -> None:
+    """The ranks' samples are sent to other experts, and to some that no sample of the other rank is sent to."""
+    first, second = run(__file__, "train_experts", 2, kind=kind)
+    assert set(first["experts"]) - set(second["experts"]) and set(second["experts"]) - set(first["experts"]), (first, second)
+    assert max(len(first["experts"]), len(second["experts"])) < count, (first["experts"], second["experts"])
     *stages, plain = first["runs"]
-    assert stages[0] == stages[1] == stages[2], stages
-    difference = max(abs(a - b) for a, b in zip(plain, stages[0]))
+    assert stages[0] == stages[1] == stages[2] == stages[3] and len(plain) > 6, stages
+    difference = max(abs(a - b) for a, b in zip(plain, stages[0], strict=True))
     assert difference < 1e-5, (plain, stages[0])
+
+
+def test_two_experts_a_token_that_run_on_some_ranks_only():
+    compare_experts("mixtral", 32)
+
+
+def test_one_expert_a_token_that_runs_on_some_ranks_only():
+    compare_experts("qwen", 16)
+
+
+def train_compiled() -> list[list[float]]:
+    """Without a compiler first: TrainingArguments leaves what it was told in the environment."""
+    found = [train("llama", stage, max_steps=3) for stage in (0, 3)]
+    for stage in (0, 3):
+        with tempfile.TemporaryDirectory() as folder:
+            options = {"torch_compile": True, "torch_compile_backend": "aot_eager", "max_steps": 3}
+            trainer = make_trainer("llama", folder, ds_config(stage), **options)
+            trainer.train()
+            assert trainer.model_wrapped.is_compiled
+            loss = trainer.evaluate()["eval_loss"]
+            found.append([*numbers_of(trainer), loss])
+    return found
+
+
+def test_torch_compile():
+    runs = run(__file__, "train_compiled", 2)[0]
+    assert len(runs[0]) == 8 and all(numbers == runs[0] for numbers in runs), runs
 
 
 def train_lora(stage: int | None) -> list[float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import os
 import sys
 import tempfile
@@ -140,6 +142,90 @@ def test_compiled_blocks_give_the_same_bits():
     for way in ("forward", "module"):
         for with_it, without in run(__file__, "compiled", 2, way=way):
             assert with_it == without, (way, with_it, without)
+
+
+def compile_units(stage: int) -> dict:
+    """Losses with engine.compile and without, and the graphs that the compiler was given."""
+    import shoal
+
+    graphs: list = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+    facts: dict = {}
+    for how in ("compiled", "plain"):
+        torch.manual_seed(0)
+        model = Net(depth=10)  # more blocks than torch would compile one by one
+        engine = shoal.initialize(model, config(stage))
+        if how == "compiled":
+            engine.compile(backend=backend, fullgraph=True)
+            facts["signature"] = str(inspect.signature(model.blocks[0].forward))
+        facts[how] = train_steps(engine, 0, 3)
+        facts.setdefault("graphs", len(graphs))
+        engine.make_whole()
+        x, block = torch.ones(2, 16), model.blocks[0]
+        twin, before = copy.deepcopy(block), block(x)
+        with torch.no_grad():
+            block.down.bias.add_(1)
+        facts[f"{how} copy"] = torch.equal(twin(x), before) and not torch.equal(block(x), before)
+    return facts
+
+
+def test_compiled_units_give_the_same_bits():
+    for stage in (0, 3):
+        for facts in run(__file__, "compile_units", 2, stage=stage):
+            assert facts["compiled"] == facts["plain"], (stage, facts)
+            assert facts["graphs"] == 1, f"stage {stage}: one graph serves all blocks: {facts}"
+            assert facts["compiled copy"] and facts["plain copy"], "a copy runs on weights of its own"
+            assert facts["signature"].startswith("(x: "), facts
+
+
+def compile_oddly() -> dict:
+    import shoal
+
+    def message(model: nn.Module, units: list[str]) -> str:
+        try:
+            shoal.initialize(model, config(3), units=units).compile(backend="eager")
+        except shoal.Error as error:
+            return str(error)
+        return type(model.forward).__name__
+
+    return {"layers": message(Net(), ["embedding", "norm"]), "one unit": message(Block(16), [])}
+
+
+def test_units_without_a_block_are_compiled_as_one_or_refused():
+    facts = run(__file__, "compile_oddly", 1)[0]
+    assert "single layers (embedding, norm)" in facts["layers"] and "before initialize" in facts["layers"], facts
+    assert facts["one unit"] == "CompiledForward", facts
+
+
+def peaks_in_shards() -> dict:
+    """How far the peak of this process rises when a model is built in shards, and when an engine takes it over."""
+    import shoal
+
+    def peak() -> int:
+        lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return int(lines["VmHWM"].split()[0]) << 10
+
+    peaks = [peak()]
+    with shoal.init(empty=True):
+        model = nn.ModuleList()
+        for _ in range(32):
+            model.append(nn.Linear(1024, 1024, bias=False))  # each is sharded before the next is made
+    peaks.append(peak())
+    engine = shoal.initialize(model, config(3))
+    peaks.append(peak())
+    return {"built": peaks[1] - peaks[0], "taken over": peaks[2] - peaks[1], "shards": engine.memory().held.weights}
+
+
+def test_a_model_is_built_and_taken_over_in_the_memory_of_its_shards():
+    for facts in run(__file__, "peaks_in_shards", 2):
+        shards = 64 << 20  # half of the model
+        assert facts["shards"] == shards, facts
+        assert facts["built"] < 2 * shards, f"freed weights stay with malloc: {facts}"
+        assert facts["taken over"] < shards / 2, f"shards are held twice: {facts}"
 
 
 def construct_and_gather() -> dict:

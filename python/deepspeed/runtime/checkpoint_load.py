@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import shoal
-from shoal import state
+from shoal import buffers
 
 from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime import partitions
@@ -194,7 +194,7 @@ def _load_weights(engine: Any, saved: Saved, strict: bool) -> None:
             raise shoal.Error(f"[load_checkpoint] {name} is {tuple(values[name].shape)} in {saved.folder} and "
                               f"{tuple(param.shape)} in the model. Load it into the model that it was saved from.")
         engine._shoal.write_part(name, "weight", values[name])
-    state.load_buffers(engine.module, saved.buffers())
+    buffers.write(engine.module, saved.buffers())
 
 
 def _load_moments(engine: Any, saved: Saved) -> None:

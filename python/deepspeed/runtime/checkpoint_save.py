@@ -10,7 +10,7 @@ from typing import Any, Iterator
 import torch
 
 import shoal
-from shoal import _core, state
+from shoal import _core, buffers, state
 
 from deepspeed.ops.group_holder import GroupHolder
 from deepspeed.runtime import checkpoint_files as files
@@ -108,15 +108,15 @@ class Writer:
         engine = self.engine
         scheduler = engine.lr_scheduler
         has_schedule = scheduler is not None and hasattr(scheduler, "state_dict")
-        buffers = state.buffers_of(engine.module)
+        saved_buffers = buffers.read_all(engine.module)
         shapes = [OrderedDict((name, self.params[name].shape) for name, _ in group) for group in self._cut_groups()]
         shared = {}
         for name, param in engine.module.named_parameters(remove_duplicate=False):
             if name not in self.params and (param.requires_grad or not self.exclude_frozen):
                 shared[name] = self.shoal.names[id(param)]
         return {
-            "module": self._module_part(buffers),
-            "buffer_names": list(buffers),
+            "module": self._module_part(saved_buffers),
+            "buffer_names": list(saved_buffers),
             "optimizer": None,
             "param_shapes": shapes,
             "frozen_param_shapes": OrderedDict(frozen),
@@ -137,16 +137,16 @@ class Writer:
             "universal_checkpoint_info": {"universal_checkpoint_version": 0.4},
         }
 
-    def _module_part(self, buffers: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def _module_part(self, saved_buffers: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         if self.stage < 3:
             tied: dict[int, torch.Tensor] = {}
             values = {}
             for name, param in self._written_params():
                 if id(param) not in tied:
-                    tied[id(param)] = state.host_copy(param)
+                    tied[id(param)] = buffers.host_copy(param)
                 values[name] = tied[id(param)]
-            return values | buffers
-        return {name: torch.empty(0, dtype=param.dtype) for name, param in self._written_params()} | buffers
+            return values | saved_buffers
+        return {name: torch.empty(0, dtype=param.dtype) for name, param in self._written_params()} | saved_buffers
 
     def _written_params(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
         for name, param in self.engine.module.named_parameters(remove_duplicate=False):

@@ -76,6 +76,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         self._boundary: bool | None = None
         self._last_norm: float | None = None
         self._step_applied = False
+        self._is_compiled = False
         self.training_dataloader = self.deepspeed_io(training_data, collate_fn=collate_fn) if training_data is not None else None
         if self.zero_optimization_stage() == 3:
             for param in module.parameters():
@@ -369,11 +370,31 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
     def reload_states(self, *args: Any, **kwargs: Any) -> None:
         raise shoal.Error("[reload_states] states do not move during a run. Use offload_optimizer, or destroy the engine.")
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        raise shoal.Error(
-            "[compile] the model is not compiled as a whole: hooks of the engine run between its blocks. Call "
-            "torch.compile on the forward of a block before initialize."
+    def compile(
+        self,
+        backend: Any = "inductor",
+        compile_kwargs: dict[str, Any] | None = None,
+        schedule: Any = None,
+        compiled_autograd_enabled: bool = False,
+    ) -> None:
+        """torch.compile on the forward of each block, in place. A second call does nothing."""
+        refuse(
+            "compile",
+            "The forwards of blocks are compiled, each by itself; leave it out.",
+            schedule=schedule,
+            compiled_autograd_enabled=compiled_autograd_enabled,
         )
+        if self.is_compiled:
+            return
+        options = dict(compile_kwargs or {})
+        if "backend" in options:
+            warning_once("[compile] backend in compile_kwargs has no effect: the argument backend counts.")
+        self._shoal.compile(**options | {"backend": backend})
+        self._is_compiled = True
+
+    @property
+    def is_compiled(self) -> bool:
+        return self._is_compiled
 
     def empty_partition_cache(self) -> None:
         """Nothing is kept gathered between passes."""

@@ -1,0 +1,176 @@
+"""What each rank saves beside the core's files of a checkpoint: buffers of its module, states of a torch optimizer.
+
+The format, and why a kill at any moment does no harm, is in docs/formats/checkpoint.md. Engine.save and Engine.load call it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import zipfile
+from typing import Any, Callable, Iterator
+
+import torch
+
+from shoal import _core
+
+KEY = "shoal.beside"  # of the manifest's extra: the id in the folder's name
+_NAME = "beside-"
+
+
+def _inside(checkpoint: str, id: str) -> str:
+    return os.path.join(checkpoint, _NAME + id)
+
+
+def _outside(checkpoint: str, id: str) -> str:
+    """Where it is written, before the checkpoint is there."""
+    folder, step = os.path.split(os.path.abspath(checkpoint))
+    return os.path.join(folder, f".{step}.{_NAME}{id}")
+
+
+def _file(folder: str, rank: int) -> str:
+    return os.path.join(folder, f"rank-{rank:05}.pt")
+
+
+class Pending:
+    """The files of all ranks, written before the core saves and moved into the checkpoint after. Every rank makes one."""
+
+    def __init__(self, world: _core.Group, folder: str, step: int, values: dict[str, Any]):
+        self.world = world
+        self.id = _common_id(world)
+        self.path = _outside(os.path.join(folder, f"step-{step:08}"), self.id)
+        self._lock: int | None = None
+        self._together("make", self._make)
+        self._together("write to", lambda: _write(_file(self.path, world.rank), values))
+
+    def _make(self) -> None:
+        if self.world.rank != 0:
+            return
+        folder = os.path.dirname(self.path)
+        os.makedirs(folder, exist_ok=True)
+        _settle_dead(folder)
+        os.mkdir(self.path)
+        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _together(self, what: str, part: Callable[[], None]) -> None:
+        """What fails on one rank fails on all, and leaves nothing."""
+        failed = torch.zeros(self.world.size, device="cpu")
+        reason: Exception | None = None
+        try:
+            part()
+        except (OSError, RuntimeError) as error:  # torch has RuntimeError for a disk that is full
+            failed[self.world.rank], reason = 1, error
+        _core.sum_over_ranks(self.world, failed)
+        ranks = failed.nonzero().flatten().tolist()
+        if ranks:
+            self.settle()
+            why = reason if reason is not None else "its own message says why"
+            raise _core.Error(f"[save] rank {ranks[0]} could not {what} {self.path}: {why}. Save to a disk that all hosts share.")
+
+    def settle(self) -> None:
+        """Whether the core has saved or not."""
+        if self._lock is not None:
+            _sync(self.path)
+            os.close(self._lock)
+            self._lock = None
+            _settle(self.path)
+
+
+def _common_id(world: _core.Group) -> str:
+    """Rank 0's random number, the same on all."""
+    parts = torch.zeros(3, device="cpu")
+    if world.rank == 0:
+        parts += torch.tensor([int.from_bytes(os.urandom(3), "little") for _ in parts], device="cpu")  # exact in fp32
+    _core.sum_over_ranks(world, parts)
+    return "".join(f"{int(part):06x}" for part in parts)
+
+
+def _write(path: str, values: dict[str, Any]) -> None:
+    with open(path, "wb") as file:
+        torch.save(values, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _settle(path: str) -> None:
+    """Moves it into the checkpoint whose manifest names it; if none does, removes it."""
+    folder, name = os.path.split(path)
+    step, _, id = name.partition(f".{_NAME}")
+    checkpoint = os.path.join(folder, step[1:])
+    if id_in(checkpoint) == id:
+        os.rename(path, _inside(checkpoint, id))
+        _sync(checkpoint)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _settle_dead(folder: str) -> None:
+    """What saves left that were killed."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if name.startswith(".step-") and f".{_NAME}" in name and not _is_locked(path):
+            _settle(path)
+
+
+def _is_locked(path: str) -> bool:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def manifest_of(checkpoint: str) -> dict[str, Any]:
+    with open(os.path.join(checkpoint, "manifest.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def id_in(checkpoint: str) -> str | None:
+    """None: there is none, or no complete checkpoint."""
+    try:
+        return manifest_of(checkpoint)["extra"].get(KEY)
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+class Saved:
+    """What the ranks saved beside a checkpoint."""
+
+    def __init__(self, checkpoint: str, id: str, saved_world: int):
+        inside = _inside(checkpoint, id)
+        self.path = inside if os.path.isdir(inside) else _outside(checkpoint, id)
+        self.world = saved_world
+
+    def of_rank(self, rank: int) -> dict[str, Any]:
+        path = _file(self.path, rank)
+        try:
+            with zipfile.ZipFile(path) as archive:  # torch's reader does not look at the checksums of its records
+                damaged = archive.testzip()
+            if damaged is not None:
+                raise ValueError(f"{damaged} in it has another checksum than when it was saved")
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # noqa: BLE001
+            reason = str(error).splitlines()[0]
+            raise _core.Error(f"[load] {path} cannot be read: {reason}. Take another checkpoint.") from error
+
+    def of_others(self, rank: int) -> Iterator[dict[str, Any]]:
+        for other in range(1, self.world):
+            yield self.of_rank((rank + other) % self.world)
