@@ -24,7 +24,8 @@ void bind_group(py::module_& module) {
   module.def(
       "sum_over_ranks",
       [](Group& group, const at::Tensor& values) {
-        SHOAL_CHECK(values.is_cpu() && values.is_contiguous(), "not a contiguous tensor in host memory");
+        SHOAL_CHECK(values.is_cpu() && values.is_contiguous() && values.scalar_type() == at::kFloat,
+                    "not a contiguous fp32 tensor in host memory");
         group
             .all_reduce({.subject = {"sum", "from Python"},
                          .data = values.mutable_data_ptr(),

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import shutil
+import warnings
 import zipfile
 from typing import Any, Callable, Iterator
 
@@ -38,13 +39,14 @@ def _file(folder: str, rank: int) -> str:
 class Pending:
     """The files of all ranks, written before the core saves and moved into the checkpoint after. Every rank makes one."""
 
-    def __init__(self, world: _core.Group, folder: str, step: int, values: dict[str, Any]):
+    def __init__(self, world: _core.Group, folder: str, step: int, values: Callable[[], dict[str, Any]]):
         self.world = world
-        self.id = _common_id(world)
-        self.path = _outside(os.path.join(folder, f"step-{step:08}"), self.id)
+        self.id = _text_of_first(world, os.urandom(9).hex())
+        self.path = _text_of_first(world, _outside(os.path.join(folder, f"step-{step:08}"), self.id))
         self._lock: int | None = None
         self._together("make", self._make)
-        self._together("write to", lambda: _write(_file(self.path, world.rank), values))
+        self._together("write to", lambda: _write(_file(self.path, world.rank), values()))
+        self._together("sync", lambda: _sync(self.path) if world.rank == 0 else None)
 
     def _make(self) -> None:
         if self.world.rank != 0:
@@ -59,35 +61,49 @@ class Pending:
 
     def _together(self, what: str, part: Callable[[], None]) -> None:
         """What fails on one rank fails on all, and leaves nothing."""
-        failed = torch.zeros(self.world.size, device="cpu")
-        reason: Exception | None = None
-        try:
-            part()
-        except (OSError, RuntimeError) as error:  # torch has RuntimeError for a disk that is full
-            failed[self.world.rank], reason = 1, error
-        _core.sum_over_ranks(self.world, failed)
-        ranks = failed.nonzero().flatten().tolist()
-        if ranks:
-            self.settle()
-            why = reason if reason is not None else "its own message says why"
-            raise _core.Error(f"[save] rank {ranks[0]} could not {what} {self.path}: {why}. Save to a disk that all hosts share.")
+        ranks, reason = together(self.world, part)
+        if not ranks:
+            return
+        self.settle()
+        if isinstance(reason, _core.Error):
+            raise reason
+        why = reason if reason is not None else "its own message says why"
+        raise _core.Error(f"[save] rank {ranks[0]} could not {what} {self.path}: {why}. Save to a disk that all hosts share.")
 
     def settle(self) -> None:
-        """Whether the core has saved or not."""
-        if self._lock is not None:
-            _sync(self.path)
-            os.close(self._lock)
-            self._lock = None
+        """Whether the core has saved or not. Others wait for this rank, so nothing is raised: a folder that stays where it was
+        written is found there, and the next save moves it."""
+        if self._lock is None:
+            return
+        os.close(self._lock)
+        self._lock = None
+        try:
             _settle(self.path)
+        except OSError as error:
+            warnings.warn(f"[save] {self.path} stays where it is: {error}. The checkpoint is complete with it.")
 
 
-def _common_id(world: _core.Group) -> str:
-    """Rank 0's random number, the same on all."""
-    parts = torch.zeros(3, device="cpu")
-    if world.rank == 0:
-        parts += torch.tensor([int.from_bytes(os.urandom(3), "little") for _ in parts], device="cpu")  # exact in fp32
-    _core.sum_over_ranks(world, parts)
-    return "".join(f"{int(part):06x}" for part in parts)
+def together(world: _core.Group, part: Callable[[], None]) -> tuple[list[int], Exception | None]:
+    """Does a rank's part, and says to every rank where it failed; why, where it was this rank."""
+    failed = torch.zeros(world.size, device="cpu", dtype=torch.float32)
+    reason: Exception | None = None
+    try:
+        part()
+    except (OSError, RuntimeError, ValueError, KeyError) as error:  # torch has RuntimeError for a disk that is full
+        failed[world.rank], reason = 1, error
+    _core.sum_over_ranks(world, failed)
+    return failed.nonzero().flatten().tolist(), reason
+
+
+def _text_of_first(world: _core.Group, text: str) -> str:
+    """Rank 0's, on every rank."""
+    numbers = torch.tensor(list(text.encode()), device="cpu", dtype=torch.float32)
+    length = torch.tensor([numbers.numel() * (world.rank == 0)], device="cpu", dtype=torch.float32)
+    _core.sum_over_ranks(world, length)
+    if world.rank != 0:
+        numbers = torch.zeros(int(length.item()), device="cpu", dtype=torch.float32)
+    _core.sum_over_ranks(world, numbers)
+    return bytes(int(number) for number in numbers.tolist()).decode()
 
 
 def _write(path: str, values: dict[str, Any]) -> None:

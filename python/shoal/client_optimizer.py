@@ -121,11 +121,13 @@ class ClientOptimizer:
     def write_states(self, saved: Iterable[dict[str, Any]], names: list[str], place: str) -> None:
         """Takes what the ranks of any world gave by owned_states. Reads no further than it must."""
         wanted = {names[part.index]: part for part in self._by_index.values()}
-        self.take_states()
         missing = {name: part.numel for name, part in wanted.items()}
         for index, states in enumerate(saved):
             if index == 0:
-                self._take_settings(states, place)
+                self.check_settings(states, place)
+                self.take_states()
+                for group, values in zip(self.optimizer.param_groups, states["groups"]):
+                    group.update(values)
             for piece in states["pieces"]:
                 part = wanted.get(piece["name"])
                 if part is not None:
@@ -136,15 +138,14 @@ class ClientOptimizer:
         if torn:
             raise _core.Error(f"[{place}] states of {torn[0]} are missing in part. Take another checkpoint.")
 
-    def _take_settings(self, states: dict[str, Any], place: str) -> None:
+    def check_settings(self, states: dict[str, Any], place: str) -> None:
+        """Raises unless they are of such an optimizer."""
         name, groups = type(self.optimizer).__name__, self.optimizer.param_groups
         if states["type"] != name or len(states["groups"]) != len(groups):
             raise _core.Error(
                 f"[{place}] it was saved with {states['type']} over {len(states['groups'])} groups, and this engine has {name} "
                 f"over {len(groups)}. Use the optimizer of the run that saved it."
             )
-        for group, values in zip(groups, states["groups"]):
-            group.update(values)
 
     def _take_piece(self, part: "_Part", piece: dict[str, Any], place: str) -> int:
         """How many elements of the part were in it."""
@@ -234,7 +235,6 @@ class StateForm:
         if torch.is_tensor(self.like):
             return values[0].to(self.like.device, self.like.dtype, copy=True).reshape(self.like.shape)
         return self.like(values[0].item())
-
 
     def in_host_memory(self, value: Any, begin: int, numel: int) -> Any:
         """What is saved of a state: of an elementwise one these elements."""

@@ -37,12 +37,21 @@ def _same(forward: Callable) -> Callable:
     return forward
 
 
+def _graphs_of_cuda(options: dict[str, Any]) -> str:
+    """Which of the options would record them; "" for none."""
+    if options.get("mode") in _GRAPHS_OF_CUDA:
+        return f"mode {options['mode']!r}"
+    if options.get("backend") == "cudagraphs":
+        return "backend 'cudagraphs'"
+    return "options['triton.cudagraphs']" if (options.get("options") or {}).get("triton.cudagraphs") else ""
+
+
 def compile_units(modules: list[tuple[str, nn.Module]], device: torch.device, options: dict[str, Any]) -> list[nn.Module]:
     """Compiles the units that have modules inside, in place, and returns them. A model that is one unit is compiled whole."""
-    mode = options.get("mode")
-    if device.type == "cuda" and mode in _GRAPHS_OF_CUDA:
+    graphs = _graphs_of_cuda(options)
+    if device.type == "cuda" and graphs:
         raise _core.Error(
-            f"[compile] mode {mode!r} records CUDA graphs, which hold addresses that weights and gradients do not keep. Use "
+            f"[compile] {graphs} records CUDA graphs, which hold addresses that weights and gradients do not keep. Use the mode "
             "'default' or 'max-autotune-no-cudagraphs'."
         )
     blocks = [module for path, module in modules if path and next(module.children(), None) is not None]

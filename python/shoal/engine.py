@@ -177,12 +177,10 @@ class Engine:
         """Saves a checkpoint that any number of ranks can load, and returns its path. Every rank calls it, between steps."""
         core = self._live("save")
         given, folder = dict(extra or {}), os.fspath(folder)
-        if beside.KEY in given:
-            raise _core.Error(f"[save] {beside.KEY} in extra is this package's own key. Take another.")
-        values = self._beside()
-        if not values:
+        given.pop(beside.KEY, None)  # of the checkpoint that it was loaded from
+        if not buffers.names_of(self.module) and self.client is None:
             return _core.save_checkpoint(core, self.world, folder, step, keep_last, given)
-        pending = beside.Pending(self.world, folder, step, values)
+        pending = beside.Pending(self.world, folder, step, self._beside)
         try:
             path = _core.save_checkpoint(core, self.world, folder, step, keep_last, given | {beside.KEY: pending.id})
         finally:
@@ -202,27 +200,55 @@ class Engine:
     def load(self, path: str | os.PathLike) -> _core.LoadedCheckpoint:
         """Loads a checkpoint, or the latest of a folder. Every rank calls it."""
         core = self._live("load")
-        loaded = _core.load_checkpoint(core, self.world, os.fspath(path))
+        path = os.fspath(path)
+        found: list[tuple[beside.Saved | None, dict[str, Any]]] = []
+        ranks, reason = beside.together(self.world, lambda: found.append(self._read_beside(path)))
+        if reason is not None:
+            raise reason
+        if ranks:
+            raise _core.Error(f"[load {path}] rank {ranks[0]} cannot take it; its own message says why. Nothing was loaded.")
+        saved, own = found[0]
+        loaded = _core.load_checkpoint(core, self.world, path)
         place = f"load {loaded.path}"
-        id = loaded.extra.get(beside.KEY)
-        saved = beside.Saved(loaded.path, id, loaded.saved_world) if id is not None else None
-        # Buffers are each rank's own; where there are more ranks or fewer, all take those of rank 0.
-        rank = self.world.rank if loaded.saved_world == self.world.size else 0
-        own = saved.of_rank(rank) if saved is not None else {}
         if "buffers" in own:
-            buffers.check_fit(self.module, own["buffers"], place)
             buffers.write(self.module, own["buffers"])
         elif buffers.names_of(self.module) and self.world.rank == 0:
             warnings.warn(f"[{place}] it has no buffers: those of the model stay as they are.")
         if self.client is not None and "optimizer" in own:
-            states = (values["optimizer"] for values in itertools.chain([own], saved.of_others(rank)))
+            states = (values["optimizer"] for values in itertools.chain([own], saved.of_others(self._rank_of(saved.world))))
             self.client.write_states(states, [info.name for info in core.params()], place)
-        elif self.client is not None and not beside.manifest_of(loaded.path)["weights_only"]:
+        return loaded
+
+    def _rank_of(self, saved_world: int) -> int:
+        """Buffers are each rank's own; where there are more ranks or fewer, all take those of rank 0."""
+        return self.world.rank if saved_world == self.world.size else 0
+
+    def _read_beside(self, path: str) -> tuple[beside.Saved | None, dict[str, Any]]:
+        """This rank's part of what was saved beside a checkpoint, found to fit; nothing is written yet."""
+        if not os.path.exists(os.path.join(path, "manifest.json")):
+            path = _core.find_latest_checkpoint(path)
+        try:
+            manifest = beside.manifest_of(path)
+        except (OSError, ValueError):
+            return None, {}  # the core says what is wrong with it
+        place, id = f"load {path}", manifest.get("extra", {}).get(beside.KEY)
+        saved = beside.Saved(path, id, manifest["world"]) if id is not None else None
+        own = saved.of_rank(self._rank_of(saved.world)) if saved is not None else {}
+        if "buffers" in own:
+            buffers.check_fit(self.module, own["buffers"], place)
+        if self.client is not None and "optimizer" in own:
+            self.client.check_settings(own["optimizer"], place)
+        elif self.client is not None and not manifest["weights_only"]:
             raise _core.Error(
                 f"[{place}] it has no states of {type(self.client.optimizer).__name__}. Load it with the optimizer of the run "
                 "that saved it, or start anew from its weights: shoal checkpoint export, then import."
             )
-        return loaded
+        elif "optimizer" in own:
+            raise _core.Error(
+                f"[{place}] it has states of torch's {own['optimizer']['type']}, and this engine has an optimizer of the config. "
+                "Pass that optimizer, or start anew from its weights: shoal checkpoint export, then import."
+            )
+        return saved, own
 
     def memory(self) -> _core.MemoryReport:
         """Bytes of model states: planned, and held now."""
@@ -306,7 +332,7 @@ class Engine:
 
     def _whole(self, index: int, runs: list[tuple[int, torch.Tensor]]) -> torch.Tensor | None:
         shape = self._live("state").params()[index].shape
-        whole = torch.zeros(torch.Size(shape).numel() + 1, device="cpu")  # the last one counts who has something
+        whole = torch.zeros(torch.Size(shape).numel() + 1, device="cpu", dtype=torch.float32)  # the last one counts who has something
         for begin, values in runs:
             whole[begin : begin + values.numel()] = values
             whole[-1] += 1

@@ -46,7 +46,7 @@ std::string words_without_gpu(const Placement& placement, size_t host, size_t ac
 
 PlacedConfig carry_out_placement(const Config& config, const ModelLayout& layout, const ActivationRoom& activations,
                                  Group& world, at::Device device) {
-  if (!config.shoal.auto_placement) return {config, ""};
+  if (!config.shoal.auto_placement) return {config, {}, ""};
   Config asked = config;
   asked.shoal.auto_placement = false;
   const Room room = room_of_ranks(asked, world, device);
@@ -56,16 +56,16 @@ PlacedConfig carry_out_placement(const Config& config, const ModelLayout& layout
   if (!device.is_cuda()) {
     const size_t needed = activations.device + activations.host;
     const Placement placement = place_without_gpu(room.host, needed, asked, plan_of);
-    return {with(asked, placement), words_without_gpu(placement, room.host, needed)};
+    return {with(asked, placement), placement.plan, words_without_gpu(placement, room.host, needed)};
   }
   const Room beside = {room.device, room.host - std::min(room.host, activations.host)};
   const Placement placement = place(beside, activations.device, asked, plan_of);
-  return {with(asked, placement), words_of(placement, beside, activations.device)};
+  return {with(asked, placement), placement.plan, words_of(placement, beside, activations.device)};
 }
 
 PlacedConfig carry_out_placement(const Config& config, const std::vector<Unit>& units, size_t groups, Group& world,
                                  at::Device device) {
-  if (!config.shoal.auto_placement) return {config, ""};
+  if (!config.shoal.auto_placement) return {config, {}, ""};
   const char* budget = device.is_cuda() ? "device_budget" : "host_budget";
   if ((device.is_cuda() ? config.shoal.device_budget : config.shoal.host_budget) == 0) {
     throw Error("config shoal.placement",
@@ -75,7 +75,10 @@ PlacedConfig carry_out_placement(const Config& config, const std::vector<Unit>& 
                             budget));
   }
   const ModelLayout layout = lay_out(make_blueprint(units, config, groups).specs, layout_options(config, world.size()));
-  return carry_out_placement(config, layout, {}, world, device);
+  PlacedConfig placed = carry_out_placement(config, layout, {}, world, device);
+  const auto device_budget = static_cast<size_t>(config.shoal.device_budget);
+  if (device.is_cuda()) placed.config = with_ring_within(device_budget, placed.config, placed.plan);
+  return placed;
 }
 
 }  // namespace shoal

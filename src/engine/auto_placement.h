@@ -10,6 +10,7 @@
 #include "layout/flat_layout.h"
 #include "shoal/config.h"
 #include "shoal/group.h"
+#include "shoal/memory_plan.h"
 #include "shoal/unit.h"
 
 namespace shoal {
@@ -21,6 +22,7 @@ struct ActivationRoom {
 
 struct PlacedConfig {
   Config config;
+  MemoryPlan plan;    // empty where the config does not ask
   std::string words;  // what was decided and why; "" where the config does not ask
 };
 // With the tiers that the memory of all ranks allows. Without a GPU there is one memory, and states that it cannot hold

@@ -564,10 +564,14 @@ class Engine::Impl {
   int last_gathered_ = 0;
 };
 
-Engine::Engine(std::vector<Unit> units, const Config& config, Group& world, EngineOptions options) try
-    : impl_(std::make_unique<Impl>(units, placed(units, config, world, options), world, options)) {
-} catch (const NoDeviceMemory& error) {  // what the engine had taken is given back
-  throw explain(no_room(error.asked(), units, config, world.size(), options.device));
+Engine::Engine(std::vector<Unit> units, const Config& config, Group& world, EngineOptions options) {
+  const Config found = placed(units, config, world, options);
+  try {
+    impl_ = std::make_unique<Impl>(units, found, world, options);
+  } catch (const NoDeviceMemory& error) {  // what the engine had taken is given back
+    throw explain(no_room({units, found, options.groups.size(), world.size()}, error.asked(),
+                          cuda::facts_of(options.device.index())));
+  }
 }
 
 Engine::~Engine() = default;

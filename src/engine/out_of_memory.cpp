@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "device/cuda.h"
 #include "engine/blueprint.h"
 #include "plan/from_config.h"
 #include "plan/memory.h"
@@ -64,15 +63,15 @@ Error explain(const OutOfMemory& event) {
                   format_nbytes(event.memory.held.total()), states_text(event.memory.held), join(remedies, "; ")));
 }
 
-NoRoom no_room(const std::string& said, const std::vector<Unit>& units, const Config& config, int world,
-               const at::Device& device) {
-  const cuda::DeviceFacts gpu = cuda::facts_of(device.index());
+NoRoom no_room(const WantedEngine& wanted, const std::string& said, const cuda::DeviceFacts& gpu) {
+  const Config& config = wanted.config;
   NoRoom event;
   event.said = said;
   event.free_nbytes = gpu.free_nbytes;
   event.device_nbytes = gpu.total_nbytes;
-  event.world = world;
-  const ModelLayout layout = lay_out(make_blueprint(units, config, 1).specs, layout_options(config, world));
+  event.world = wanted.world;
+  const ModelLayout layout =
+      lay_out(make_blueprint(wanted.units, config, wanted.groups).specs, layout_options(config, wanted.world));
   const auto plan_of = [&](const Config& placed) {
     return plan_memory(layout, memory_options(placed, /*on_gpu=*/true));
   };

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "device/cuda.h"
 #include "shoal/engine.h"
 #include "shoal/error.h"
 
@@ -32,7 +33,13 @@ struct NoRoom {
   int world = 1;
 };
 Error explain(const NoRoom& event);
-NoRoom no_room(const std::string& said, const std::vector<Unit>& units, const Config& config, int world,
-               const at::Device& device);
+// What was to be built; the config with its placement carried out.
+struct WantedEngine {
+  const std::vector<Unit>& units;
+  const Config& config;
+  size_t groups = 1;
+  int world = 1;
+};
+NoRoom no_room(const WantedEngine& wanted, const std::string& said, const cuda::DeviceFacts& gpu);
 
 }  // namespace shoal

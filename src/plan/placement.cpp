@@ -140,10 +140,20 @@ Placement place(const Room& room, size_t activations, const Config& config, cons
                           join(remedies, ", ")));
 }
 
+Config with_ring_within(size_t device, const Config& config, const MemoryPlan& plan) {
+  Config whole = config;
+  if (plan.state_ring > 0 && config.shoal.offload_ring_size == 0 && device > plan.total()) {
+    whole.shoal.offload_ring_size = static_cast<int64_t>(plan.state_ring + (device - plan.total()));
+  }
+  return whole;
+}
+
 Placement place_without_gpu(size_t host, size_t activations, const Config& config, const PlanOf& plan_of) {
   const auto at = [&](int hundredths) {
-    return planned({.optimizer = hundredths > 0 ? Tier::disk : Tier::device, .ratio = hundredths / 100.0}, config,
-                   plan_of);
+    return planned({.optimizer = hundredths > 0 ? Tier::disk : Tier::device,
+                    .ratio = hundredths / 100.0,
+                    .param = config.zero.offload_param.tier},
+                   config, plan_of);
   };
   const auto taken = [&](const Placement& placement) {
     return placement.plan.total() + placement.plan.host_total() + activations;

@@ -40,7 +40,8 @@ void carry_out_recompute(PreparedRun& run, Group& world, at::Device device) {
   const RecomputeAnswer answer =
       choose_recompute({*run.model, micro_step_of(run, device), run.config, world.size(), room});
   run.model->set_recomputed(answer.blocks);
-  const bool placement_follows = device.is_cuda() && run.config.shoal.auto_placement;
+  const bool has_somewhere = device.is_cuda() || !run.config.zero.offload_optimizer.nvme_path.empty();
+  const bool placement_follows = has_somewhere && run.config.shoal.auto_placement;
   run.choices.push_back(
       fmt::format("recompute auto: {}; {} of activations beside {} of model states, of {}{}",
                   models::describe(answer.blocks, run.model->info().layers), format_nbytes(answer.activations),

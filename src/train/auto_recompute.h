@@ -20,7 +20,7 @@ struct RecomputeAnswer {
   size_t activations = 0, states = 0;  // bytes on that device
   bool fits = true;                    // false: full in all blocks is still too much
 };
-// The same for a plan and for a run. Where placement is automatic, which it is on a GPU, states count as on the device:
+// The same for a plan and for a run. Where placement is automatic on a GPU, states count as on the device:
 // they leave it for activations that recompute cannot spare.
 RecomputeAnswer choose_recompute(const RecomputeQuestion& question);
 

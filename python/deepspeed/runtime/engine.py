@@ -88,7 +88,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
 
     def _check_config(self, source: Source, optimizer: Any, lr_scheduler: Any) -> None:
         """All of it, before anything is made of it; what is passed in stands in place of a section."""
-        section, schedule = without_auto(self.config.get("optimizer")), self.config.get("scheduler")
+        section, schedule = without_auto(self.config.get("optimizer")), without_auto(self.config.get("scheduler"))
         if section and optimizer is not None:
             warning_once("[config optimizer] has no effect: an optimizer was passed in.")
             section = None

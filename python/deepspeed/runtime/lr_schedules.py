@@ -9,6 +9,8 @@ import torch
 from shoal import _core, Error
 from shoal import config as configs
 
+from deepspeed.runtime.config import without_auto
+
 VALID_LR_SCHEDULES = ["LRRangeTest", "OneCycle", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"]
 
 
@@ -237,7 +239,7 @@ def make_scheduler(optimizer: Any, basic: Any, config: dict[str, Any], client: A
         return client(basic)
     if client is not None:
         return client
-    section = config.get("scheduler")
+    section = without_auto(config.get("scheduler"))
     if not section or optimizer is None or not section.get("type"):
         return None
     name, params = section["type"], section.get("params", {})
@@ -247,5 +249,8 @@ def make_scheduler(optimizer: Any, basic: Any, config: dict[str, Any], client: A
             _checked(name, given)  # before Python says what a class does not take
         return _CLASSES[name](optimizer, **params)
     if hasattr(torch.optim.lr_scheduler, name):
-        return getattr(torch.optim.lr_scheduler, name)(basic, **params)
+        try:
+            return getattr(torch.optim.lr_scheduler, name)(basic, **params)
+        except (TypeError, ValueError) as error:
+            raise Error(f"[config scheduler.params] torch.optim.lr_scheduler.{name} refuses them: {error}.") from None
     raise Error(f"[config scheduler.type] {name} is not a schedule. Use one of {', '.join(_CLASSES)}.")

@@ -1,5 +1,6 @@
 #include "engine/out_of_memory.h"
 
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,6 +59,23 @@ TEST(OutOfMemory, WhileTheEngineIsBuiltNamesThePlanAndTheSettingsThatWouldFit) {
                     HasSubstr("Model states take 36 GiB by plan (weights 6 GiB,"),
                     HasSubstr("20 GiB of the GPU's 24 GiB are free"),
                     HasSubstr("not counted: offload_optimizer, ratio 0.60; more GPUs with ZeRO stage 3")));
+}
+
+// Of 4 Mi parameters in bf16 in two groups: 8 MiB of weights, as much of gradients, 40 MiB of states.
+TEST(OutOfMemory, WhileTheEngineIsBuiltTheSettingsAreThoseThatFitWhatIsFree) {
+  const auto half = [] { return at::zeros({2 << 20}, at::kBFloat16).requires_grad_(); };
+  const std::vector<Unit> units = {{.name = "u", .params = {{"a", half()}, {"b", half(), /*group=*/1}}}};
+  Config config;
+  config.precision = Precision::bf16;
+  config.zero.stage = 3;
+  cuda::DeviceFacts gpu;
+  gpu.total_nbytes = size_t{64} << 20;
+  gpu.free_nbytes = size_t{40} << 20;
+  const NoRoom event = no_room({units, config, /*groups=*/2, /*world=*/1}, "56 MiB cannot be had.", gpu);
+  EXPECT_EQ(event.planned.model_states(), size_t{56} << 20);
+  ASSERT_FALSE(event.settings.empty());
+  EXPECT_THAT(event.settings[0], HasSubstr("offload_optimizer"));
+  EXPECT_THAT(explain(event).what(), HasSubstr("40 MiB of the GPU's 64 MiB are free"));
 }
 
 }  // namespace

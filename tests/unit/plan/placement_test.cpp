@@ -152,8 +152,26 @@ TEST(Placement, WithoutAGpuStatesThatMemoryCannotHoldGoToDiskAndNoMore) {
     const MemoryPlan plan = on_host(with(config, less));
     EXPECT_GT(plan.total() + plan.host_total(), host) << "the disk has too much";
   }
+  config.zero.offload_param.tier = Tier::disk;
+  const Placement weights_too = place_without_gpu(all, 0, config, on_host);
+  EXPECT_EQ(with(config, weights_too).zero.offload_param.tier, Tier::disk) << "the config has them there";
+  config.zero.offload_param.tier = Tier::device;
   EXPECT_THAT(testing::message_of([&] { place_without_gpu(100 * kMiB, 0, config, on_host); }),
               HasSubstr("with its states on disk"));
+}
+
+TEST(Placement, ABudgetOfModelStatesIsFilledByTheRing) {
+  Config config = config_at(3);
+  config.shoal.offload_ring_size = 0;
+  const size_t device = 600 * kMiB;
+  const Placement placement = place({device, 1000 * kMiB}, 0, config, plan_of);
+  const Config placed = with(config, placement), filled = with_ring_within(device, placed, placement.plan);
+  EXPECT_GE(filled.shoal.offload_ring_size, static_cast<int64_t>(placement.plan.state_ring));
+  EXPECT_LE(plan_of(filled).total(), device);
+  EXPECT_GE(plan_of(filled).state_ring, placement.plan.state_ring);
+  Config fixed = placed;
+  fixed.shoal.offload_ring_size = 1 << 20;
+  EXPECT_EQ(with_ring_within(device, fixed, placement.plan).shoal, fixed.shoal) << "the config's own size stands";
 }
 
 // The host holds a share of the states with the weights, and not gradients with all states.
