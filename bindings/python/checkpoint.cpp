@@ -2,6 +2,7 @@
 #include "shoal/checkpoint.h"
 
 #include "bindings.h"
+#include "checkpoint/exchange.h"
 
 namespace shoal::python {
 
@@ -21,6 +22,13 @@ void bind_checkpoint(py::module_& module) {
       py::arg("extra") = std::map<std::string, std::string>{}, py::call_guard<py::gil_scoped_release>());
   module.def("load_checkpoint", &load_checkpoint, py::arg("engine"), py::arg("world"), py::arg("path"),
              py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "gather_texts",
+      [](Group& world, const std::string& mine) {
+        return checkpoint::gather_texts(world, {"gather texts", "from Python"}, mine);
+      },
+      py::arg("world"), py::arg("mine"), py::call_guard<py::gil_scoped_release>(),
+      "What each rank gave, in rank order.");
   module.def("find_latest_checkpoint", &find_latest_checkpoint, py::arg("folder"));
 }
 

@@ -41,8 +41,8 @@ class Pending:
 
     def __init__(self, world: _core.Group, folder: str, step: int, values: Callable[[], dict[str, Any]]):
         self.world = world
-        self.id = _text_of_first(world, os.urandom(9).hex())
-        self.path = _text_of_first(world, _outside(os.path.join(folder, f"step-{step:08}"), self.id))
+        self.id = _core.gather_texts(world, os.urandom(9).hex())[0]
+        self.path = _core.gather_texts(world, _outside(os.path.join(folder, f"step-{step:08}"), self.id))[0]
         self._lock: int | None = None
         self._together("make", self._make)
         self._together("write to", lambda: _write(_file(self.path, world.rank), values()))
@@ -61,14 +61,13 @@ class Pending:
 
     def _together(self, what: str, part: Callable[[], None]) -> None:
         """What fails on one rank fails on all, and leaves nothing."""
-        ranks, reason = together(self.world, part)
-        if not ranks:
+        failed = together(self.world, part)
+        if failed is None:
             return
         self.settle()
-        if isinstance(reason, _core.Error):
-            raise reason
-        why = reason if reason is not None else "its own message says why"
-        raise _core.Error(f"[save] rank {ranks[0]} could not {what} {self.path}: {why}. Save to a disk that all hosts share.")
+        rank, why = failed
+        remedy = "" if why.startswith("[") else ". Save to a disk that all hosts share."  # ours say what to do
+        raise _core.Error(f"[save] rank {rank} could not {what} {self.path}: {why}{remedy}")
 
     def settle(self) -> None:
         """Whether the core has saved or not. Others wait for this rank, so nothing is raised: a folder that stays where it was
@@ -83,27 +82,14 @@ class Pending:
             warnings.warn(f"[save] {self.path} stays where it is: {error}. The checkpoint is complete with it.")
 
 
-def together(world: _core.Group, part: Callable[[], None]) -> tuple[list[int], Exception | None]:
-    """Does a rank's part, and says to every rank where it failed; why, where it was this rank."""
-    failed = torch.zeros(world.size, device="cpu", dtype=torch.float32)
-    reason: Exception | None = None
+def together(world: _core.Group, part: Callable[[], None]) -> tuple[int, str] | None:
+    """Does a rank's part, which must not communicate. The first rank that failed and why, the same on every rank; None: all went well."""
+    said = ""
     try:
         part()
     except (OSError, RuntimeError, ValueError, KeyError) as error:  # torch has RuntimeError for a disk that is full
-        failed[world.rank], reason = 1, error
-    _core.sum_over_ranks(world, failed)
-    return failed.nonzero().flatten().tolist(), reason
-
-
-def _text_of_first(world: _core.Group, text: str) -> str:
-    """Rank 0's, on every rank."""
-    numbers = torch.tensor(list(text.encode()), device="cpu", dtype=torch.float32)
-    length = torch.tensor([numbers.numel() * (world.rank == 0)], device="cpu", dtype=torch.float32)
-    _core.sum_over_ranks(world, length)
-    if world.rank != 0:
-        numbers = torch.zeros(int(length.item()), device="cpu", dtype=torch.float32)
-    _core.sum_over_ranks(world, numbers)
-    return bytes(int(number) for number in numbers.tolist()).decode()
+        said = str(error) or type(error).__name__
+    return next(((rank, why) for rank, why in enumerate(_core.gather_texts(world, said)) if why), None)
 
 
 def _write(path: str, values: dict[str, Any]) -> None:

@@ -202,11 +202,9 @@ class Engine:
         core = self._live("load")
         path = os.fspath(path)
         found: list[tuple[beside.Saved | None, dict[str, Any]]] = []
-        ranks, reason = beside.together(self.world, lambda: found.append(self._read_beside(path)))
-        if reason is not None:
-            raise reason
-        if ranks:
-            raise _core.Error(f"[load {path}] rank {ranks[0]} cannot take it; its own message says why. Nothing was loaded.")
+        failed = beside.together(self.world, lambda: found.append(self._read_beside(path)))
+        if failed is not None:
+            raise _core.Error(f"[load] rank {failed[0]} cannot take {path}: {failed[1]} Nothing was loaded.")
         saved, own = found[0]
         loaded = _core.load_checkpoint(core, self.world, path)
         place = f"load {loaded.path}"

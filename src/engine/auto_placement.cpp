@@ -17,27 +17,19 @@ namespace shoal {
 
 namespace {
 
-std::string words_of(const Placement& placement, const Room& room, size_t activations) {
+// What was decided, and what it takes of the memory that a rank computes in, with activations where they are known.
+std::string words_of(const Placement& placement, const Room& room, size_t activations, bool on_gpu) {
   const std::string settings = settings_of(placement);
   const MemoryPlan& plan = placement.plan;
+  const size_t taken = plan.total() + activations + (on_gpu ? 0 : plan.host_total());
   std::string text =
-      fmt::format("placement auto: {}; {} of the GPU{}, of {}",
-                  settings.empty() ? "everything is on the GPU" : settings, format_nbytes(plan.total() + activations),
-                  activations > 0 ? " with activations" : "", format_nbytes(room.device));
-  if (plan.host_total() > 0) {
+      fmt::format("placement auto: {}; {} of the {}{}, of {}",
+                  settings.empty() ? (on_gpu ? "everything is on the GPU" : "everything is in memory") : settings,
+                  format_nbytes(taken), on_gpu ? "GPU" : "host", activations > 0 ? " with activations" : "",
+                  format_nbytes(on_gpu ? room.device : room.host));
+  if (on_gpu && plan.host_total() > 0) {
     text += fmt::format("; {} of the host, of {}", format_nbytes(plan.host_total()), format_nbytes(room.host));
   }
-  if (plan.disk_total() > 0) text += fmt::format("; {} of disk", format_nbytes(plan.disk_total()));
-  return text;
-}
-
-std::string words_without_gpu(const Placement& placement, size_t host, size_t activations) {
-  const std::string settings = settings_of(placement);
-  const MemoryPlan& plan = placement.plan;
-  std::string text = fmt::format("placement auto: {}; {} of the host{}, of {}",
-                                 settings.empty() ? "everything is in memory" : settings,
-                                 format_nbytes(plan.total() + plan.host_total() + activations),
-                                 activations > 0 ? " with activations" : "", format_nbytes(host));
   if (plan.disk_total() > 0) text += fmt::format("; {} of disk", format_nbytes(plan.disk_total()));
   return text;
 }
@@ -56,11 +48,11 @@ PlacedConfig carry_out_placement(const Config& config, const ModelLayout& layout
   if (!device.is_cuda()) {
     const size_t needed = activations.device + activations.host;
     const Placement placement = place_without_gpu(room.host, needed, asked, plan_of);
-    return {with(asked, placement), placement.plan, words_without_gpu(placement, room.host, needed)};
+    return {with(asked, placement), placement.plan, words_of(placement, room, needed, false)};
   }
   const Room beside = {room.device, room.host - std::min(room.host, activations.host)};
   const Placement placement = place(beside, activations.device, asked, plan_of);
-  return {with(asked, placement), placement.plan, words_of(placement, beside, activations.device)};
+  return {with(asked, placement), placement.plan, words_of(placement, beside, activations.device, true)};
 }
 
 PlacedConfig carry_out_placement(const Config& config, const std::vector<Unit>& units, size_t groups, Group& world,

@@ -26,6 +26,21 @@ double share_to_move(const Placement& all_moved, const Placement& none_moved, si
   return states > 0 ? std::ceil(std::max(0.0, 1 - stays / states) * 100) / 100 : 0;
 }
 
+// The least of 1 to `most` hundredths with which a placement fits; nothing where `most` do not either.
+std::optional<Placement> least_that_fits(int most, const std::function<Placement(int)>& at,
+                                         const std::function<bool(const Placement&)>& fits) {
+  int too_few = 0, enough = most;
+  Placement least = at(enough);
+  if (!fits(least)) return std::nullopt;
+  while (enough - too_few > 1) {
+    const int middle = (too_few + enough) / 2;
+    const Placement placement = at(middle);
+    (fits(placement) ? enough : too_few) = middle;
+    if (enough == middle) least = placement;
+  }
+  return least;
+}
+
 // Of a placement whose states are too many for the host: the least share of them, in hundredths, on disk.
 std::optional<Placement> with_disk(Placement placement, const Room& room, size_t device, const Config& config,
                                    const PlanOf& plan_of) {
@@ -37,16 +52,7 @@ std::optional<Placement> with_disk(Placement placement, const Room& room, size_t
   const auto fits = [&](const Placement& mixed) {
     return mixed.plan.host_total() <= room.host && mixed.plan.total() <= device;
   };
-  int too_few = 0, enough = static_cast<int>(std::lround(placement.ratio * 100));
-  Placement least = mixed_at(enough);
-  if (!fits(least)) return std::nullopt;
-  while (enough - too_few > 1) {
-    const int middle = (too_few + enough) / 2;
-    const Placement mixed = mixed_at(middle);
-    (fits(mixed) ? enough : too_few) = middle;
-    if (enough == middle) least = mixed;
-  }
-  return least;
+  return least_that_fits(static_cast<int>(std::lround(placement.ratio * 100)), mixed_at, fits);
 }
 
 }  // namespace
@@ -158,27 +164,20 @@ Placement place_without_gpu(size_t host, size_t activations, const Config& confi
   const auto taken = [&](const Placement& placement) {
     return placement.plan.total() + placement.plan.host_total() + activations;
   };
+  const auto fits = [&](const Placement& placement) { return taken(placement) <= host; };
   const Placement resident = at(0);
-  if (taken(resident) <= host) return resident;
+  if (fits(resident)) return resident;
   const bool has_disk = !config.zero.offload_optimizer.nvme_path.empty();
-  int too_few = 0, enough = 100;
-  Placement least = at(enough);
-  if (!has_disk || taken(least) > host) {
-    throw Error("config shoal.placement",
-                fmt::format("no placement fits: a rank may take {} of the host, and takes {} with {} of activations{}. "
-                            "What may help: {}a higher ZeRO stage, fewer activations (--recompute full, a smaller "
-                            "micro-batch), more hosts.",
-                            format_nbytes(host), format_nbytes(taken(resident)), format_nbytes(activations),
-                            has_disk ? fmt::format(", {} with its states on disk", format_nbytes(taken(least))) : "",
-                            has_disk ? "" : "offload_optimizer.nvme_path for the disk, "));
+  if (has_disk) {
+    if (const auto least = least_that_fits(100, at, fits)) return *least;
   }
-  while (enough - too_few > 1) {
-    const int middle = (too_few + enough) / 2;
-    const Placement placement = at(middle);
-    (taken(placement) <= host ? enough : too_few) = middle;
-    if (enough == middle) least = placement;
-  }
-  return least;
+  throw Error("config shoal.placement",
+              fmt::format("no placement fits: a rank may take {} of the host, and takes {} with {} of activations{}. "
+                          "What may help: {}a higher ZeRO stage, fewer activations (--recompute full, a smaller "
+                          "micro-batch), more hosts.",
+                          format_nbytes(host), format_nbytes(taken(resident)), format_nbytes(activations),
+                          has_disk ? fmt::format(", {} with its states on disk", format_nbytes(taken(at(100)))) : "",
+                          has_disk ? "" : "offload_optimizer.nvme_path for the disk, "));
 }
 
 }  // namespace shoal

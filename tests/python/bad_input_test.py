@@ -12,7 +12,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
 from models import Net, tokens
-from ranks import main, run
+from ranks import main, message, run
 
 # What each message says, and what it says to do.
 EXPECTED = {
@@ -39,14 +39,6 @@ EXPECTED = {
 def config(**others) -> dict:
     zero = {"stage": 3, "stage3_param_persistence_threshold": 0}
     return {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW"}, "zero_optimization": zero, **others}
-
-
-def message(call) -> str:
-    try:
-        call()
-    except RuntimeError as error:  # shoal.Error is one
-        return str(error)
-    return "nothing was raised"
 
 
 def raise_full(*_) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
 from models import Net, tokens
-from ranks import main, run
+from ranks import main, message, run
 
 # What the section holds, and what the message says. Through both doors it is the same.
 REFUSED = [
@@ -70,14 +70,6 @@ def through_deepspeed(given, **named):
     import deepspeed
 
     return deepspeed.initialize(model=nn.Linear(4, 3), config=given, **named)[0]
-
-
-def message(call) -> str:
-    try:
-        call()
-    except RuntimeError as error:  # shoal.Error is one
-        return str(error)
-    return "nothing was raised"
 
 
 def test_keys_of_the_optimizer_are_refused_by_name_as_the_native_door_does():

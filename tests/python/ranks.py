@@ -15,7 +15,7 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 LIMIT_SECONDS = 600
 OWN_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONFAULTHANDLER": "1"}
@@ -56,6 +56,15 @@ def _under_torchrun(file: str, job: dict[str, Any]) -> tuple[list[int], str]:
     command += [str(Path(__file__).with_name("nursery.py")), "--rank", file, json.dumps(job)]
     done = subprocess.run(command, env=os.environ | OWN_ENVIRONMENT, capture_output=True, text=True, timeout=LIMIT_SECONDS)
     return [done.returncode], done.stdout + done.stderr
+
+
+def message(call: Callable[[], Any]) -> str:
+    """What the error says that a call raises."""
+    try:
+        call()
+    except RuntimeError as error:  # shoal.Error is one
+        return str(error)
+    return "nothing was raised"
 
 
 def free_port() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections import OrderedDict
 from typing import Any, Iterator
 
@@ -59,12 +58,10 @@ def save(
 
 def _check_tag(world: Any, tag: str) -> None:
     """Stops all ranks when one of them saves under another name."""
-    mine = torch.zeros(world.size, device="cpu")
-    mine[world.rank] = zlib.crc32(tag.encode()) % 2**24  # exact in fp32
-    _core.sum_over_ranks(world, mine)
-    same = bool((mine == mine[0]).all())
-    if not same:
-        raise shoal.Error(f"[save_checkpoint] rank {world.rank} saves as {tag!r} and another rank otherwise. Pass one tag.")
+    tags = _core.gather_texts(world, tag)
+    for rank, other in enumerate(tags):
+        if other != tags[0]:
+            raise shoal.Error(f"[save_checkpoint] rank 0 saves as {tags[0]!r} and rank {rank} as {other!r}. Pass one tag.")
 
 
 def save_model(engine: Any, save_dir: str, name: str, exclude_frozen: bool) -> bool:
