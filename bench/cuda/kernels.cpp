@@ -146,14 +146,14 @@ class Bench {
   double copy_gbps_ = 0;
 };
 
-// The arrays of an AdamW shard: bf16 with the split master, or fp32.
+// The arrays of an AdamW shard: bf16 with the split master, fp16 with a whole one, or fp32.
 struct Shard {
-  Shard(int64_t n, bool is_bf16)
-      : bf16(is_bf16),
+  Shard(int64_t n, DType of_weights)
+      : dtype(of_weights),
         numel(n),
-        weight(n, dtype(), 0.02f, false),
-        master(bf16 ? n : 1, DType::bf16, 0.02f, false),
-        grad(n + kVectorSlack, dtype(), 1e-3f, false),
+        weight(n, dtype, 0.02f, false),
+        master(dtype == DType::f32 ? 1 : n, dtype == DType::f16 ? DType::f32 : DType::bf16, 0.02f, false),
+        grad(n + kVectorSlack, dtype, 1e-3f, false),
         first(n, DType::f32, 1e-3f, false),
         second(n, DType::f32, 1e-6f, true) {}
 
@@ -161,14 +161,17 @@ struct Shard {
   SegmentTable cut(int64_t param_numel, int64_t grad_shift = 0) const {
     std::vector<kernels::Segment> segments;
     for (int64_t begin = 0; begin < numel; begin += param_numel) {
-      const auto width = static_cast<int64_t>(nbytes_of(dtype()));
+      const auto width = static_cast<int64_t>(nbytes_of(dtype));
       kernels::Segment s;
       s.numel = std::min(param_numel, numel - begin);
       s.weight = weight.data() + begin * width;
-      s.weight_dtype = s.grad_dtype = dtype();
-      if (bf16) {
+      s.weight_dtype = s.grad_dtype = dtype;
+      if (dtype == DType::bf16) {
         s.master_kind = kernels::Master::remainder;
         s.master = master.data() + begin * width;
+      } else if (dtype == DType::f16) {
+        s.master_kind = kernels::Master::full;
+        s.master = master.floats() + begin;
       }
       s.grad = grad.data() + (begin + grad_shift) * width;
       s.first = first.floats() + begin;
@@ -178,11 +181,11 @@ struct Shard {
     return SegmentTable(segments, std::vector<int>(segments.size(), 0));
   }
   static size_t resident_nbytes(int64_t numel) { return static_cast<size_t>(numel) * 16; }
-  size_t moved_nbytes() const { return static_cast<size_t>(numel) * (bf16 ? 26 : 28); }
-  DType dtype() const { return bf16 ? DType::bf16 : DType::f32; }
+  // The gradient is read, the rest read and written; but the weight of fp16 is only written.
+  size_t moved_nbytes() const { return static_cast<size_t>(numel) * (dtype == DType::bf16 ? 26 : 28); }
 
   static constexpr int64_t kVectorSlack = 4;
-  bool bf16;
+  DType dtype;
   int64_t numel;
   Array weight, master, grad, first, second;
 };
@@ -194,28 +197,48 @@ void bench_update(Bench& bench, int64_t most) {
   check(cudaMemcpy(steps.data(), &step, sizeof step, cudaMemcpyHostToDevice));
   check(cudaMemcpy(apply.data(), &one, sizeof one, cudaMemcpyHostToDevice));
   const auto run = [&](const Shard& shard, const SegmentTable& table, const std::string& what) {
-    bench.measure(fmt::format("adamw {}{}", shard.bf16 ? "bf16" : "fp32", what), shard.numel, shard.moved_nbytes(),
-                  [&] {
-                    kernels::cuda::adam(table, reinterpret_cast<const kernels::AdamStep*>(steps.data()),
-                                        reinterpret_cast<const int*>(apply.data()), nullptr);
-                  });
+    bench.measure(fmt::format("adamw {}{}", name_of(shard.dtype), what), shard.numel, shard.moved_nbytes(), [&] {
+      kernels::cuda::adam(table, reinterpret_cast<const kernels::AdamStep*>(steps.data()),
+                          reinterpret_cast<const int*>(apply.data()), nullptr);
+    });
   };
-  for (const bool bf16 : {true, false}) {
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
     for (const int64_t numel : {kMillion, 10 * kMillion, 100 * kMillion, 1000 * kMillion}) {
       if (numel > most) continue;
       if (!bench.fits(Shard::resident_nbytes(numel))) {
         fmt::print("adamw of {} elements: left out, it does not fit\n", numel);
         continue;
       }
-      const Shard shard(numel, bf16);
+      const Shard shard(numel, dtype);
       run(shard, shard.cut(numel), "");
-      if (!bf16) continue;
+      if (dtype != DType::bf16) continue;
       run(shard, shard.cut(1000), ", parameters of 1000");
       run(shard, shard.cut(1001), ", parameters of 1001, unaligned");
       run(shard, shard.cut(65'537), ", parameters of 65537, unaligned");
       run(shard, shard.cut(numel, 1), ", gradient aligned apart");
     }
   }
+}
+
+// The optimizers with one state, in bf16 with the split master: 18 bytes an element.
+void bench_other_updates(Bench& bench, int64_t most) {
+  const auto run = [&](const char* name, const auto& kernel, const auto& step) {
+    const DeviceMemory steps(sizeof step);
+    check(cudaMemcpy(steps.data(), &step, sizeof step, cudaMemcpyHostToDevice));
+    const auto* placed = reinterpret_cast<decltype(&step)>(steps.data());
+    for (const int64_t numel : {10 * kMillion, 100 * kMillion}) {
+      if (numel > most) continue;
+      const Shard shard(numel, DType::bf16);
+      for (const int64_t param_numel : {numel, int64_t{1000}}) {
+        const SegmentTable table = shard.cut(param_numel);
+        bench.measure(fmt::format("{} bf16{}", name, param_numel == numel ? "" : ", parameters of 1000"), numel,
+                      static_cast<size_t>(numel) * 18, [&] { kernel(table, placed, nullptr, nullptr); });
+      }
+    }
+  };
+  run("sgd with momentum", kernels::cuda::sgd, kernels::SgdStep{.lr = 1e-5f, .momentum = 0.9f});
+  run("adagrad", kernels::cuda::adagrad, kernels::AdagradStep{.lr = 1e-5f});
+  run("lion", kernels::cuda::lion, kernels::LionStep{.lr = 1e-5f, .weight_decay = 0.1f});
 }
 
 void bench_reduce(Bench& bench, int64_t most) {
@@ -296,6 +319,7 @@ int run(int argc, char** argv) {
   fmt::print("{}, {} multiprocessors\n", device.name, device.multiProcessorCount);
   Bench bench;
   bench_update(bench, most);
+  bench_other_updates(bench, most);
   bench_reduce(bench, most);
   bench_convert(bench, most);
   bench_sum_in_order(bench);

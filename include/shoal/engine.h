@@ -95,7 +95,7 @@ struct DiskTraffic {
   double waited_seconds = 0;  // for what could not hide
 };
 
-// Between this rank's GPU and states that live in host memory.
+// Between this rank's GPU and host memory: bytes of states that live there, and waits for states, gradients, weights.
 struct HostTraffic {
   uint64_t to_device_nbytes = 0;
   uint64_t to_host_nbytes = 0;
@@ -203,7 +203,8 @@ class Engine {
   MemoryReport memory() const;
   // Bytes sent and received so far, weights and gradients together.
   Traffic traffic() const;
-  // Seconds that this rank has spent waiting for communication so far.
+  // Seconds that this rank's threads and its GPU have spent waiting for communication so far; what the GPU waited is
+  // known one or two steps later.
   double waited_seconds() const;
   // What offloaded states have cost so far.
   DiskTraffic disk() const;

@@ -148,6 +148,9 @@ class Group {
   virtual Traffic traffic() const = 0;
   // Seconds that callers have been held up in wait() so far.
   virtual double waited_seconds() const { return 0; }
+  // Seconds that the GPU's stream on which the rank computes has stood still for this device channel's collectives so
+  // far: of those that it has come past.
+  virtual double held_seconds() { return 0; }
   // "threads", "shared memory", "gloo" or "one rank"; of a device channel "GPU, " and how its bytes travel.
   virtual std::string transport_name() const = 0;
 };

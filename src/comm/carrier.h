@@ -49,6 +49,8 @@ class Carrier {
   virtual Joining joining() { return {}; }
   virtual void drop() {}  // instead of joining(): the collective failed
   virtual void* stream() const { return nullptr; }
+  // See Group.
+  virtual double held_seconds() { return 0; }
   virtual std::shared_ptr<Alarm> alarm() const { return nullptr; }
   // A carrier over the same ranks for memory of a GPU; null where bytes must leave the process to reach them.
   virtual std::unique_ptr<Carrier> device_carrier(const std::string&, const ComputeStream&) { return nullptr; }

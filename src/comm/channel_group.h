@@ -41,6 +41,7 @@ class ChannelGroup final : public Group {
   std::shared_ptr<Fate> fate() const override { return carrier_->fate(); }
   Traffic traffic() const override;
   double waited_seconds() const override { return static_cast<double>(waited_->load()) * 1e-9; }
+  double held_seconds() override { return carrier_->held_seconds(); }
   std::string transport_name() const override { return carrier_->transport_name(); }
 
  private:

@@ -21,7 +21,8 @@ const ComputeStream& on_its_device(const ComputeStream& compute) {
 CudaCarrier::CudaCarrier(const ComputeStream& compute)
     : compute_(on_its_device(compute)),
       stream_(cuda::Stream::Priority::high),
-      queue_(make_cuda_queue(compute.device, stream_.handle())) {}
+      queue_(make_cuda_queue(compute.device, stream_.handle())),
+      holds_(std::make_shared<CudaHolds>(compute.device, compute.stream)) {}
 
 std::shared_ptr<const void> CudaCarrier::mark() {
   cuda::use_device(compute_.device);
@@ -72,9 +73,9 @@ Joining CudaCarrier::joining() {
     under_way_.reset();
   }
   return {.hold_back =
-              [over, alarm = alarm_, stream = compute_.stream] {
+              [over, alarm = alarm_, holds = holds_] {
                 if (alarm) alarm->check();
-                over->hold_back(stream);  // what the rank computes after wait() waits for the collective
+                holds->hold(*over);  // what the rank computes after wait() waits for the collective
               },
           .over =
               [over, alarm = alarm_](bool block) {

@@ -10,6 +10,7 @@
 #include "comm/cuda_mark.h"
 #include "comm/watchdog.h"
 #include "device/cuda.h"
+#include "device/cuda_holds.h"
 #include "device/queue.h"
 
 namespace shoal {
@@ -24,6 +25,7 @@ class CudaCarrier : public Carrier {
   void drop() final;
   std::shared_ptr<Alarm> alarm() const final { return alarm_; }
   void* stream() const final { return stream_.handle(); }
+  double held_seconds() final { return held_seconds_ += holds_->newly_held_seconds(); }
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) final;
   std::shared_ptr<Ledger> ledger() const final { return ledger_; }
 
@@ -54,7 +56,9 @@ class CudaCarrier : public Carrier {
   ComputeStream compute_;
   std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   cuda::Stream stream_;
-  std::unique_ptr<Queue> queue_;  // on that stream
+  std::unique_ptr<Queue> queue_;      // on that stream
+  std::shared_ptr<CudaHolds> holds_;  // of the stream on which the rank computes; shared with handles
+  double held_seconds_ = 0;
   std::shared_ptr<Slab> scratch_;
   WatchFrom watch_from_ = WatchFrom::given;
   std::shared_ptr<Alarm> alarm_;  // shared with all who wait for the stream

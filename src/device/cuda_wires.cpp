@@ -6,7 +6,8 @@
 #include <exception>
 #include <memory>
 #include <utility>
-#include <vector>
+
+#include "device/cuda_holds.h"
 
 namespace shoal {
 
@@ -16,11 +17,6 @@ struct Marks {
   cuda::Event ready;   // on the wire in: the bytes are there
   cuda::Event used;    // on the queue: its work on them is done
   cuda::Event stored;  // on the wire out: the host has them
-};
-
-// On the queue, around a wait for `ready`.
-struct Hold {
-  cuda::Event stopped{cuda::Event::Kind::timed}, went_on{cuda::Event::Kind::timed};
 };
 
 // [Note: a wire gives others their turn]
@@ -76,7 +72,11 @@ class Wire {
 class CudaWires final : public Wires {
  public:
   CudaWires(int device, cuda::StreamHandle queue, int chunks, std::shared_ptr<const Alarms> alarms)
-      : device_(device), queue_(queue), alarms_(std::move(alarms)), marks_(static_cast<size_t>(chunks)) {}
+      : device_(device),
+        queue_(queue),
+        alarms_(std::move(alarms)),
+        marks_(static_cast<size_t>(chunks)),
+        holds_(device, queue) {}
   ~CudaWires() override {
     try {  // a wait that an alarm ended left copies behind; they end before their memory goes
       in_.synchronize();
@@ -120,21 +120,9 @@ class CudaWires final : public Wires {
     in_.carry(to, from_host, nbytes);
     marks_of(chunk).ready.record(in_.handle());
   }
-  void hold_queue(int chunk) override {
-    if (!stopped_) stop_queue();
-    marks_of(chunk).ready.hold_back(queue_);
-    stopped_->went_on.record(queue_);
-    holds_.push_back(std::move(stopped_));
-  }
-  void stop_queue() override {
-    if (free_holds_.empty()) free_holds_.push_back(std::make_unique<Hold>());
-    stopped_ = std::move(free_holds_.back());
-    free_holds_.pop_back();
-    stopped_->stopped.record(queue_);
-  }
-  void forget_stop() override {
-    if (stopped_) free_holds_.push_back(std::move(stopped_));
-  }
+  void hold_queue(int chunk) override { holds_.hold(marks_of(chunk).ready); }
+  void stop_queue() override { holds_.stop(); }
+  void forget_stop() override { holds_.forget_stop(); }
   void hold_queue_out(int chunk) override { marks_of(chunk).stored.hold_back(queue_); }
   void mark_used(int chunk) override { marks_of(chunk).used.record(queue_); }
   void copy_out(int chunk, std::byte* to_host, const std::byte* from, size_t nbytes) override {
@@ -145,15 +133,7 @@ class CudaWires final : public Wires {
   void wait_in(int chunk) override { wait_for(marks_of(chunk).ready); }
   void wait_out(int chunk) override { wait_for(marks_of(chunk).stored); }
   void wait_used(int chunk) override { wait_for(marks_of(chunk).used); }
-  double newly_held_seconds() override {
-    double seconds = 0;
-    while (!holds_.empty() && holds_.front()->went_on.reached()) {
-      seconds += holds_.front()->went_on.seconds_since(holds_.front()->stopped);
-      free_holds_.push_back(std::move(holds_.front()));
-      holds_.pop_front();
-    }
-    return seconds;
-  }
+  double newly_held_seconds() override { return holds_.newly_held_seconds(); }
 
  private:
   void wait_for(const cuda::Event& event) const {
@@ -163,11 +143,9 @@ class CudaWires final : public Wires {
 
   int device_;
   cuda::StreamHandle queue_;
-  std::shared_ptr<const Alarms> alarms_;     // the queue's
-  std::deque<Marks> marks_;                  // events do not move
-  std::deque<std::unique_ptr<Hold>> holds_;  // in the queue's order, from the first that is not counted
-  std::vector<std::unique_ptr<Hold>> free_holds_;
-  std::unique_ptr<Hold> stopped_;  // begun
+  std::shared_ptr<const Alarms> alarms_;  // the queue's
+  std::deque<Marks> marks_;               // events do not move
+  CudaHolds holds_;
   Wire in_, out_;
   cuda::Event here_;  // where the queue was when copies were given
   std::byte* pinned_ = nullptr;

@@ -21,7 +21,10 @@ class Channel {
   Queue& queue() const { return *queue_; }
 
   Traffic traffic() const;
+  // The rank's threads.
   double waited_seconds() const;
+  // Its GPU, beside that.
+  double held_seconds() const { return bytes_ ? bytes_->held_seconds() : 0.0; }
 
  private:
   std::unique_ptr<Queue> queue_;  // the groups end first: until then their workers may use it

@@ -305,11 +305,24 @@ class Engine::Impl {
   // Since the last step, which is where deferred updates wait.
   void count_waits() {
     const double disk = disk_counters().waited_seconds;
-    const double host = updater_.held_seconds() + gradients_.held_seconds();
+    const double host = host_seconds();
     times_.disk = disk - waited_.disk;
     times_.host = host - waited_.host;
     waited_.disk = disk;
     waited_.host = host;
+  }
+
+  // How long ranks were waited for: by this rank's threads, and by its GPU.
+  double waited_seconds() const {
+    return weights_channel_->waited_seconds() + gradients_channel_->waited_seconds() +
+           gradients_channel_->held_seconds() + (weights_.is_off_device() ? 0 : weights_channel_->held_seconds());
+  }
+
+  // How long the GPU waited for host memory: for states, gradients, and weights that live there. A gather of those
+  // brings them over the bus first; it counts here, the ranks' part with it.
+  double host_seconds() {
+    return updater_.held_seconds() + gradients_.held_seconds() +
+           (weights_.is_off_device() ? weights_channel_->held_seconds() : 0);
   }
 
   // Of states and weights.
@@ -699,9 +712,7 @@ Error Engine::explain_out_of_memory(const std::string& phase, const std::string&
   return explain(impl_->out_of_memory(phase, said));
 }
 Traffic Engine::traffic() const { return impl_->traffic(); }
-double Engine::waited_seconds() const {
-  return impl_->weights_channel_->waited_seconds() + impl_->gradients_channel_->waited_seconds();
-}
+double Engine::waited_seconds() const { return impl_->waited_seconds(); }
 DiskTraffic Engine::disk() const { return impl_->disk_counters(); }
 HostTraffic Engine::host() const {
   Updater& updater = impl_->updater_;
@@ -709,7 +720,7 @@ HostTraffic Engine::host() const {
   const HostUpdates::Ahead ahead = updater.ahead();
   return {.to_device_nbytes = counters.brought_nbytes,
           .to_host_nbytes = counters.taken_nbytes,
-          .waited_seconds = updater.held_seconds() + impl_->gradients_.held_seconds(),
+          .waited_seconds = impl_->host_seconds(),
           .host_updated_numel = updater.host_updated_numel(),
           .ahead_numel = ahead.updated_numel,
           .taken_ahead_numel = ahead.taken_numel};

@@ -66,13 +66,15 @@ std::string offload_line(const OffloadPlan& plan, const std::string& flags, cons
                      budget.host ? fmt::format(" of {}", format_nbytes(*budget.host)) : "");
 }
 
-// Where GPU and host together are too small: states on disk, as few as must be, with as many activations as can be; ""
-// where that would not fit either.
+// Where GPU and host together are too small: states on disk, as few as must be, or weights too, with as many
+// activations as can be; "" where that would not fit either.
 std::string disk_line(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
   if (!budget.host) return "";
   Config stage3 = config;
   stage3.zero.stage = 3;
-  if (stage3.zero.offload_optimizer.nvme_path.empty()) stage3.zero.offload_optimizer.nvme_path = "a disk";
+  for (OffloadConfig* offload : {&stage3.zero.offload_optimizer, &stage3.zero.offload_param}) {
+    if (offload->nvme_path.empty()) offload->nvme_path = "a disk";
+  }
   const auto ranks = static_cast<size_t>(budget.ranks_per_host);
   for (const Attempt& attempt : attempts_of(subject)) {
     const size_t host = *budget.host / ranks;
@@ -80,7 +82,7 @@ std::string disk_line(const PlanSubject& subject, const Config& config, int worl
     const auto placement = find_place(room, attempt.activations, stage3, [&](const Config& placed) {
       return plan_stage(subject, placed, world, true).memory;
     });
-    if (!placement || placement->optimizer != Tier::disk) continue;
+    if (!placement || placement->plan.disk_total() == 0) continue;
     return fmt::format("Stage 3 with {}{} would fit: {} a GPU, {} of host memory and {} of disk for {}.",
                        settings_of(*placement), attempt.flags.empty() ? "" : " and " + attempt.flags,
                        format_nbytes(placement->plan.total() + attempt.activations),

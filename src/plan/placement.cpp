@@ -62,6 +62,7 @@ Config with(const Config& config, const Placement& placement) {
   placed.zero.offload_optimizer.tier = placement.ratio > 0 ? placement.optimizer : Tier::device;
   placed.zero.offload_optimizer.ratio = placement.ratio > 0 ? placement.ratio : 1;
   placed.zero.offload_param.tier = placement.param;
+  if (placement.param == Tier::disk) placed.zero.offload_param.max_in_cpu = 0;  // the host had no room for them
   placed.shoal.offload_disk_ratio = placement.disk_ratio;
   if (placement.gradients) {
     placed.shoal.offload_update = OffloadUpdate::host;
@@ -81,14 +82,16 @@ std::string settings_of(const Placement& placement) {
     parts.push_back(std::move(states));
   }
   if (placement.gradients) parts.push_back("shoal.offload_gradients on with shoal.offload_update cpu");
-  if (placement.param != Tier::device) parts.push_back("offload_param");
+  if (placement.param == Tier::host) parts.push_back("offload_param");
+  if (placement.param == Tier::disk) parts.push_back("offload_param to nvme with max_in_cpu 0");
   return join(parts, " and ");
 }
 
 std::vector<Placement> placements_within(size_t device, const Config& config, const PlanOf& plan_of) {
   std::vector<Placement> found;
-  for (const Tier param : {Tier::device, Tier::host}) {
-    if (param == Tier::host && config.zero.stage < 3) continue;
+  for (const Tier param : {Tier::device, Tier::host, Tier::disk}) {
+    if (param != Tier::device && config.zero.stage < 3) continue;
+    if (param == Tier::disk && config.zero.offload_param.nvme_path.empty()) continue;
     const Placement resident = planned({.param = param}, config, plan_of);
     if (resident.plan.total() <= device) {
       found.push_back(resident);
@@ -117,14 +120,16 @@ std::vector<Placement> placements_within(size_t device, const Config& config, co
 std::optional<Placement> find_place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of) {
   const size_t device = room.device > activations ? room.device - activations : 0;
   const std::vector<Placement> found = placements_within(device, config, plan_of);
+  const auto uses_disk = [](const Placement& placement) {
+    return placement.optimizer == Tier::disk || placement.param == Tier::disk;
+  };
   for (const Placement& placement : found) {  // the disk is the slowest by far, so all else comes first
     const size_t host = placement.plan.host_total();
-    if (placement.optimizer != Tier::disk && (host <= room.host || host == 0)) return placement;
+    if (!uses_disk(placement) && (host <= room.host || host == 0)) return placement;
   }
   for (const Placement& placement : found) {
-    if (config.zero.offload_optimizer.nvme_path.empty()) break;
-    if (placement.optimizer == Tier::disk && placement.plan.host_total() <= room.host) return placement;
-    if (placement.optimizer != Tier::host) continue;
+    if (uses_disk(placement) && placement.plan.host_total() <= room.host) return placement;
+    if (placement.optimizer != Tier::host || config.zero.offload_optimizer.nvme_path.empty()) continue;
     if (const auto mixed = with_disk(placement, room, device, config, plan_of)) return mixed;
   }
   return std::nullopt;
@@ -135,6 +140,9 @@ Placement place(const Room& room, size_t activations, const Config& config, cons
   std::vector<std::string> remedies;
   if (config.zero.offload_optimizer.nvme_path.empty()) remedies.push_back("offload_optimizer.nvme_path for the disk");
   if (config.zero.stage < 3) remedies.push_back("stage 3");
+  if (config.zero.stage == 3 && config.zero.offload_param.nvme_path.empty()) {
+    remedies.push_back("offload_param.nvme_path for weights on disk");
+  }
   remedies.insert(remedies.end(), {"fewer activations (--recompute full, activation_checkpointing.cpu_checkpointing, a "
                                    "smaller micro-batch)",
                                    "more ranks"});

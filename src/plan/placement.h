@@ -30,9 +30,9 @@ Config with(const Config& config, const Placement& placement);
 std::string settings_of(const Placement& placement);
 
 // The placements that fit into so many bytes of the device, the least that must leave it first: nothing, states,
-// gradients too (unless the config keeps them, or lets the GPU update), weights too (at stage 3); states to the host
-// before the disk, which is there where offload_optimizer
-// names a path. Whatever tiers the config itself names.
+// gradients too (unless the config keeps them, or lets the GPU update), weights too (at stage 3); to the host before
+// the disk, which is there for states where offload_optimizer names a path, for weights where offload_param does.
+// Whatever tiers the config itself names.
 std::vector<Placement> placements_within(size_t device, const Config& config, const PlanOf& plan_of);
 
 // Bytes that one rank may take.

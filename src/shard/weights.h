@@ -47,7 +47,8 @@ class Weights {
     return units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].sharded;
   }
 
-  // Whether the flat's shard is in host memory or on disk, and the queue's memory is a GPU's.
+  // Whether the shards are in host memory or on disk, and the queue's memory is a GPU's.
+  bool is_off_device() const { return off_device_; }
   bool is_off_device(int unit, int flat) const { return off_device_ && is_sharded(unit, flat); }
 
   // Starts gathering the unit's sharded flats into the arena.

@@ -43,9 +43,12 @@ TEST_F(FusedActivation, SwigluIsNearFp64) {
 }
 
 TEST_F(FusedActivation, SwigluLinearIsNearFp64AndMakesTheProductAgain) {
+  const int64_t less = tests_are_small() ? 2 : 0;  // racecheck breaks in cuBLAS's kernels for aligned rows
   for (const at::ScalarType dtype : kDtypes) {
-    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{3, 5, 7}, std::vector<int64_t>{2, 64, 256}}) {
-      const Tensors inputs = {on_gpu(shape, dtype), on_gpu(shape, dtype), on_gpu({24, shape.back()}, dtype, 0.1)};
+    for (const std::vector<int64_t>& shape :
+         {std::vector<int64_t>{3, 5, 7}, std::vector<int64_t>{2, 64 - less, 256 - less}}) {
+      const Tensors inputs = {on_gpu(shape, dtype), on_gpu(shape, dtype),
+                              on_gpu({24 - less, shape.back()}, dtype, 0.1)};
       const Function fused = [](const Tensors& t) -> Tensors {
         return {swiglu_linear(Matmul::plain, t[0], t[1], t[2])};
       };

@@ -168,6 +168,30 @@ INSTANTIATE_TEST_SUITE_P(Ways, GpuCollectives,
                                                                      : "f16");
                          });
 
+// Of host memory that comes over the bus: the stream that computes stands still for it, the host's thread hardly.
+TEST(GpuChannel, CountsHowLongTheGpuStoodStill) {
+  SHOAL_NEEDS_GPU();
+  gpu();
+  constexpr size_t kNbytes = size_t{256} << 20;
+  constexpr double kFastestBusNbytesPerSecond = 200e9;
+  const std::unique_ptr<Queue> queue = make_cuda_queue(gpu().index(), nullptr);
+  const std::unique_ptr<Group> channel = make_single_group()->device_channel("test", gpu().index(), queue->stream());
+  const cuda::PinnedMemory shard(kNbytes);
+  const auto whole = queue->allocate(kNbytes, std::make_shared<Ledger>(), MemoryKind::staging);
+  EXPECT_EQ(channel->held_seconds(), 0);
+  channel
+      ->all_gather({.subject = {"gather", "test"},
+                    .shard = shard.data(),
+                    .whole = whole->data(),
+                    .shard_nbytes = kNbytes,
+                    .keep = whole})
+      .wait();
+  cuda::synchronize(queue->stream());
+  const double held = channel->held_seconds();
+  EXPECT_GT(held, kNbytes / kFastestBusNbytesPerSecond);
+  EXPECT_EQ(channel->held_seconds(), held) << "so far: a collective counts once";
+}
+
 TEST(Nccl, AWorldOfOneGathersReducesAndBroadcastsInEveryDtype) {
   SHOAL_NEEDS_GPU();
   gpu();

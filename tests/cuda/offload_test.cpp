@@ -1,5 +1,8 @@
 // States and weights of a GPU's rank in host memory and on disk: the bits of the resident run.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -320,6 +323,106 @@ TEST(GpuOffload, WeightsOnDiskAreReadWrittenAndLeftAsResidentOnesAre) {
     });
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+// Four square matrices, each a unit.
+struct Blocks {
+  explicit Blocks(int64_t width_in) : width(width_in) {
+    for (int i = 0; i < 4; ++i) weights.push_back(at::full({width, width}, 0.01).set_requires_grad(true));
+  }
+  int64_t numel() const { return 4 * width * width; }
+  std::vector<Unit> units() const {
+    std::vector<Unit> units;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      units.push_back({"block." + std::to_string(i), {{"w" + std::to_string(i), weights[i]}}});
+    }
+    return units;
+  }
+  void train_step(Engine& engine) const {
+    at::Tensor x = at::ones({8, width}, weights[0].options());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      x = engine.run(static_cast<int>(i), x, [&](const at::Tensor& in) { return at::mm(in, weights[i]).tanh(); });
+    }
+    engine.backward(x.sum());
+    engine.step();
+  }
+  int64_t width;
+  std::vector<at::Tensor> weights;
+};
+
+// Weights in 16 bits and what completes the masters, and AdamW's two moments: nothing stays in the ring from one step
+// to the next.
+TEST(GpuOffload, EveryStepMovesEveryStateOfTheHostToTheGpuAndBack) {
+  SHOAL_NEEDS_GPU();
+  for (const Precision precision : {Precision::bf16, Precision::fp16}) {
+    for (const int64_t ring : {int64_t{1}, int64_t{1} << 20, int64_t{0}}) {
+      RunOptions options;
+      options.stage = 3;
+      options.precision = precision;
+      options.clip = false;
+      options.offload = {.tier = Tier::host};
+      options.offload_update = OffloadUpdate::device;
+      options.offload_chunk = 1 << 18;
+      options.offload_ring = ring;
+      EngineOptions on_gpu;
+      on_gpu.device = gpu();
+      const auto world = make_single_group();
+      const Blocks model(1024);
+      Engine engine(model.units(), config_of(options, 1), *world, on_gpu);
+      const uint64_t per_step = static_cast<uint64_t>(model.numel()) * (precision == Precision::bf16 ? 10 : 12);
+      HostTraffic before = engine.host();
+      for (int step = 0; step < 8; ++step) {
+        model.train_step(engine);
+        const HostTraffic now = engine.host();
+        if (step > 2) {  // before that the ring is filled, and grows where it may
+          EXPECT_EQ(now.to_device_nbytes - before.to_device_nbytes, per_step)
+              << name_of(precision) << ", ring " << ring;
+          EXPECT_EQ(now.to_host_nbytes - before.to_host_nbytes, per_step) << name_of(precision) << ", ring " << ring;
+        }
+        before = now;
+      }
+    }
+  }
+}
+
+// Of an engine that a program builds itself: what the GPU loses to it is within the budget.
+TEST(GpuOffload, PlacementAutoStaysWithinTheBudget) {
+  SHOAL_NEEDS_GPU();
+  constexpr size_t kSlack = size_t{24} << 20;  // pages of the driver, and events and streams
+  const auto free_nbytes = [] { return cuda::facts_of(gpu().index()).free_nbytes; };
+  EngineOptions on_gpu;
+  on_gpu.device = gpu();
+  const auto world = make_single_group();
+  const auto lost_with = [&](int64_t budget, Tier* states) {
+    RunOptions options;
+    options.stage = 3;
+    options.precision = Precision::bf16;
+    Config config = config_of(options, 1);
+    config.shoal.auto_placement = true;
+    config.shoal.device_budget = budget;
+    config.shoal.offload_chunk_size = 1 << 20;
+    const size_t before = free_nbytes();
+    const Blocks model(4096);
+    Engine engine(model.units(), config, *world, on_gpu);
+    *states = engine.config().zero.offload_optimizer.tier;
+    size_t least = free_nbytes();
+    for (int step = 0; step < 4; ++step) {
+      model.train_step(engine);
+      least = std::min(least, free_nbytes());
+    }
+    return before - least;
+  };
+  Tier states = Tier::disk;
+  lost_with(int64_t{4} << 30, &states);  // what torch's allocator and the runtime take once
+  const size_t whole = lost_with(int64_t{4} << 30, &states);
+  EXPECT_EQ(states, Tier::device);
+  ASSERT_GT(whole, size_t{600} << 20);
+  for (const size_t less : {size_t{100} << 20, size_t{300} << 20}) {
+    const size_t budget = whole - less;
+    const size_t within = lost_with(static_cast<int64_t>(budget), &states);
+    EXPECT_EQ(states, Tier::host);
+    EXPECT_LE(within, budget + kSlack);
+  }
 }
 
 }  // namespace

@@ -195,6 +195,28 @@ TEST(Placement, MovesWeightsLastAndAtStage3Only) {
   EXPECT_THAT(testing::message_of([&] { place(room, 0, config_at(2), plan_of); }), HasSubstr("stage 3"));
 }
 
+// A host that holds neither the weights nor the gradients: they go to disk where offload_param names one, after states.
+TEST(Placement, WeightsGoToDiskWhereAPathForThemIsNamed) {
+  Config config = config_at(3);
+  config.shoal.offload_gradients = OffloadGradients::off;
+  config.zero.offload_optimizer.nvme_path = "/local";
+  config.zero.offload_param.buffer_count = 2;
+  const Room room{250 * kMiB, 140 * kMiB};
+  const auto place_it = [&] { return place(room, 0, config, plan_of); };
+  EXPECT_THAT(testing::message_of(place_it), HasSubstr("offload_param.nvme_path for weights on disk"));
+  config.zero.offload_param.nvme_path = "/local";
+  const Placement placement = place_it();
+  EXPECT_EQ(placement.param, Tier::disk);
+  EXPECT_EQ(placement.optimizer, Tier::disk);
+  EXPECT_THAT(settings_of(placement), HasSubstr("offload_param to nvme with max_in_cpu 0"));
+  EXPECT_EQ(placement.plan, plan_of(with(config, placement)));
+  EXPECT_GT(placement.plan.disk_weights, 0u);
+  EXPECT_LE(placement.plan.total(), room.device);
+  EXPECT_LE(placement.plan.host_total(), room.host);
+  const Placement larger = place({room.device, 400 * kMiB}, 0, config, plan_of);
+  EXPECT_EQ(larger.param, Tier::host) << "the host has room for them";
+}
+
 // Plain SGD has no states in fp32: there is nothing to move but weights.
 TEST(Placement, MovesWeightsAloneWhereThereAreNoStates) {
   Config config = config_at(3);
