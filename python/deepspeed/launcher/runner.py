@@ -50,7 +50,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--module", action="store_true", help="the script is a module, as with python -m")
     add("--no_python", action="store_true", help="the script is a program of its own")
     add("--no_local_rank", action="store_true", help="do not add --local_rank to the script's arguments")
-    add("--save_pid", action="store_true", help="write this process' id to /tmp/<id>.ds while it runs")
+    add("--save_pid", action="store_true", help="write this process' id to /tmp/<id>.deepspeed while it runs")
     add("--enable_each_rank_log", default="None", help="a folder for the output of each rank")
     add("--bind_cores_to_rank", action="store_true", help="give each rank cores of its own")
     add("--bind_core_list", default=None, help="the cores to give: 0,2-4; without it all")
@@ -174,7 +174,7 @@ def main(arguments: list[str] | None = None) -> None:
     command = torchrun_arguments(options)
     from torch.distributed.run import main as run
 
-    pid_file = Path("/tmp", f"{os.getpid()}.ds")
+    pid_file = Path("/tmp", f"{os.getpid()}.deepspeed")
     if options.save_pid:
         pid_file.write_text(str(os.getpid()), encoding="utf-8")
     try:
