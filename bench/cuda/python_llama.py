@@ -15,6 +15,7 @@ where a Python has it, runs after the part that it is a peer of: ZeRO-3 resident
 
 import argparse
 import json
+import os
 import re
 import shlex
 import statistics
@@ -195,8 +196,9 @@ def run_part(part, args):
 def run_deepspeed(python, part):
     """Seconds of the part's peer: of a step, or from initialize to the end of the first one; or why there are none."""
     words = shlex.split(python) + [str(HERE / "deepspeed_llama.py"), *PEERS[part]]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # ours may be on it
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=PART_SECONDS)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PART_SECONDS, env=environment)
     except subprocess.TimeoutExpired:
         return f"no end after {PART_SECONDS} s"
     found = re.search(r"^figures (.*)$", done.stdout, re.MULTILINE)
