@@ -228,6 +228,10 @@ void bench_other_updates(Bench& bench, int64_t most) {
     const auto* placed = reinterpret_cast<decltype(&step)>(steps.data());
     for (const int64_t numel : {10 * kMillion, 100 * kMillion}) {
       if (numel > most) continue;
+      if (!bench.fits(Shard::resident_nbytes(numel))) {
+        fmt::print("{} of {} elements: left out, it does not fit\n", name, numel);
+        continue;
+      }
       const Shard shard(numel, DType::bf16);
       for (const int64_t param_numel : {numel, int64_t{1000}}) {
         const SegmentTable table = shard.cut(param_numel);

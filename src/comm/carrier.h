@@ -49,7 +49,7 @@ class Carrier {
   virtual Joining joining() { return {}; }
   virtual void drop() {}  // instead of joining(): the collective failed
   virtual void* stream() const { return nullptr; }
-  // See Group.
+  // See Group. From any thread.
   virtual double held_seconds() { return 0; }
   virtual std::shared_ptr<Alarm> alarm() const { return nullptr; }
   // A carrier over the same ranks for memory of a GPU; null where bytes must leave the process to reach them.

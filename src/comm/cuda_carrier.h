@@ -25,7 +25,7 @@ class CudaCarrier : public Carrier {
   void drop() final;
   std::shared_ptr<Alarm> alarm() const final { return alarm_; }
   void* stream() const final { return stream_.handle(); }
-  double held_seconds() final { return held_seconds_ += holds_->newly_held_seconds(); }
+  double held_seconds() final { return holds_->held_seconds(); }
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) final;
   std::shared_ptr<Ledger> ledger() const final { return ledger_; }
 
@@ -58,7 +58,6 @@ class CudaCarrier : public Carrier {
   cuda::Stream stream_;
   std::unique_ptr<Queue> queue_;      // on that stream
   std::shared_ptr<CudaHolds> holds_;  // of the stream on which the rank computes; shared with handles
-  double held_seconds_ = 0;
   std::shared_ptr<Slab> scratch_;
   WatchFrom watch_from_ = WatchFrom::given;
   std::shared_ptr<Alarm> alarm_;  // shared with all who wait for the stream

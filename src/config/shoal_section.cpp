@@ -55,7 +55,8 @@ std::vector<Section> shoal_sections() {
                   "Where optimizer states, gradients and weights live. config: where the offload sections say. auto: "
                   "on the GPU what fits; what does not, in host memory, or on disk where the "
                   "host is too small and a path names one: offload_optimizer.nvme_path for states, "
-                  "offload_param.nvme_path for weights. States leave first; then gradients, and the host updates, "
+                  "offload_param.nvme_path for weights, whose max_in_cpu is chosen too. States leave first; then "
+                  "gradients, and the host updates, "
                   "unless offload_update is gpu or offload_gradients off; then weights, at stage 3. Without a GPU, in "
                   "host memory what fits, and the rest of the states on disk. Outside `shoal train`, which knows the "
                   "activations, device_budget (without a GPU host_budget) must be given, for model states alone.")

@@ -24,15 +24,21 @@ void CudaHolds::hold(const cuda::Event& until) {
   holds_.push_back(std::move(stopped_));
 }
 
+double CudaHolds::held_seconds() {
+  const std::lock_guard lock(mutex_);
+  count_locked();
+  return held_seconds_;
+}
+
 double CudaHolds::newly_held_seconds() {
   const std::lock_guard lock(mutex_);
   count_locked();
-  return std::exchange(newly_held_seconds_, 0);
+  return held_seconds_ - std::exchange(told_seconds_, held_seconds_);
 }
 
 void CudaHolds::count_locked() {
   while (!holds_.empty() && holds_.front()->went_on.reached()) {
-    newly_held_seconds_ += holds_.front()->went_on.seconds_since(holds_.front()->stopped);
+    held_seconds_ += holds_.front()->went_on.seconds_since(holds_.front()->stopped);
     free_.push_back(std::move(holds_.front()));
     holds_.pop_front();
   }

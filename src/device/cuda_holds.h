@@ -22,7 +22,9 @@ class CudaHolds {
   // The stream runs nothing that it is given later before this point is reached. Counts from stop(), or from here.
   void hold(const cuda::Event& until);
 
-  // How long the stream stood still where it has gone on since the last call. Waits for nothing.
+  // How long the stream has stood still so far, where it has gone on. Waits for nothing.
+  double held_seconds();
+  // The same since the last call of this.
   double newly_held_seconds();
 
  private:
@@ -38,7 +40,7 @@ class CudaHolds {
   std::unique_ptr<Hold> stopped_;            // begun
   std::deque<std::unique_ptr<Hold>> holds_;  // in the stream's order, from the first that is not counted
   std::vector<std::unique_ptr<Hold>> free_;
-  double newly_held_seconds_ = 0;
+  double held_seconds_ = 0, told_seconds_ = 0;
 };
 
 }  // namespace shoal

@@ -312,14 +312,16 @@ class Engine::Impl {
     waited_.host = host;
   }
 
-  // How long ranks were waited for: by this rank's threads, and by its GPU.
+  // How long other ranks were waited for: by this rank's threads, and by its GPU.
   double waited_seconds() const {
-    return weights_channel_->waited_seconds() + gradients_channel_->waited_seconds() +
-           gradients_channel_->held_seconds() + (weights_.is_off_device() ? 0 : weights_channel_->held_seconds());
+    const double threads = weights_channel_->waited_seconds() + gradients_channel_->waited_seconds();
+    if (layout_.world == 1) return threads;
+    return threads + gradients_channel_->held_seconds() +
+           (weights_.is_off_device() ? 0 : weights_channel_->held_seconds());
   }
 
-  // How long the GPU waited for host memory: for states, gradients, and weights that live there. A gather of those
-  // brings them over the bus first; it counts here, the ranks' part with it.
+  // How long the GPU waited for host memory: for states, gradients, and weights that live there or come through it from
+  // disk. A gather of those brings them over the bus first; it counts here, the ranks' part with it.
   double host_seconds() {
     return updater_.held_seconds() + gradients_.held_seconds() +
            (weights_.is_off_device() ? weights_channel_->held_seconds() : 0);

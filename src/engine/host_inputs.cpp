@@ -44,7 +44,6 @@ HostInputs::Trip::~Trip() {
 }
 
 std::shared_ptr<HostInputs::Trip> HostInputs::send(const std::vector<at::Tensor>& inputs) {
-  wires_->newly_held_seconds();  // nobody asks for the sum; the wires may forget what is over
   while (leaving_.size() >= kOnDevice) let_go(*leaving_.front());
   const std::shared_ptr<Trip> trip(new Trip(this));
   trips_.push_back(trip.get());

@@ -18,8 +18,7 @@ std::string time_line(const StepResult& result, const StepTimes& times) {
   std::string line = fmt::format("step {} | forward {:.1f} ms | backward {:.1f} ms | update {:.1f} ms",
                                  result.applied_steps + result.skipped_steps, times.forward * 1e3, times.backward * 1e3,
                                  times.step * 1e3);
-  if (times.host > 0)
-    line += fmt::format(", {:.1f} ms of an earlier step waiting for states of the host", times.host * 1e3);
+  if (times.host > 0) line += fmt::format(", {:.1f} ms of an earlier step waiting for the host", times.host * 1e3);
   if (times.disk > 0) line += fmt::format(", {:.1f} ms since the last step waiting for the disk", times.disk * 1e3);
   return line;
 }

@@ -144,7 +144,7 @@ std::vector<OffloadPlan> offload_plans(const PlanSubject& subject, const Config&
   const size_t room = *budget.device - subject.activations;
   for (const Placement& placement : placements_within(room, stage3, plan_of)) {
     const std::string settings = settings_of(placement);
-    if (settings.empty() || placement.optimizer == Tier::disk) continue;
+    if (settings.empty() || placement.uses_disk()) continue;
     plans.push_back({settings, placement.plan.total() + subject.activations,
                      (placement.plan.host_total() + subject.host_activations) * ranks});
   }

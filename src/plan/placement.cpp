@@ -55,6 +55,17 @@ std::optional<Placement> with_disk(Placement placement, const Room& room, size_t
   return least_that_fits(static_cast<int>(std::lround(placement.ratio * 100)), mixed_at, fits);
 }
 
+// Of a placement that fits with all its weights on disk: the least share of them, in hundredths, there.
+Placement with_weights_in_host(Placement placement, const Room& room, const Config& config, const PlanOf& plan_of) {
+  const auto all = static_cast<int64_t>(placement.plan.disk_weights / (config.precision == Precision::fp32 ? 4 : 2));
+  const auto at = [&](int hundredths) {
+    placement.max_in_cpu = all / 100 * (100 - hundredths);
+    return planned(placement, config, plan_of);
+  };
+  const auto fits = [&](const Placement& mixed) { return mixed.plan.host_total() <= room.host; };
+  return least_that_fits(100, at, fits).value_or(placement);
+}
+
 }  // namespace
 
 Config with(const Config& config, const Placement& placement) {
@@ -62,7 +73,7 @@ Config with(const Config& config, const Placement& placement) {
   placed.zero.offload_optimizer.tier = placement.ratio > 0 ? placement.optimizer : Tier::device;
   placed.zero.offload_optimizer.ratio = placement.ratio > 0 ? placement.ratio : 1;
   placed.zero.offload_param.tier = placement.param;
-  if (placement.param == Tier::disk) placed.zero.offload_param.max_in_cpu = 0;  // the host had no room for them
+  if (placement.param == Tier::disk) placed.zero.offload_param.max_in_cpu = placement.max_in_cpu;
   placed.shoal.offload_disk_ratio = placement.disk_ratio;
   if (placement.gradients) {
     placed.shoal.offload_update = OffloadUpdate::host;
@@ -83,7 +94,9 @@ std::string settings_of(const Placement& placement) {
   }
   if (placement.gradients) parts.push_back("shoal.offload_gradients on with shoal.offload_update cpu");
   if (placement.param == Tier::host) parts.push_back("offload_param");
-  if (placement.param == Tier::disk) parts.push_back("offload_param to nvme with max_in_cpu 0");
+  if (placement.param == Tier::disk) {
+    parts.push_back(fmt::format("offload_param to nvme with max_in_cpu {}", placement.max_in_cpu));
+  }
   return join(parts, " and ");
 }
 
@@ -120,15 +133,14 @@ std::vector<Placement> placements_within(size_t device, const Config& config, co
 std::optional<Placement> find_place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of) {
   const size_t device = room.device > activations ? room.device - activations : 0;
   const std::vector<Placement> found = placements_within(device, config, plan_of);
-  const auto uses_disk = [](const Placement& placement) {
-    return placement.optimizer == Tier::disk || placement.param == Tier::disk;
-  };
   for (const Placement& placement : found) {  // the disk is the slowest by far, so all else comes first
     const size_t host = placement.plan.host_total();
-    if (!uses_disk(placement) && (host <= room.host || host == 0)) return placement;
+    if (!placement.uses_disk() && (host <= room.host || host == 0)) return placement;
   }
   for (const Placement& placement : found) {
-    if (uses_disk(placement) && placement.plan.host_total() <= room.host) return placement;
+    if (placement.uses_disk() && placement.plan.host_total() <= room.host) {
+      return placement.param == Tier::disk ? with_weights_in_host(placement, room, config, plan_of) : placement;
+    }
     if (placement.optimizer != Tier::host || config.zero.offload_optimizer.nvme_path.empty()) continue;
     if (const auto mixed = with_disk(placement, room, device, config, plan_of)) return mixed;
   }
@@ -166,7 +178,8 @@ Placement place_without_gpu(size_t host, size_t activations, const Config& confi
   const auto at = [&](int hundredths) {
     return planned({.optimizer = hundredths > 0 ? Tier::disk : Tier::device,
                     .ratio = hundredths / 100.0,
-                    .param = config.zero.offload_param.tier},
+                    .param = config.zero.offload_param.tier,
+                    .max_in_cpu = config.zero.offload_param.max_in_cpu},
                    config, plan_of);
   };
   const auto taken = [&](const Placement& placement) {

@@ -22,7 +22,10 @@ struct Placement {
   double disk_ratio = 1;   // of the states, on disk at most; where the tier is the disk
   bool gradients = false;  // in host memory, and the host updates
   Tier param = Tier::device;
+  int64_t max_in_cpu = 0;  // elements of weights that stay in host memory; where their tier is the disk
   MemoryPlan plan = {};
+
+  bool uses_disk() const { return optimizer == Tier::disk || param == Tier::disk; }
 };
 // The config under a placement.
 Config with(const Config& config, const Placement& placement);
@@ -43,7 +46,7 @@ struct Room {
 // As place(), and nothing where none fits.
 std::optional<Placement> find_place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of);
 // The first that fits the host too, with `activations` beside it on the device; where the host is too small, the disk
-// takes as little as it must. Throws shoal::Error with what is missing where none does.
+// takes as little as it must: of states, and then of weights. Throws shoal::Error with what is missing where none does.
 Placement place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of);
 // The config of a placement whose budget is that of model states alone: the ring of states takes what is left of it.
 Config with_ring_within(size_t device, const Config& config, const MemoryPlan& plan);

@@ -17,8 +17,8 @@ struct StepMetrics {
   int64_t tokens = 0;       // trained on so far
   double tokens_per_s = 0;  // in this step
   double step_ms = 0;
-  double wait_comm_ms = 0;  // of step_ms, waiting for other ranks; its GPU's part of an earlier step
-  double wait_host_ms = 0;  // of an earlier step, this rank's GPU waiting for what lives in host memory
+  double wait_comm_ms = 0;  // waiting for other ranks: its threads in this step, and its GPU in an earlier one, added
+  double wait_host_ms = 0;  // of an earlier step, its GPU waiting for what lives in host memory or comes through it
   double wait_disk_ms = 0;  // of step_ms, on this rank, waiting for states on disk
   // Between the results of two steps, on this rank: states that lie in host memory or on disk.
   uint64_t host_to_gpu_nbytes = 0, gpu_to_host_nbytes = 0, disk_read_nbytes = 0, disk_written_nbytes = 0;

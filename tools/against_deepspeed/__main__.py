@@ -1,6 +1,6 @@
 """Shoal's package `deepspeed` against the real one: checkpoints both ways, and losses side by side. For developers.
 
-    python tools/against_deepspeed --deepspeed-python /tmp/real/bin/python [--stages 1,2,3] [--precisions fp32,bf16,fp16]
+    python tools/against_deepspeed --deepspeed-python PATH [--stages 1,2,3] [--precisions fp32,bf16,fp16]
 
 The real package lives in an environment of its own; docs/from_deepspeed.md says how it is made. Prints one line a
 check; the exit code says whether all held.

@@ -13,7 +13,8 @@ import torch
 HERE = Path(__file__).resolve().parent
 RANK = HERE / "rank.py"
 ROOT = HERE.parent.parent
-OURS = f"{ROOT / 'python'}:{ROOT / 'build' / 'dev' / 'python_metadata'}"
+METADATA = ROOT / "build" / "dev" / "python_metadata"  # by which accelerate finds our distribution; the build makes it
+OURS = f"{ROOT / 'python'}:{METADATA}"
 ABORT = "terminate called without an active exception"  # threads of its own, now and then
 LIMIT_SECONDS = 1800  # the real package compiles on its first runs
 
@@ -22,6 +23,8 @@ class Sides:
     """Runs jobs under one package or the other."""
 
     def __init__(self, real: str, folder: Path):
+        if not METADATA.is_dir():
+            raise SystemExit(f"{METADATA} is not there: run `make build` first")
         self.real = real
         self.folder = folder
         self.count = 0
@@ -40,7 +43,8 @@ class Sides:
             done = subprocess.run(command, env=self.environment(side), capture_output=True, text=True, timeout=LIMIT_SECONDS)
         except subprocess.TimeoutExpired as error:
             raise RuntimeError(f"{side} took more than {LIMIT_SECONDS} s: {' '.join(arguments)[:200]}") from error
-        if done.returncode != 0 and side == "real" and again and ABORT in done.stderr and "Traceback" not in done.stderr.split(ABORT)[0]:
+        aborted = ABORT in done.stderr and "Traceback" not in done.stderr.split(ABORT)[0]
+        if done.returncode != 0 and side == "real" and again and aborted:
             print(f"note   real aborted without an exception, and is started again: {' '.join(arguments)[:120]}", flush=True)
             return self.call(side, *arguments, again=False)
         if done.returncode != 0:

@@ -1,6 +1,6 @@
 """The scripts of the tests (Trainer, PEFT, TRL, accelerate, a plain loop, the launchers) under both packages. For developers.
 
-    python tools/against_deepspeed/trainers.py --deepspeed-python /tmp/real/bin/python [--only t5] [--keep FOLDER]
+    python tools/against_deepspeed/trainers.py --deepspeed-python PATH [--only t5] [--keep FOLDER]
 
 The functions that tests/python calls in its ranks, each stage of each, on CPU ranks. Prints one line a run: the largest
 difference of the numbers of both, relative where they are above 1, or how a side failed. Nothing here is held to a limit:
@@ -57,6 +57,7 @@ SCRIPTS = [
     Script("Trainer, best model at the end", "hf_saving_test", "best_model", (2, 3)),
     Script("Trainer, saved by 2 ranks", "hf_saving_test", "save_half", (2, 3), {"folder": "OWN"}),
     Script("Trainer, resumed on 1 rank", "hf_saving_test", "resume_half", (2, 3), {"folder": "OWN"}, world=1),
+    Script("Trainer, the other's resumed on 1 rank", "hf_saving_test", "resume_half", (2, 3), {"folder": "OTHERS"}, world=1),
     Script("Trainer, the other package's checkpoint resumed", "trainer_rank", "resume_same", (2, 3), {"folder": "OTHERS"}),
     Script("Trainer, generate", "hf_trainer_test", "generate", (1, 3)),
     Script("TRL, SFT", "trl_test", "sft", (1, 3)),
@@ -106,16 +107,23 @@ def outcomes(sides: Sides, side: str, script: Script) -> dict[int, dict]:
     return found
 
 
-def flat(value: object) -> tuple[list[float], list[str]]:
-    """The numbers of a value, nan where it has None, and its texts."""
+def flat(value: object) -> tuple[list[float | None], list[str]]:
+    """The numbers of a value, None among them, and its texts."""
     if value is None:
-        return [math.nan], []
+        return [None], []
     if isinstance(value, str):
         return [], [value]
     if isinstance(value, (int, float)):
         return [float(value)], []
     parts = [flat(part) for part in (value.values() if isinstance(value, dict) else value)]
     return [number for numbers, _ in parts for number in numbers], [text for _, texts in parts for text in texts]
+
+
+def apart(ours: float | None, real: float) -> float:
+    """Relative for numbers above 1; infinite where one of them is no number."""
+    if ours is None or math.isnan(ours) != math.isnan(real):
+        return math.inf
+    return 0.0 if math.isnan(real) else abs(ours - real) / max(1.0, abs(real))
 
 
 def difference(real: dict, ours: dict) -> str:
@@ -127,10 +135,12 @@ def difference(real: dict, ours: dict) -> str:
     a = [*a[: 2 * norms : 2], *a[2 * norms :]] if norms > 0 else a
     if len(a) != len(b):
         return f"{len(a)} numbers of ours, {len(b)} of real"
-    away = max((abs(x - y) / max(1.0, abs(y)) for x, y in zip(a, b) if not math.isnan(y)), default=0.0)
+    pairs = [(x, y) for x, y in zip(a, b) if y is not None]  # where the real one has none, there is nothing to compare
+    away = max((apart(x, y) for x, y in pairs), default=0.0)
     texts = [f"{side} only: {sorted(set(some) - set(other))}"
              for side, some, other in (("ours", a_texts, b_texts), ("real", b_texts, a_texts)) if set(some) - set(other)]
-    return "; ".join([f"{len(a)} numbers, " + (f"largest difference {away:.1e}" if away else "equal to the bit"), *texts])
+    outcome = f"largest difference {away:.1e}" if away else "equal to the bit" if pairs else "nothing to compare"
+    return "; ".join([f"{len(pairs)} numbers, {outcome}", *texts])
 
 
 def as_they_are(sides: Sides, side: str, file: str, name: str) -> str:

@@ -117,6 +117,16 @@ TEST(Advice, ProposesTheDiskForWhatNeitherGpuNorHostCanHold) {
   EXPECT_THAT(advice_for(21 * kGB, 3, 1, {.device = 120 * kGB, .host = {}})[1], HasSubstr("would fit: "));
 }
 
+// A config that names a disk for weights is not advised to use it before lighter activations were tried.
+TEST(Advice, ThePlansWithoutADiskHaveNone) {
+  Config config = config_in(Precision::bf16, 3);
+  config.zero.offload_param.nvme_path = "/local";
+  const PlanSubject subject = subject_of_count(7 * kGB, Precision::bf16);
+  for (const OffloadPlan& plan : offload_plans(subject, config, 1, {.device = 60 * kGB, .host = 200 * kGB})) {
+    EXPECT_EQ(plan.settings.find("nvme"), std::string::npos) << plan.settings;
+  }
+}
+
 TEST(Advice, RanksWithoutAGpuShareTheHost) {
   EXPECT_THAT(advice_for(7 * kGB, 3, 4, {.device = {}, .host = 50 * kGB, .ranks_per_host = 4}),
               ElementsAre("Stage 3 does not fit: 22.82 GiB a rank, 91.27 GiB a host with 4 ranks, which has 46.57 GiB.",

@@ -154,7 +154,7 @@ TEST(Placement, WithoutAGpuStatesThatMemoryCannotHoldGoToDiskAndNoMore) {
   }
   config.zero.offload_param.tier = Tier::disk;
   const Placement weights_too = place_without_gpu(all, 0, config, on_host);
-  EXPECT_EQ(with(config, weights_too).zero.offload_param.tier, Tier::disk) << "the config has them there";
+  EXPECT_EQ(with(config, weights_too).zero.offload_param, config.zero.offload_param) << "the config has them there";
   config.zero.offload_param.tier = Tier::device;
   EXPECT_THAT(testing::message_of([&] { place_without_gpu(100 * kMiB, 0, config, on_host); }),
               HasSubstr("with its states on disk"));
@@ -195,7 +195,8 @@ TEST(Placement, MovesWeightsLastAndAtStage3Only) {
   EXPECT_THAT(testing::message_of([&] { place(room, 0, config_at(2), plan_of); }), HasSubstr("stage 3"));
 }
 
-// A host that holds neither the weights nor the gradients: they go to disk where offload_param names one, after states.
+// A host that cannot hold the weights beside the buffers of states on disk: they go to disk too, where offload_param
+// names one, as few as must be.
 TEST(Placement, WeightsGoToDiskWhereAPathForThemIsNamed) {
   Config config = config_at(3);
   config.shoal.offload_gradients = OffloadGradients::off;
@@ -208,13 +209,28 @@ TEST(Placement, WeightsGoToDiskWhereAPathForThemIsNamed) {
   const Placement placement = place_it();
   EXPECT_EQ(placement.param, Tier::disk);
   EXPECT_EQ(placement.optimizer, Tier::disk);
-  EXPECT_THAT(settings_of(placement), HasSubstr("offload_param to nvme with max_in_cpu 0"));
+  EXPECT_THAT(settings_of(placement), HasSubstr("offload_param to nvme with max_in_cpu "));
   EXPECT_EQ(placement.plan, plan_of(with(config, placement)));
   EXPECT_GT(placement.plan.disk_weights, 0u);
   EXPECT_LE(placement.plan.total(), room.device);
   EXPECT_LE(placement.plan.host_total(), room.host);
+  Placement less = placement;
+  less.max_in_cpu += 16 << 20;  // a unit
+  EXPECT_GT(plan_of(with(config, less)).host_total(), room.host) << "the disk has too much";
   const Placement larger = place({room.device, 400 * kMiB}, 0, config, plan_of);
   EXPECT_EQ(larger.param, Tier::host) << "the host has room for them";
+}
+
+TEST(Placement, WeightsMayGoToDiskAlone) {
+  Config config = config_at(3);
+  config.zero.offload_param = {.nvme_path = "/local", .buffer_count = 2};
+  config.shoal.offload_gradients = OffloadGradients::off;
+  const size_t device = plan_of(with(config, {.ratio = 0, .param = Tier::disk})).total();
+  ASSERT_LT(device, plan_of(config).total());
+  const Placement placement = place({device, 80 * kMiB}, 0, config, plan_of);
+  EXPECT_EQ(placement.param, Tier::disk);
+  EXPECT_EQ(placement.optimizer, Tier::device);
+  EXPECT_EQ(placement.plan.disk_states, 0u);
 }
 
 // Plain SGD has no states in fp32: there is nothing to move but weights.
