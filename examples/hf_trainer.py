@@ -28,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--deepspeed", default="examples/ds_config_zero3.json")
     parser.add_argument("--max_steps", type=int, default=30)
+    parser.add_argument("--local_rank", type=int, help="given by the command deepspeed; the Trainer knows it already")
     options = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as folder:

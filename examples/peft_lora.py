@@ -29,6 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--deepspeed", default="examples/ds_config_zero3.json")
     parser.add_argument("--max_steps", type=int, default=30)
+    parser.add_argument("--local_rank", type=int, help="given by the command deepspeed; the Trainer knows it already")
     parser.add_argument("--save", help="a folder for the adapters; default: they are thrown away")
     options = parser.parse_args()
 

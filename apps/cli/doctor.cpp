@@ -1,7 +1,6 @@
 // `shoal doctor`: looks at this machine and says what would keep Shoal from running, or from running fast.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 
 #include "cli/verbs.h"
@@ -19,10 +18,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
     std::vector<doctor::Finding> findings = doctor::check_host();
     for (doctor::Finding& finding : doctor::check_gpus()) findings.push_back(std::move(finding));
     fmt::print("{}\n", *as_json ? doctor::to_json(findings) : doctor::to_text(findings));
-    const bool broken = std::any_of(findings.begin(), findings.end(), [](const doctor::Finding& finding) {
-      return finding.health == doctor::Health::missing && finding.subject != "GPU";  // no GPU at all is no fault
-    });
-    exit_code = broken ? 1 : 0;
+    exit_code = doctor::lets_train(findings) ? 0 : 1;
   });
 }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/json.h"
 
 namespace shoal::doctor {
@@ -19,6 +21,12 @@ const char* name_of(Health health) {
 }
 
 }  // namespace
+
+bool lets_train(const std::vector<Finding>& findings) {
+  return std::none_of(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.health == Health::missing && finding.subject != "GPU" && finding.subject != "driver";
+  });
+}
 
 std::string to_text(const std::vector<Finding>& findings) {
   std::string text;

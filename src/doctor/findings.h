@@ -20,6 +20,9 @@ struct Finding {
   std::string remedy;  // "" when nothing is wrong
 };
 
+// Whether training can run here, on a GPU or on the CPU: neither no GPU nor no driver for one is in the way.
+bool lets_train(const std::vector<Finding>& findings);
+
 // As lines for a reader, and as JSON for a program.
 std::string to_text(const std::vector<Finding>& findings);
 std::string to_json(const std::vector<Finding>& findings);

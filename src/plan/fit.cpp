@@ -30,8 +30,14 @@ std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks
 
 // What a stage takes where the budget is.
 std::string need(const StagePlan& plan, const Budget& budget) {
-  if (budget.device) return fmt::format("{} a rank", format_nbytes(plan.total()));
   const auto ranks = static_cast<size_t>(budget.ranks_per_host);
+  if (budget.device) {
+    const size_t host = plan.host_total() * ranks;
+    return fmt::format(
+        "{} a rank{}", format_nbytes(plan.total()),
+        host > 0 ? fmt::format(" and {} of host memory for {}", format_nbytes(host), ranks_text(budget.ranks_per_host))
+                 : "");
+  }
   const std::string disk = plan.memory.disk_total() > 0
                                ? fmt::format(" (and {} of disk)", format_nbytes(plan.memory.disk_total() * ranks))
                                : "";
@@ -40,8 +46,9 @@ std::string need(const StagePlan& plan, const Budget& budget) {
 }
 
 std::string room(const Budget& budget) {
-  return budget.device ? fmt::format("{} a GPU", format_nbytes(*budget.device))
-                       : fmt::format("which has {}", format_nbytes(*budget.host));
+  if (!budget.device) return fmt::format("which has {}", format_nbytes(*budget.host));
+  return fmt::format("{} a GPU{}", format_nbytes(*budget.device),
+                     budget.host ? fmt::format(" and {} a host", format_nbytes(*budget.host)) : "");
 }
 
 // Stage 3 with other activations than asked for, or, without flags, as asked for.
@@ -114,15 +121,28 @@ std::vector<std::string> offload_advice(const PlanSubject& subject, const Config
   return lines;
 }
 
-// Stage 3 with the optimizer's states on disk, if that would fit and is not what the config has.
+// Without a GPU: stage 3 with the optimizer's states on disk, or weights too, with as many activations as can be.
 std::string disk_advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
-  if (config.zero.offload_optimizer.tier == Tier::disk) return "";
   Config on_disk = config;
   on_disk.zero.offload_optimizer.tier = Tier::disk;
   on_disk.zero.offload_optimizer.ratio = 1;
-  const StagePlan plan = plan_stages(subject, on_disk, world)[3];
-  if (!fits(plan, budget)) return "";
-  return fmt::format("Stage 3 with offload_optimizer.device=nvme would fit: {}.", need(plan, budget));
+  std::string settings = "offload_optimizer.device=nvme";
+  for (const bool weights_too : {false, true}) {
+    if (weights_too) {
+      on_disk.zero.offload_param.tier = Tier::disk;
+      on_disk.zero.offload_param.max_in_cpu = 0;
+      settings += " and offload_param.device=nvme with max_in_cpu=0";
+    }
+    StagePlan plan = plan_stages(subject, on_disk, world)[3];
+    for (const Attempt& attempt : attempts_of(subject)) {
+      plan.activations = attempt.activations;
+      plan.host_activations = attempt.host_activations;
+      if (!fits(plan, budget)) continue;
+      return fmt::format("Stage 3 with {}{} would fit: {}.", settings,
+                         attempt.flags.empty() ? "" : " and " + attempt.flags, need(plan, budget));
+    }
+  }
+  return "States and weights on disk would not fit either: gradients, buffers and activations remain.";
 }
 
 }  // namespace
@@ -185,8 +205,8 @@ std::vector<std::string> advice(const PlanSubject& subject, const Config& config
   }
   if (budget.device) {
     for (std::string& line : offload_advice(subject, config, world, budget)) lines.push_back(std::move(line));
-  } else if (const std::string line = disk_advice(subject, config, world, budget); !line.empty()) {
-    lines.push_back(line);
+  } else {
+    lines.push_back(disk_advice(subject, config, world, budget));
   }
   if (const int ranks = ranks_that_fit(subject, config, budget, world); ranks > 0) {
     lines.push_back(budget.device

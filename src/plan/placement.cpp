@@ -194,11 +194,11 @@ Placement place_without_gpu(size_t host, size_t activations, const Config& confi
   }
   throw Error("config shoal.placement",
               fmt::format("no placement fits: a rank may take {} of the host, and takes {} with {} of activations{}. "
-                          "What may help: {}a higher ZeRO stage, fewer activations (--recompute full, a smaller "
-                          "micro-batch), more hosts.",
+                          "What may help: {}{}fewer activations (--recompute full, a smaller micro-batch), more hosts.",
                           format_nbytes(host), format_nbytes(taken(resident)), format_nbytes(activations),
                           has_disk ? fmt::format(", {} with its states on disk", format_nbytes(taken(at(100)))) : "",
-                          has_disk ? "" : "offload_optimizer.nvme_path for the disk, "));
+                          has_disk ? "" : "offload_optimizer.nvme_path for the disk, ",
+                          config.zero.stage < 3 ? "a higher ZeRO stage, " : ""));
 }
 
 }  // namespace shoal

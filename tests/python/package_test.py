@@ -171,6 +171,11 @@ def run_example(name: str, *arguments: str) -> str:
     return run_ranks("-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", f"examples/{name}", *arguments)
 
 
+def run_example_by_deepspeed(name: str, *arguments: str) -> str:
+    launcher = ("-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--master_port", str(free_port()))
+    return run_ranks(*launcher, f"examples/{name}", *arguments)
+
+
 def losses_of(output: str) -> list[float]:
     """What the Trainer has printed."""
     return [float(value) for value in re.findall(r"'loss': '?([0-9.]+)", output)]
@@ -214,7 +219,7 @@ def test_the_example_of_lora_learns_and_saves_adapters_alone():
     from safetensors import safe_open
 
     with tempfile.TemporaryDirectory() as folder:
-        output = run_example("peft_lora.py", "--max_steps", "20", "--save", folder)
+        output = run_example_by_deepspeed("peft_lora.py", "--max_steps", "20", "--save", folder)
         losses = losses_of(output)
         assert len(losses) == 4 and losses[-1] < losses[0], output
         with safe_open(os.path.join(folder, "adapter_model.safetensors"), "pt") as file:

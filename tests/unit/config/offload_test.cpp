@@ -47,6 +47,21 @@ TEST(Offload, ParametersGoToTheHostOrToTheDisk) {
             "nvme_path.");
 }
 
+TEST(Offload, WhatTheDeviceDoesNotDoIsSaid) {
+  const auto notices = [](const std::string& members) { return parse_members(members).notices; };
+  EXPECT_EQ(notices(R"("zero_optimization": {"offload_optimizer": {"ratio": 0.5, "nvme_path": null}})"),
+            (std::vector<std::string>{"zero_optimization.offload_optimizer.ratio: has no effect while "
+                                      "zero_optimization.offload_optimizer.device is none."}));
+  EXPECT_EQ(notices(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "cpu", "nvme_path": "/local"}})"),
+            (std::vector<std::string>{"zero_optimization.offload_param.nvme_path: has no effect while "
+                                      "zero_optimization.offload_param.device is cpu."}));
+  EXPECT_EQ(notices(R"("zero_optimization": {"offload_optimizer": {"nvme_path": "/local"}},)"
+                    R"("shoal": {"placement": "auto"})"),
+            std::vector<std::string>{});
+  EXPECT_EQ(notices(R"("shoal": {"host_budget": 5})"),
+            std::vector<std::string>{"shoal.host_budget: only placement auto and --recompute auto read it."});
+}
+
 TEST(Offload, MistakesAreNamed) {
   EXPECT_EQ(mistakes_of(R"("zero_optimization": {"offload_optimizer": {"device": "gpu"}})"),
             "[line 1, zero_optimization.offload_optimizer.device] \"gpu\" is not known. Did you mean \"cpu\"? Give one "

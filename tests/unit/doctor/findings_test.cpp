@@ -15,6 +15,12 @@ TEST(Findings, ARemedyStandsUnderWhatItMends) {
             "                        Ask for it.\n");
 }
 
+TEST(Findings, TrainingNeedsNoGpuAndNoDriver) {
+  EXPECT_TRUE(lets_train(kFindings));
+  EXPECT_TRUE(lets_train({{"driver", Health::missing, "none", "Install it."}, {"GPU", Health::missing, "none", ""}}));
+  EXPECT_FALSE(lets_train({{"shared memory", Health::missing, "none", "Mount it."}}));
+}
+
 TEST(Findings, AProgramReadsThemAsJson) {
   const std::string json = to_json(kFindings);
   EXPECT_NE(json.find("\"subject\": \"io_uring\""), std::string::npos) << json;

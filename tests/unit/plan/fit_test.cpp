@@ -71,6 +71,16 @@ TEST(Advice, SaysThatTheStageFits) {
                           "Gathered units, buffers and activations are not counted: give --model."));
 }
 
+TEST(Advice, SaysThatTheHostIsWhatIsTooSmall) {
+  Config config = config_in(Precision::bf16, 3);
+  config.zero.offload_optimizer.tier = Tier::host;
+  const PlanSubject subject = subject_of_count(7 * kGB, Precision::bf16);
+  EXPECT_EQ(
+      advice(subject, config, 1, {.device = 80 * kGB, .host = 16 * kGB})[0],
+      "Stage 3 does not fit: 27.08 GiB a rank and 65.19 GiB of host memory for 1 rank, 74.51 GiB a GPU and 14.9 GiB "
+      "a host.");
+}
+
 TEST(Advice, NamesTheLowestStageThatFits) {
   EXPECT_THAT(advice_for(7 * kGB, 0, 8, {.device = 40 * kGB, .host = {}}),
               ElementsAre("Stage 0 does not fit: 91.27 GiB a rank, 37.25 GiB a GPU.",
@@ -137,6 +147,21 @@ TEST(Advice, RanksWithoutAGpuShareTheHost) {
               "Stage 3 fits: 22.82 GiB a rank, 91.27 GiB a host with 4 ranks, which has 93.13 GiB.");
 }
 
+TEST(Advice, WithoutAGpuTheDiskHelpsWithFewerActivationsOrWithWeightsOnItToo) {
+  PlanSubject subject = subject_of_count(2 * kGB, Precision::bf16);
+  subject.activations = 60 * kGB;
+  subject.lighter = {{"--recompute full", 30 * kGB}, {"--recompute full --batch 1", 2 * kGB}};
+  Budget budget{.device = {}, .host = 12 * kGB, .ranks_per_host = 1};
+  const auto line = [&] { return advice(subject, config_in(Precision::bf16, 3), 1, budget)[1]; };
+  EXPECT_THAT(line(),
+              HasSubstr("Stage 3 with offload_optimizer.device=nvme and --recompute full --batch 1 would fit: "));
+  budget.host = 8 * kGB;
+  EXPECT_THAT(line(), HasSubstr("offload_optimizer.device=nvme and offload_param.device=nvme with max_in_cpu=0 and "
+                                "--recompute full --batch 1 would fit: "));
+  budget.host = 3 * kGB;
+  EXPECT_THAT(line(), HasSubstr("States and weights on disk would not fit either"));
+}
+
 TEST(Advice, WithoutAGpuTheDiskMayHelp) {
   const Budget budget{.device = {}, .host = 50 * kGB, .ranks_per_host = 4};
   EXPECT_THAT(advice_for(7 * kGB, 3, 4, {.device = {}, .host = 64 * kGB, .ranks_per_host = 4})[1],
@@ -166,7 +191,9 @@ TEST(Advice, ActivationsOnTheHostCountThere) {
   subject.lighter = {{"--recompute full", 30 * kGB}, {"and inputs on the host", 2 * kGB, 28 * kGB}};
   Budget budget{.device = 24 * kGB, .host = 100 * kGB, .ranks_per_host = 2};
   const auto line = [&] { return advice(subject, config_in(Precision::bf16, 3), 2, budget)[1]; };
-  EXPECT_EQ(line(), "Stage 3 with and inputs on the host would fit: 8.382 GiB a rank.");
+  EXPECT_EQ(
+      line(),
+      "Stage 3 with and inputs on the host would fit: 8.382 GiB a rank and 52.15 GiB of host memory for 2 ranks.");
   budget.host = 50 * kGB;
   EXPECT_THAT(line(), ::testing::Not(HasSubstr("inputs on the host would fit: 8")));
 }
