@@ -181,12 +181,21 @@ class Trainer {
                               format_count(position_.samples), loaded.saved_world,
                               loaded.saved_world == 1 ? "rank" : "ranks"));
     say_optimizer_change(loaded);
+    say_batch_change();
     const auto saved_threads = loaded.extra.find("threads");
     if (loaded.saved_world == world_.size() && saved_threads != loaded.extra.end() &&
         saved_threads->second != std::to_string(threads_)) {
       progress_.say(fmt::format("it was made with {} threads a rank, not {}: the last bits of sums may differ",
                                 saved_threads->second, threads_));
     }
+  }
+
+  void say_batch_change() {
+    const int64_t own = run_.config.batch.train_batch_size;
+    if (position_.samples == 0 || step_ == 0 || position_.samples == step_ * own) return;
+    progress_.say(
+        fmt::format("it took {:.6g} samples a step, this run takes {}: give train_batch_size for the same batch",
+                    static_cast<double>(position_.samples) / static_cast<double>(step_), own));
   }
 
   void say_optimizer_change(const LoadedCheckpoint& loaded) {

@@ -66,6 +66,19 @@ TEST(Train, AnotherWorldSizeGoesOnWithTheSameBatches) {
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], want[i], 1e-3) << "step " << i + 1;
 }
 
+TEST(Train, AnotherBatchIsSaid) {
+  const RunFolder folder;
+  const Result first = train(folder, "llama", "run", {"--steps", "3", "--ranks", "2", "--stop-at", "2"});
+  ASSERT_EQ(first.exit_code, 0) << first.out << first.err;
+  const Words same = {"--steps", "3", "--resume", "auto", "--no-final-save"};
+  const Result kept = train(folder, "llama", "run", same);
+  ASSERT_EQ(kept.exit_code, 0) << kept.out << kept.err;
+  EXPECT_EQ(kept.out.find("samples a step, this run takes"), std::string::npos) << kept.out;
+  const Result changed = train(folder, "llama", "run", same + Words{"--set", "train_batch_size=4"});
+  ASSERT_EQ(changed.exit_code, 0) << changed.out << changed.err;
+  EXPECT_THAT(changed.out, HasSubstr("it took 8 samples a step, this run takes 4: give train_batch_size"));
+}
+
 TEST(Train, AKilledRunGoesOnFromItsLastCheckpoint) {
   const RunFolder folder;
   const Words all = kSteps + Words{"--ranks", "2", "--save-every", "2"};
