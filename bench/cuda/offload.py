@@ -27,7 +27,7 @@ FP16 = ["--set", "bf16.enabled=false", "--set", "fp16.enabled=true"]
 ROWS = {
     "resident": [],
     "host": ["--set", f"zero_optimization.offload_optimizer={HOST}"],
-    "resident, fp16": [*FP16],
+    "resident, fp16": FP16,
     "host, fp16": [*FP16, "--set", f"zero_optimization.offload_optimizer={HOST}"],
     "host, ring 1 GiB": ["--set", f"zero_optimization.offload_optimizer={HOST}", "--set", f"shoal.offload_ring_size={GIB}"],
     "host, 24 GiB": ["--set", "shoal.placement=auto", "--set", f"shoal.device_budget={24 * GIB}"],

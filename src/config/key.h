@@ -56,7 +56,7 @@ struct Key {
   std::string auto_meaning;     // "": "auto" is an error
   AutoRule automatic;
   Rule rule;
-  Rule caution;           // like a rule, for what is odd but allowed: its text becomes a notice
+  Rule caution;  // like a rule, for another value than the default that is odd but allowed: its text becomes a notice
   bool required = false;  // of the optimizer's or scheduler's type: has no default
   Binding binding;        // empty where the key is only checked
 

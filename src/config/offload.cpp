@@ -31,10 +31,10 @@ std::string check_param(const Value& value, const Settings& all) {
       value.as_text(), stage);
 }
 
-// For keys of a section that speak of what its device does not do, unless they have their usual value.
-Rule only_with(const std::string& section, const std::vector<std::string>& devices, const Value& usual) {
-  return [section, devices, usual](const Value& value, const Settings& all) -> std::string {
-    if (value == usual || all.value("shoal.placement").as_text() == "auto") return "";
+// For keys of a section that speak of what its device may not do.
+Rule only_with(const std::string& section, const std::vector<std::string>& devices) {
+  return [section, devices](const Value&, const Settings& all) -> std::string {
+    if (all.value("shoal.placement").as_text() == "auto") return "";
     const std::string device = all.value(section + ".device").as_text();
     if (std::find(devices.begin(), devices.end(), device) != devices.end()) return "";
     return fmt::format("has no effect while {}.device is {}", section, device);
@@ -73,13 +73,13 @@ std::vector<Section> offload_sections() {
               .fills(bound_to_choice([=](auto& c) -> auto& { return of_param(c).tier; }, {"none", "cpu", "nvme"})),
           text("nvme_path", Value())
               .means("The folder for parameters on disk. Each run makes a folder of its own there and removes it.")
-              .warns(only_with("zero_optimization.offload_param", {"nvme"}, Value()))
+              .warns(only_with("zero_optimization.offload_param", {"nvme"}))
               .fills(bound_to_path([=](auto& c) -> auto& { return of_param(c).nvme_path; })),
           integer("buffer_count", 5)
               .at_least(1)
               .at_most(1024)
               .means("Units of parameters that are in host memory on their way from or to the disk.")
-              .warns(only_with("zero_optimization.offload_param", {"nvme"}, 5))
+              .warns(only_with("zero_optimization.offload_param", {"nvme"}))
               .fills(bound_to([=](auto& c) -> auto& { return of_param(c).buffer_count; })),
           integer("buffer_size", int64_t{100'000'000})
               .at_least(1)
@@ -92,7 +92,7 @@ std::vector<Section> offload_sections() {
               .means(
                   "Elements of a rank's parameters that stay in host memory, the front units first; the disk has the "
                   "rest.")
-              .warns(only_with("zero_optimization.offload_param", {"nvme"}, int64_t{1'000'000'000}))
+              .warns(only_with("zero_optimization.offload_param", {"nvme"}))
               .fills(bound_to([=](auto& c) -> auto& { return of_param(c).max_in_cpu; })),
           pin_key("parameters"),
       }};
@@ -107,13 +107,13 @@ std::vector<Section> offload_sections() {
               .fills(bound_to_choice([=](auto& c) -> auto& { return of_states(c).tier; }, {"none", "cpu", "nvme"})),
           text("nvme_path", Value())
               .means("The folder for states on disk. Each run makes a folder of its own there and removes it.")
-              .warns(only_with("zero_optimization.offload_optimizer", {"nvme"}, Value()))
+              .warns(only_with("zero_optimization.offload_optimizer", {"nvme"}))
               .fills(bound_to_path([=](auto& c) -> auto& { return of_states(c).nvme_path; })),
           integer("buffer_count", 4)
               .at_least(1)
               .at_most(1024)
               .means("Chunks of states that are in host memory on their way from or to the disk.")
-              .warns(only_with("zero_optimization.offload_optimizer", {"nvme"}, 4))
+              .warns(only_with("zero_optimization.offload_optimizer", {"nvme"}))
               .fills(bound_to([=](auto& c) -> auto& { return of_states(c).buffer_count; })),
           pin_key("states"),
           boolean("pipeline_read", false)
@@ -129,7 +129,7 @@ std::vector<Section> offload_sections() {
               .at_least(0)
               .at_most(1)
               .means("The share of states that is offloaded, to 64 elements; what the next forward needs first stays.")
-              .warns(only_with("zero_optimization.offload_optimizer", {"cpu", "nvme"}, 1.0))
+              .warns(only_with("zero_optimization.offload_optimizer", {"cpu", "nvme"}))
               .fills(bound_to([=](auto& c) -> auto& { return of_states(c).ratio; })),
           boolean("super_offload", false)
               .means("DeepSpeed's update for tightly coupled hosts.")

@@ -210,7 +210,8 @@ std::vector<std::string> collect_notices(const Table& table, const Value& root, 
       if (entry == nullptr) continue;
       if (key.status == Status::no_effect)
         notices.push_back(fmt::format("{} has no effect: {}.", key.path, key.reason));
-      const std::string odd = key.caution ? key.caution(entry->value, settings) : "";
+      const bool asks = key.caution && entry->value != key.fallback;
+      const std::string odd = asks ? key.caution(entry->value, settings) : "";
       if (!odd.empty()) notices.push_back(fmt::format("{}: {}.", key.path, odd));
     }
     if (section.is_foreign && root.find(section.path) != nullptr) {

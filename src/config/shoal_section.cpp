@@ -74,8 +74,8 @@ std::vector<Section> shoal_sections() {
               .in("bytes")
               .means("Memory of a host that placement auto plans with, for all its ranks. 0: what is free, "
                      "less a tenth.")
-              .warns([](const Value& value, const Settings& all) -> std::string {
-                if (value == Value(0) || all.value("shoal.placement").as_text() == "auto") return "";
+              .warns([](const Value&, const Settings& all) -> std::string {
+                if (all.value("shoal.placement").as_text() == "auto") return "";
                 return "only placement auto and --recompute auto read it";
               })
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.host_budget; })),

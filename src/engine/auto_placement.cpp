@@ -19,8 +19,7 @@ namespace {
 
 // What was decided, and what it takes of the memory that a rank computes in, with activations where they are known.
 std::string words_of(const Placement& placement, const Room& room, size_t activations, bool on_gpu) {
-  std::string settings = settings_of(placement);
-  if (settings.ends_with(',')) settings.pop_back();
+  const std::string settings = settings_of(placement);
   const MemoryPlan& plan = placement.plan;
   const size_t taken = plan.total() + activations + (on_gpu ? 0 : plan.host_total());
   std::string text =

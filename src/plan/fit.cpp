@@ -121,7 +121,19 @@ std::vector<std::string> offload_advice(const PlanSubject& subject, const Config
   return lines;
 }
 
-// Without a GPU: stage 3 with the optimizer's states on disk, or weights too, with as many activations as can be.
+// Stage 3 so planned, with as many activations as can be; "" where it would not fit.
+std::string stage3_line(const std::string& settings, StagePlan plan, const PlanSubject& subject, const Budget& budget) {
+  for (const Attempt& attempt : attempts_of(subject)) {
+    plan.activations = attempt.activations;
+    plan.host_activations = attempt.host_activations;
+    if (!fits(plan, budget)) continue;
+    return fmt::format("Stage 3 with {}{}{} would fit: {}.", settings,
+                       settings.empty() || attempt.flags.empty() ? "" : " and ", attempt.flags, need(plan, budget));
+  }
+  return "";
+}
+
+// Without a GPU: stage 3 with the optimizer's states on disk, or weights too; "" where neither would fit.
 std::string disk_advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
   Config on_disk = config;
   on_disk.zero.offload_optimizer.tier = Tier::disk;
@@ -133,16 +145,10 @@ std::string disk_advice(const PlanSubject& subject, const Config& config, int wo
       on_disk.zero.offload_param.max_in_cpu = 0;
       settings += " and offload_param.device=nvme with max_in_cpu=0";
     }
-    StagePlan plan = plan_stages(subject, on_disk, world)[3];
-    for (const Attempt& attempt : attempts_of(subject)) {
-      plan.activations = attempt.activations;
-      plan.host_activations = attempt.host_activations;
-      if (!fits(plan, budget)) continue;
-      return fmt::format("Stage 3 with {}{} would fit: {}.", settings,
-                         attempt.flags.empty() ? "" : " and " + attempt.flags, need(plan, budget));
-    }
+    const StagePlan plan = plan_stages(subject, on_disk, world)[3];
+    if (const std::string line = stage3_line(settings, plan, subject, budget); !line.empty()) return line;
   }
-  return "States and weights on disk would not fit either: gradients, buffers and activations remain.";
+  return "";
 }
 
 }  // namespace
@@ -195,18 +201,18 @@ std::vector<std::string> advice(const PlanSubject& subject, const Config& config
   if (chosen.stage < 3) {
     lines.push_back(fmt::format("No stage fits; stage 3 takes {} a rank.", format_nbytes(plans[3].total())));
   }
-  for (const Attempt& attempt : attempts_of(subject)) {
-    StagePlan plan = plans[3];
-    plan.activations = attempt.activations;
-    plan.host_activations = attempt.host_activations;
-    if (!fits(plan, budget)) continue;
-    lines.push_back(fmt::format("Stage 3 with {} would fit: {}.", attempt.flags, need(plan, budget)));
-    break;
-  }
+  const std::string lighter = stage3_line("", plans[3], subject, budget);
+  if (!lighter.empty()) lines.push_back(lighter);
   if (budget.device) {
     for (std::string& line : offload_advice(subject, config, world, budget)) lines.push_back(std::move(line));
   } else {
-    lines.push_back(disk_advice(subject, config, world, budget));
+    PlanSubject asked = subject;
+    if (!lighter.empty()) asked.lighter.clear();  // they do without the disk
+    const std::string line = disk_advice(asked, config, world, budget);
+    if (!line.empty()) lines.push_back(line);
+    if (line.empty() && lighter.empty()) {
+      lines.push_back("States and weights on disk would not fit either: gradients, buffers and activations remain.");
+    }
   }
   if (const int ranks = ranks_that_fit(subject, config, budget, world); ranks > 0) {
     lines.push_back(budget.device

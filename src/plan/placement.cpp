@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "plan/from_config.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -57,7 +58,7 @@ std::optional<Placement> with_disk(Placement placement, const Room& room, size_t
 
 // Of a placement that fits with all its weights on disk: the least share of them, in hundredths, there.
 Placement with_weights_in_host(Placement placement, const Room& room, const Config& config, const PlanOf& plan_of) {
-  const auto all = static_cast<int64_t>(placement.plan.disk_weights / (config.precision == Precision::fp32 ? 4 : 2));
+  const auto all = static_cast<int64_t>(placement.plan.disk_weights / nbytes_of(dtype_of(config.precision)));
   const auto at = [&](int hundredths) {
     placement.max_in_cpu = all / 100 * (100 - hundredths);
     return planned(placement, config, plan_of);
@@ -97,7 +98,9 @@ std::string settings_of(const Placement& placement) {
   if (placement.param == Tier::disk) {
     parts.push_back(fmt::format("offload_param to nvme with max_in_cpu {}", placement.max_in_cpu));
   }
-  return join(parts, " and ");
+  std::string text = join(parts, " and ");
+  if (text.ends_with(',')) text.pop_back();
+  return text;
 }
 
 std::vector<Placement> placements_within(size_t device, const Config& config, const PlanOf& plan_of) {

@@ -56,7 +56,9 @@ TEST(Config, EveryCarriedOutKeyReachesTheConfigAndReadsBack) {
       const Config config = Config::from_text(text);
       EXPECT_EQ(at_path(json::parse(config.to_json(), "effective"), key.path), value);
       EXPECT_EQ(Config::from_text(config.to_json()), config);
-      EXPECT_TRUE(config.notices.empty() || key.caution);
+      // Cautions of the schedules are of two keys together; the others are of keys that do nothing when given alone.
+      const bool useless = key.caution && !section.path.starts_with("scheduler");
+      EXPECT_EQ(config.notices.size(), useless ? 1u : 0u);
       ++count;
     }
   });

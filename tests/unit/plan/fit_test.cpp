@@ -46,7 +46,7 @@ TEST(Fit, OffloadMovesStatesThenGradientsThenWeights) {
   };
   const auto half = plans_in(90 * kGB + kGiB);
   ASSERT_EQ(half.size(), 4u);
-  EXPECT_EQ(half[0].settings, "offload_optimizer, ratio 0.50,");
+  EXPECT_EQ(half[0].settings, "offload_optimizer, ratio 0.50");
   EXPECT_LE(half[0].device, 90 * kGB + kGiB);
   EXPECT_NEAR(static_cast<double>(half[0].host), 2 * 50e9, 1e9);
   const std::string gradients = "offload_optimizer and shoal.offload_gradients on with shoal.offload_update cpu";
@@ -100,7 +100,7 @@ TEST(Advice, SaysThat70BDoNotFitOn8CardsOf24GBAndWhichOffloadWould) {
 TEST(Advice, ProposesAShareWhenTheHostCannotHoldAllStates) {
   EXPECT_EQ(
       advice_for(17 * kGB, 3, 1, {.device = 140 * kGB, .host = 125 * kGB})[1],
-      "Stage 3 with offload_optimizer, ratio 0.59, would fit: 129.2 GiB a GPU, 93.41 GiB of host memory for 1 rank "
+      "Stage 3 with offload_optimizer, ratio 0.59 would fit: 129.2 GiB a GPU, 93.41 GiB of host memory for 1 rank "
       "of 116.4 GiB.");
   EXPECT_THAT(advice_for(17 * kGB, 3, 1, {.device = 100 * kGB, .host = 125 * kGB})[1],
               HasSubstr("would fit the GPU, not the host"));
@@ -160,6 +160,15 @@ TEST(Advice, WithoutAGpuTheDiskHelpsWithFewerActivationsOrWithWeightsOnItToo) {
                                 "--recompute full --batch 1 would fit: "));
   budget.host = 3 * kGB;
   EXPECT_THAT(line(), HasSubstr("States and weights on disk would not fit either"));
+}
+
+TEST(Advice, WithoutAGpuTheDiskIsNotProposedForWorkThatFitsWithoutIt) {
+  PlanSubject subject = subject_of_count(kGB, Precision::bf16);
+  subject.activations = 200 * kGB;
+  subject.lighter = {{"--recompute full", 2 * kGB}};
+  const auto lines = advice(subject, config_in(Precision::bf16, 3), 1, {.device = {}, .host = 40 * kGB});
+  EXPECT_THAT(lines[1], HasSubstr("Stage 3 with --recompute full would fit: "));
+  EXPECT_EQ(lines.size(), 2u) << lines.back();
 }
 
 TEST(Advice, WithoutAGpuTheDiskMayHelp) {
