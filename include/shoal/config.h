@@ -47,7 +47,7 @@ struct OffloadConfig {
   Tier tier = Tier::device;
   std::string nvme_path = {};          // of the disk tier
   int buffer_count = 4;                // chunks of states, or units of weights, on their way to or from the disk
-  double ratio = 1;                    // the share that is offloaded; optimizer states only
+  double ratio = 1;                    // the share that is offloaded
   int64_t max_in_cpu = 1'000'000'000;  // elements that stay in host memory all the same; weights of the disk tier only
 
   Tier tier_in_use() const { return ratio > 0 ? tier : Tier::device; }

@@ -123,7 +123,7 @@ class CudaWires final : public Wires {
   void hold_queue(int chunk) override { holds_.hold(marks_of(chunk).ready); }
   void stop_queue() override { holds_.stop(); }
   void forget_stop() override { holds_.forget_stop(); }
-  void hold_queue_out(int chunk) override { marks_of(chunk).stored.hold_back(queue_); }
+  void hold_queue_out(int chunk) override { holds_.hold(marks_of(chunk).stored); }
   void mark_used(int chunk) override { marks_of(chunk).used.record(queue_); }
   void copy_out(int chunk, std::byte* to_host, const std::byte* from, size_t nbytes) override {
     marks_of(chunk).used.hold_back(out_.handle());

@@ -71,13 +71,8 @@ void check_speculation(const ModelLayout& layout, const Config& config, at::Devi
         "is true, and there are no optimizer states in host memory that the host updates. Set offload_optimizer.device "
         "to cpu and shoal.offload_update to cpu, or take the key out.");
   }
-  const Tier shards = config.zero.offload_param.tier;
-  const int stage = config.zero.stage;
-  if (shards == Tier::disk ||
-      (device.is_cuda() && largest_fetched_nbytes(layout, stage, shards, updated_by_host_alone(layout, config)) > 0)) {
-    refuse(
-        "is true, and weights off the GPU are at hand for their update only. Set offload_param.device to none, or to "
-        "cpu with offload_optimizer.ratio 1.");
+  if (config.zero.offload_param.tier_in_use() == Tier::disk) {
+    refuse("is true, and weights on disk are at hand for their update only. Set offload_param.device to none or cpu.");
   }
 }
 

@@ -205,7 +205,8 @@ void KeptStates::reset_param(int unit, int flat_index, const Piece& piece, const
     const int64_t begin = rank_ * layout.shard_numel;
     const auto [first, last] = part_of(begin, begin + layout.shard_numel);
     if (first < last) {
-      weights.put(queue_, weight_to_change(unit, flat_index, weights) + static_cast<size_t>(first - begin) * element,
+      weights.put(unit, queue_,
+                  weight_to_change(unit, flat_index, weights) + static_cast<size_t>(first - begin) * element,
                   whole + static_cast<size_t>(first) * element, static_cast<size_t>(last - first) * element);
     }
   }

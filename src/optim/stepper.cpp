@@ -1,6 +1,7 @@
 // See stepper.h.
 #include "optim/stepper.h"
 
+#include <algorithm>
 #include <tuple>
 
 #include "base/check.h"
@@ -138,6 +139,11 @@ void Stepper::begin_updates() {
 }
 
 void Stepper::settle(int unit) {
+  update_to(std::min(unit + parts_.updater.runs_ahead(), last_unit()));
+  parts_.updater.need(unit);
+}
+
+void Stepper::update_to(int unit) {
   if (!pending_ || pending_->next_unit > unit) return;
   try {
     for (; pending_->next_unit <= unit; ++pending_->next_unit) {

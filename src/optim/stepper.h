@@ -129,6 +129,7 @@ class Stepper {
   void update_ahead();
   void forget_ahead();
   void begin_updates();
+  void update_to(int unit);
   void update_from_outside(const OutsideUpdate& update, double grad_scale);
   void publish(int unit);
   void place_standing();

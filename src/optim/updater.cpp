@@ -25,15 +25,16 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
       kept_(kept),
       memory_(kept.memory()),
       queue_(queue),
-      shards_(config.zero.offload_param.tier),
+      shards_(place_shards(layout, shard_options(config))),
       updates_ahead_(shoal::updates_ahead(config, queue.device() >= 0)),
       optimizer_(config.optimizer),
       gradient_options_(gradient_options(config)),
       ledger_(ledger) {
   if (queue_.device() >= 0) {
-    host_flats_ = updated_by_host_alone(layout_, config);
-    const size_t fetched = largest_fetched_nbytes(layout_, stage_, shards_, host_flats_);
-    if (fetched > 0) fetched_ = queue_.allocate(fetched, ledger, MemoryKind::state_ring);
+    const size_t slot_nbytes = fetched_slot_nbytes(layout_, stage_, shards_, updated_by_host_alone(layout_, config));
+    if (slot_nbytes > 0) fetched_ = std::make_unique<FetchedWeights>(queue_, slot_nbytes, ledger);
+    begins_by_unit_ = !shards_on_disk(shards_).empty();
+    runs_ahead_ = fetched_ && !begins_by_unit_ ? 1 : 0;
   }
   if (Queue* host = kept_.host_queue()) {
     host_updates_ = std::make_unique<HostUpdates>(queue_, *host, memory_, ledger);
@@ -60,16 +61,13 @@ bool Updater::is_updated_by_host(int chunk) const {
 }
 
 bool Updater::has_weights_in_host(int index) const {
-  if (queue_.device() < 0) return true;
-  if (shards_ == Tier::device) return false;
   const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
-  const FlatLayout& flat = kept_.flat_of(index);
-  const bool by_host = contains(host_flats_, static_cast<size_t>(chunk.unit), static_cast<size_t>(chunk.flat));
-  return row_of(flat, stage_).shard_weights && !is_fetched(flat, stage_, shards_, by_host);
+  const bool off_device = shards_[static_cast<size_t>(chunk.unit)].tier != Tier::device;
+  return queue_.device() < 0 || (off_device && row_of(kept_.flat_of(index), stage_).shard_weights);
 }
 
 void Updater::grow_ring(size_t nbytes) {
-  if (memory_.grow_ring(nbytes)) work_.clear();  // it holds addresses
+  if (memory_.grow_ring(nbytes)) forget_work();  // it holds addresses
 }
 
 std::vector<int> Updater::streamed_chunks() const {
@@ -102,8 +100,7 @@ void Updater::reserve_for(const std::vector<int>& chunks, const HostFlats& gradi
   host_updates_->reserve(weight, grad);
 }
 
-// Not weights that come to the device for their update: they come and go as whole flats.
-bool Updater::can_share() const { return !fetched_ && memory_.streamed_nbytes() > memory_.ring_nbytes(); }
+bool Updater::can_share() const { return memory_.streamed_nbytes() > memory_.ring_nbytes(); }
 
 UpdateRates Updater::measure_rates() {
   const FlatLayout& flat = kept_.flat_of(streamed_chunks().front());
@@ -123,7 +120,8 @@ int64_t Updater::share_with_host(const UpdateRates& rates) {
     const int64_t numel = memory_.chunks()[static_cast<size_t>(chunk)].numel();
     numels.push_back(numel);
     work.numel += numel;
-    work.host_nbytes += weight_nbytes(chunk) + grad_nbytes(chunk);
+    work.host_nbytes += grad_nbytes(chunk);
+    (has_weights_in_host(chunk) ? work.state_nbytes : work.host_nbytes) += weight_nbytes(chunk);  // whose way it is
   }
   std::vector<int> shared;
   int64_t shared_numel = 0;
@@ -132,7 +130,7 @@ int64_t Updater::share_with_host(const UpdateRates& rates) {
     shared_numel += numels[at];
   }
   if (shared.empty()) return 0;
-  work_.clear();            // whatever becomes of this, it is listed anew
+  forget_work();            // whatever becomes of this, it is listed anew
   reserve_for(shared, {});  // before anything changes: it may not be had
   memory_.leave_in_host(shared);
   return shared_numel;
@@ -147,8 +145,9 @@ int64_t Updater::host_updated_numel() const {
 }
 
 double Updater::held_seconds() {
-  if (host_updates_) host_held_seconds_ += host_updates_->newly_held_seconds();
-  return memory_.streamed().held_seconds + host_held_seconds_;
+  if (host_updates_) held_seconds_ += host_updates_->newly_held_seconds();
+  if (fetched_) held_seconds_ += fetched_->newly_held_seconds();
+  return memory_.streamed().held_seconds + held_seconds_;
 }
 
 // What the host updates reads its own states ahead, in its own thread.
@@ -169,10 +168,10 @@ void Updater::forget_ahead() {
   if (updates_ahead_) host_updates_->forget_ahead();
 }
 
-// Weights that come to the device for their update come unit by unit, and the host's part in them too.
 void Updater::begin_step(const StepConstants& constants, Weights& weights, const Gradients& gradients) {
   if (work_.empty()) list_work(weights, gradients);
-  if (host_updates_ && !fetched_)
+  if (fetched_) fetched_->begin_step();
+  if (host_updates_ && !begins_by_unit_)
     host_updates_->begin(0, host_updates_->parts(), constants.decided, constants.is_decided);
 }
 
@@ -188,18 +187,48 @@ void Updater::update(int unit, const StepConstants& constants, Weights& weights,
     weights.change(unit);
   }
   UnitWork& work = work_[static_cast<size_t>(unit)];
-  if (work.launches.empty()) work.launches = list_launches(unit, weights, gradients);
-  const std::vector<Fetched> fetched = fetched_of(unit, weights);
-  for (const Fetched& flat : fetched) queue_.copy(fetched_->data() + flat.offset, flat.home, flat.nbytes);
-  if (host_updates_ && fetched_) host_updates_->begin(work.first_part, work.last_part, constants.decided);
-  for (const Launch& launch : work.launches) {
-    if (launch.chunk >= 0) memory_.begin_use(launch.chunk);
-    queue_.update(*launch.list, constants.placed);
-    if (launch.chunk >= 0) memory_.end_use(launch.chunk);
+  if (work.launches.empty()) {
+    work.launches = list_launches(unit, weights, gradients);
+    for (const Launch& launch : work.launches) work.last_piece = std::max(work.last_piece, launch.piece);
   }
+  if (host_updates_ && begins_by_unit_) host_updates_->begin(work.first_part, work.last_part, constants.decided);
+  launch(work, constants.placed);
+  work.home = work.last_piece < 0;
   for (int part = work.first_part; part < work.last_part; ++part) host_updates_->finish(part);
-  for (const Fetched& flat : fetched) weights.put(queue_, flat.home, fetched_->data() + flat.offset, flat.nbytes);
+  if (!work.home && weights.is_on_disk(unit)) {
+    fetched_->wait(work.last_piece);
+    work.home = true;
+  }
   if (changes) weights.store(unit);
+}
+
+void Updater::launch(const UnitWork& work, const PlacedSteps& placed) {
+  for (size_t index = 0; index < work.launches.size(); ++index) {
+    const Launch& launch = work.launches[index];
+    const bool first = index == 0 || work.launches[index - 1].chunk != launch.chunk;
+    const bool last = index + 1 == work.launches.size() || work.launches[index + 1].chunk != launch.chunk;
+    if (launch.chunk >= 0 && first) memory_.begin_use(launch.chunk);
+    if (launch.piece >= 0) fetched_->begin_use(launch.piece, work.last_piece + 1);
+    queue_.update(*launch.list, placed);
+    if (launch.piece >= 0) fetched_->end_use(launch.piece);
+    if (launch.chunk >= 0 && last) memory_.end_use(launch.chunk);
+  }
+}
+
+// Pieces go home in their order.
+void Updater::need(int unit) {
+  if (!fetched_ || work_.empty()) return;
+  bool held = false;
+  for (; unit >= 0; --unit) {
+    UnitWork& work = work_[static_cast<size_t>(unit)];
+    if (!work.home && !std::exchange(held, true)) fetched_->hold_queue(work.last_piece);
+    work.home = true;
+  }
+}
+
+void Updater::forget_work() {
+  need(static_cast<int>(layout_.units.size()) - 1);
+  work_.clear();
 }
 
 std::vector<int> Updater::updated_from(int unit, int count) const {
@@ -209,23 +238,9 @@ std::vector<int> Updater::updated_from(int unit, int count) const {
   return next;
 }
 
-std::vector<Updater::Fetched> Updater::fetched_of(int unit, const Weights& weights) const {
-  std::vector<Fetched> found;
-  size_t offset = 0;
-  const UnitLayout& layout = layout_.units[static_cast<size_t>(unit)];
-  for (int flat = 0; flat < static_cast<int>(layout.flats.size()); ++flat) {
-    const FlatLayout& flat_layout = layout.flats[static_cast<size_t>(flat)];
-    const bool by_host = contains(host_flats_, static_cast<size_t>(unit), static_cast<size_t>(flat));
-    if (!weights.is_off_device(unit, flat) || !is_fetched(flat_layout, stage_, shards_, by_host)) continue;
-    const size_t nbytes = static_cast<size_t>(flat_layout.shard_numel) * nbytes_of(flat_layout.dtype);
-    found.push_back({weights.shard(unit, flat), offset, nbytes});
-    offset += nbytes;
-  }
-  return found;
-}
-
 void Updater::list_work(Weights& weights, const Gradients& gradients) {
   work_ = std::vector<UnitWork>(layout_.units.size());
+  if (fetched_) fetched_->clear();
   if (!host_updates_) return;
   std::vector<HostUpdates::Part> parts;
   for (int unit = 0; unit < static_cast<int>(layout_.units.size()); ++unit) {
@@ -241,29 +256,47 @@ void Updater::list_work(Weights& weights, const Gradients& gradients) {
     std::vector<kernels::Segment> segments;
     std::vector<int> groups;
     const DType grad_dtype = elements_of(chunk, weights, gradients).grad_dtype;
-    list_segments(chunk, {at.states, at.weight, at.grad, grad_dtype}, segments, groups);
+    const StateChunk& all = memory_.chunks()[static_cast<size_t>(chunk)];
+    list_segments(chunk, all.begin, all.end, {at.states, at.weight, at.grad, grad_dtype}, segments, groups);
     return kept_.host_queue()->make_update_list(std::move(segments), std::move(groups));
   });
 }
 
-// One launch for all that is at hand, and one for each chunk that must be brought.
-std::vector<Updater::Launch> Updater::list_launches(int unit, Weights& weights, const Gradients& gradients) const {
+// One launch for all that is at hand, one for each chunk of states that must be brought, and one for each piece of
+// weights.
+std::vector<Updater::Launch> Updater::list_launches(int unit, Weights& weights, const Gradients& gradients) {
   std::vector<Launch> launches(1);
-  std::vector<kernels::Segment> resident;
-  std::vector<int> resident_groups;
-  for (const int chunk : kept_.chunks_of(unit)) {
-    if (is_updated_by_host(chunk)) continue;
-    const Elements elements = elements_of(chunk, weights, gradients);
-    if (memory_.is_resident(chunk)) {
-      list_segments(chunk, elements, resident, resident_groups);
-    } else {
+  std::vector<kernels::Segment> at_hand;
+  std::vector<int> groups_at_hand;
+  for (const int index : kept_.chunks_of(unit)) {
+    if (is_updated_by_host(index)) continue;
+    const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
+    const bool resident = memory_.is_resident(index),
+               fetched = weights.is_off_device(unit) && has_weights_in_host(index);
+    const Elements elements = elements_of(index, weights, gradients);
+    if (resident && !fetched) {
+      list_segments(index, chunk.begin, chunk.end, elements, at_hand, groups_at_hand);
+      continue;
+    }
+    const size_t element = nbytes_of(kept_.flat_of(index).dtype);
+    const int64_t most = fetched ? kFetchedNumel : chunk.numel();
+    for (int64_t begin = chunk.begin; begin < chunk.end; begin += most) {
+      const int64_t end = std::min(begin + most, chunk.end), at = begin - chunk.begin;
+      Launch launch{.chunk = resident ? -1 : index, .piece = -1, .list = nullptr};
+      Elements of_piece = elements;
+      of_piece.grad += static_cast<size_t>(at) * nbytes_of(elements.grad_dtype);
+      if (fetched) {
+        launch.piece = fetched_->add(advance(elements.weight, at, element), static_cast<size_t>(end - begin) * element);
+        of_piece.weight = fetched_->address(launch.piece);
+      }
       std::vector<kernels::Segment> segments;
       std::vector<int> groups;
-      list_segments(chunk, elements, segments, groups);
-      launches.push_back({chunk, queue_.make_update_list(std::move(segments), std::move(groups))});
+      list_segments(index, begin, end, of_piece, segments, groups);
+      launch.list = queue_.make_update_list(std::move(segments), std::move(groups));
+      launches.push_back(std::move(launch));
     }
   }
-  launches[0].list = queue_.make_update_list(std::move(resident), std::move(resident_groups));
+  launches[0].list = queue_.make_update_list(std::move(at_hand), std::move(groups_at_hand));
   return launches;
 }
 
@@ -285,22 +318,19 @@ Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradie
   const int64_t at = chunk.begin - kept_.kept_range(chunk.unit, chunk.flat).begin;
   const DType grad_dtype = gradients.rule(chunk.unit, chunk.flat).kept;
   std::byte* weight = sharded ? weights.shard(chunk.unit, chunk.flat) : weights.whole(chunk.unit, chunk.flat);
-  for (const Fetched& fetched : fetched_of(chunk.unit, weights)) {
-    if (fetched.home == weight) weight = fetched_->data() + fetched.offset;
-  }
   const std::byte* grad = sharded ? gradients.shard(chunk.unit, chunk.flat) : gradients.whole(chunk.unit, chunk.flat);
   return {memory_.address(index), advance(weight, at, nbytes_of(layout.dtype)),
           grad + static_cast<size_t>(at) * nbytes_of(grad_dtype), grad_dtype};
 }
 
-// Each parameter that has elements in the chunk.
-void Updater::list_segments(int index, const Elements& elements, std::vector<kernels::Segment>& segments,
-                            std::vector<int>& groups) const {
+// Each parameter that has elements there.
+void Updater::list_segments(int index, int64_t begin, int64_t end, const Elements& elements,
+                            std::vector<kernels::Segment>& segments, std::vector<int>& groups) const {
   const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& layout = kept_.flat_of(index);
-  for (const ParamRun& run_of_param : runs_in(layout, chunk.begin, chunk.end)) {
+  for (const ParamRun& run_of_param : runs_in(layout, begin, end)) {
     const int64_t element = run_of_param.flat_offset;
-    const int64_t at = element - chunk.begin;
+    const int64_t at = element - begin;
     kernels::Segment segment;
     segment.numel = run_of_param.numel;
     segment.weight = advance(elements.weight, at, nbytes_of(layout.dtype));

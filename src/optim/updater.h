@@ -10,6 +10,7 @@
 
 #include "device/queue.h"
 #include "layout/stage.h"
+#include "optim/fetched_weights.h"
 #include "optim/group_steps.h"
 #include "optim/host_updates.h"
 #include "optim/kept_states.h"
@@ -56,6 +57,11 @@ class Updater {
   void begin_step(const StepConstants& constants, Weights& weights, const Gradients& gradients);
   // Updates this rank's part of the unit's trainable flats, units in their order.
   void update(int unit, const StepConstants& constants, Weights& weights, const Gradients& gradients);
+  // How many units further updates should run than weights are needed; see [Note: updated weights go home behind the
+  // update] in fetched_weights.h.
+  int runs_ahead() const { return runs_ahead_; }
+  // What the queue is given later finds the weights of units up to this one, which are updated, where they are kept.
+  void need(int unit);
   // An update threw: waits until nothing is under way.
   void abandon_step();
 
@@ -67,19 +73,16 @@ class Updater {
  private:
   // What one launch updates.
   struct Launch {
-    int chunk = -1;  // one chunk; -1: all chunks of the unit that are always at hand
+    int chunk = -1;  // of which it updates all or some; -1: of chunks of the unit that are always at hand
+    int piece = -1;  // of fetched weights, just that; -1: weights that are on the device
     std::unique_ptr<UpdateList> list;
   };
   // What is done for a unit: launches, and parts of what the host updates.
   struct UnitWork {
     std::vector<Launch> launches;
     int first_part = 0, last_part = 0;  // one past the last
-  };
-  // Weights of the host that come to the device while their unit is updated.
-  struct Fetched {
-    std::byte* home = nullptr;
-    size_t offset = 0;  // in the memory for them
-    size_t nbytes = 0;
+    int last_piece = -1;                // of the launches
+    bool home = true;                   // fetched weights, as far as the queue is concerned
   };
   // Where the elements of a chunk have their states, weights and gradients.
   struct Elements {
@@ -97,17 +100,18 @@ class Updater {
   size_t grad_nbytes(int chunk) const;
   // Memory for these chunks on their way to the host, without gradients that are there already.
   void reserve_for(const std::vector<int>& chunks, const HostFlats& gradients_there);
+  void forget_work();
   void list_work(Weights& weights, const Gradients& gradients);
-  std::vector<Launch> list_launches(int unit, Weights& weights, const Gradients& gradients) const;
+  std::vector<Launch> list_launches(int unit, Weights& weights, const Gradients& gradients);
+  void launch(const UnitWork& work, const PlacedSteps& placed);
   HostUpdates::Part part_of(int chunk, Weights& weights, const Gradients& gradients) const;
   Elements elements_of(int chunk, Weights& weights, const Gradients& gradients) const;
-  void list_segments(int chunk, const Elements& elements, std::vector<kernels::Segment>& segments,
-                     std::vector<int>& groups) const;
+  // Of elements [begin, end) of a chunk, where `elements` are those from `begin` on but for the states.
+  void list_segments(int chunk, int64_t begin, int64_t end, const Elements& elements,
+                     std::vector<kernels::Segment>& segments, std::vector<int>& groups) const;
   // So many units in the order of updates, round and round.
   std::vector<int> updated_from(int unit, int count) const;
-  // Those of the unit's flats that come from the host, in their order.
-  std::vector<Fetched> fetched_of(int unit, const Weights& weights) const;
-  // Whether the host updates the chunk's weights where they lie in its memory.
+  // Whether the chunk's weights are in host memory, as they are for the update.
   bool has_weights_in_host(int chunk) const;
 
   const ModelLayout& layout_;
@@ -116,16 +120,17 @@ class Updater {
   StateMemory& memory_;  // of kept_
   Queue& queue_;
   std::vector<std::vector<int>> groups_;  // of each unit's parameters
-  HostFlats host_flats_;                  // that the host alone updates
-  Tier shards_;                           // of weights
+  std::vector<UnitShards> shards_;        // of weights
+  bool begins_by_unit_ = false;           // the host's part: weights on disk are at hand for their unit's update only
+  int runs_ahead_ = 0;
   bool updates_ahead_;
   OptimizerConfig optimizer_;
   GradientOptions gradient_options_;
   std::shared_ptr<Ledger> ledger_;
-  std::shared_ptr<Slab> fetched_;  // on the device: weights of one unit that come from the host
-  std::vector<UnitWork> work_;     // of each unit, listed when a step first begins
+  std::vector<UnitWork> work_;  // of each unit, listed when a step first begins
+  std::unique_ptr<FetchedWeights> fetched_;
   std::unique_ptr<HostUpdates> host_updates_;
-  double host_held_seconds_ = 0;  // for what they made
+  double held_seconds_ = 0;  // for these two
 };
 
 }  // namespace shoal

@@ -25,7 +25,7 @@ GradientOptions gradient_options(const Config& config) {
 GatherLimits gather_limits(const Config& config) {
   const int64_t ahead = config.zero.overlap_comm ? config.zero.prefetch_bucket_size : 0;
   return {.prefetch_numel = ahead,
-          .one_ahead = ahead > 0 && config.zero.offload_param.tier != Tier::device,
+          .one_ahead = ahead > 0 && config.zero.offload_param.tier_in_use() != Tier::device,
           .max_live_numel = config.zero.max_live_parameters};
 }
 
@@ -96,7 +96,8 @@ bool updates_ahead(const Config& config, bool on_gpu) {
 ShardOptions shard_options(const Config& config) {
   const OffloadConfig& offload = config.zero.offload_param;
   return {.stage = config.zero.stage,
-          .tier = offload.tier,
+          .tier = offload.tier_in_use(),
+          .ratio = offload.ratio,
           .max_in_host = offload.max_in_cpu,
           .buffers = offload.buffer_count};
 }

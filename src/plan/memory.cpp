@@ -67,21 +67,18 @@ bool changes_shards(const UnitLayout& unit, int stage) {
   });
 }
 
-bool is_fetched(const FlatLayout& flat, int stage, Tier shards, bool by_host) {
-  return flat.trainable && row_of(flat, stage).shard_weights && (shards == Tier::disk || !by_host);
-}
-
-size_t largest_fetched_nbytes(const ModelLayout& layout, int stage, Tier shards, const HostFlats& by_host) {
+size_t fetched_slot_nbytes(const ModelLayout& layout, int stage, const std::vector<UnitShards>& shards,
+                           const HostFlats& by_host) {
   size_t largest = 0;
-  if (shards == Tier::device) return largest;
   for (size_t unit = 0; unit < layout.units.size(); ++unit) {
-    size_t nbytes = 0;
+    if (shards[unit].tier == Tier::device) continue;
     const std::vector<FlatLayout>& flats = layout.units[unit].flats;
-    for (size_t flat = 0; flat < flats.size(); ++flat) {
-      if (!is_fetched(flats[flat], stage, shards, contains(by_host, unit, flat))) continue;
-      nbytes += static_cast<size_t>(flats[flat].shard_numel) * nbytes_of(flats[flat].dtype);
+    for (size_t index = 0; index < flats.size(); ++index) {
+      const FlatLayout& flat = flats[index];
+      if (!flat.trainable || !row_of(flat, stage).shard_weights || contains(by_host, unit, index)) continue;
+      const auto numel = static_cast<size_t>(std::min(flat.shard_numel, kFetchedNumel));
+      largest = std::max(largest, numel * nbytes_of(flat.dtype));
     }
-    largest = std::max(largest, nbytes);
   }
   return largest;
 }
@@ -239,7 +236,7 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
   }
   add_shards(plan, shards, options);
   add_states(plan, layout, chunks, options);
-  if (options.on_gpu) plan.state_ring += largest_fetched_nbytes(layout, stage, options.shards.tier, by_host);
+  if (options.on_gpu) plan.state_ring += kFetchedSlots * fetched_slot_nbytes(layout, stage, shards, by_host);
   GatherLimits limits = options.gather;
   limits.buffer_of = shard_buffers(shards, options.shards.buffers);
   plan.gather_arena = largest_live_nbytes(layout, stage, limits, moved);

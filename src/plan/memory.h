@@ -52,11 +52,12 @@ size_t gathered_nbytes(const UnitLayout& unit, int stage, bool moved = false);
 inline bool moves_shards(Tier tier, bool on_gpu) { return tier == Tier::disk || (on_gpu && tier != Tier::device); }
 // Whether the update changes shards of gathered flats.
 bool changes_shards(const UnitLayout& unit, int stage);
-// Whether a GPU's rank brings the flat's shard to the GPU for its update, where shards are of that tier below the
-// device. One that the host updates alone, it updates where it is; but one on disk has a place for a while only.
-bool is_fetched(const FlatLayout& flat, int stage, Tier shards, bool by_host);
-// On a GPU, the most weights of one unit that come to it to be updated, where shards are of that tier.
-size_t largest_fetched_nbytes(const ModelLayout& layout, int stage, Tier shards, const HostFlats& by_host);
+// Weights off a GPU that it updates come to it for that in pieces of at most so many elements, through so many slots.
+inline constexpr int64_t kFetchedNumel = int64_t{1} << 21;
+inline constexpr int kFetchedSlots = 8;
+// A slot for the largest of them; 0 where there are none. `shards` is of each unit.
+size_t fetched_slot_nbytes(const ModelLayout& layout, int stage, const std::vector<UnitShards>& shards,
+                           const HostFlats& by_host);
 // Gradients of the unit that wait for the update in host memory, on a GPU's rank.
 size_t host_gradient_nbytes(const UnitLayout& unit, const std::vector<bool>& by_host, const GradientOptions& options);
 // Places on the GPU through which those pass, each for one unit: one in use, one on its way out, and, where later

@@ -56,6 +56,16 @@ std::optional<Placement> with_disk(Placement placement, const Room& room, size_t
   return least_that_fits(static_cast<int>(std::lround(placement.ratio * 100)), mixed_at, fits);
 }
 
+// Of a placement that fits the device with none of its weights there: the least share of them, in hundredths, away.
+Placement with_weights_on_device(Placement placement, size_t device, const Config& config, const PlanOf& plan_of) {
+  const auto at = [&](int hundredths) {
+    placement.param_ratio = hundredths / 100.0;
+    return planned(placement, config, plan_of);
+  };
+  const auto fits = [&](const Placement& partly) { return partly.plan.total() <= device; };
+  return least_that_fits(100, at, fits).value_or(placement);
+}
+
 // Of a placement that fits with all its weights on disk: the least share of them, in hundredths, there.
 Placement with_weights_in_host(Placement placement, const Room& room, const Config& config, const PlanOf& plan_of) {
   const auto all = static_cast<int64_t>(placement.plan.disk_weights / nbytes_of(dtype_of(config.precision)));
@@ -74,6 +84,7 @@ Config with(const Config& config, const Placement& placement) {
   placed.zero.offload_optimizer.tier = placement.ratio > 0 ? placement.optimizer : Tier::device;
   placed.zero.offload_optimizer.ratio = placement.ratio > 0 ? placement.ratio : 1;
   placed.zero.offload_param.tier = placement.param;
+  placed.zero.offload_param.ratio = placement.param_ratio;
   if (placement.param == Tier::disk) placed.zero.offload_param.max_in_cpu = placement.max_in_cpu;
   placed.shoal.offload_disk_ratio = placement.disk_ratio;
   if (placement.gradients) {
@@ -94,9 +105,11 @@ std::string settings_of(const Placement& placement) {
     parts.push_back(std::move(states));
   }
   if (placement.gradients) parts.push_back("shoal.offload_gradients on with shoal.offload_update cpu");
-  if (placement.param == Tier::host) parts.push_back("offload_param");
-  if (placement.param == Tier::disk) {
-    parts.push_back(fmt::format("offload_param to nvme with max_in_cpu {}", placement.max_in_cpu));
+  if (placement.param != Tier::device) {
+    std::string weights = "offload_param";
+    if (placement.param == Tier::disk) weights += fmt::format(" to nvme with max_in_cpu {}", placement.max_in_cpu);
+    if (placement.param_ratio < 1) weights += fmt::format(", ratio {:.2f},", placement.param_ratio);
+    parts.push_back(std::move(weights));
   }
   std::string text = join(parts, " and ");
   if (text.ends_with(',')) text.pop_back();
@@ -104,30 +117,38 @@ std::string settings_of(const Placement& placement) {
 }
 
 std::vector<Placement> placements_within(size_t device, const Config& config, const PlanOf& plan_of) {
+  const bool may_move_gradients =
+      config.shoal.offload_update != OffloadUpdate::device && config.shoal.offload_gradients != OffloadGradients::off;
+  std::vector<Tier> tiers = {Tier::host};
+  if (!config.zero.offload_optimizer.nvme_path.empty()) tiers.push_back(Tier::disk);
   std::vector<Placement> found;
   for (const Tier param : {Tier::device, Tier::host, Tier::disk}) {
     if (param != Tier::device && config.zero.stage < 3) continue;
     if (param == Tier::disk && config.zero.offload_param.nvme_path.empty()) continue;
+    const auto take = [&](const Placement& placement) {
+      if (placement.plan.total() > device) return;
+      if (param == Tier::device) {
+        found.push_back(placement);
+        return;
+      }
+      Placement weights_stay = placement;
+      weights_stay.param = Tier::device;
+      if (planned(weights_stay, config, plan_of).plan.total() <= device) return;  // one with no weights away is there
+      found.push_back(with_weights_on_device(placement, device, config, plan_of));
+    };
     const Placement resident = planned({.param = param}, config, plan_of);
-    if (resident.plan.total() <= device) {
-      found.push_back(resident);
-      continue;
-    }
-    for (const Tier tier : {Tier::host, Tier::disk}) {
-      if (tier == Tier::disk && config.zero.offload_optimizer.nvme_path.empty()) continue;
+    take(resident);
+    if (resident.plan.total() <= device) continue;
+    for (const Tier tier : tiers) {
       const Placement all = planned({.optimizer = tier, .param = param}, config, plan_of);
-      const double share = share_to_move(all, resident, device);
-      if (share <= 0 || share > 1) continue;
-      const Placement placement = planned({.optimizer = tier, .ratio = share, .param = param}, config, plan_of);
-      if (placement.plan.total() <= device) found.push_back(placement);
+      const double share = param == Tier::device ? share_to_move(all, resident, device) : 1;
+      if (share <= 0 || share > 1 || all.plan.states == resident.plan.states) continue;
+      take(planned({.optimizer = tier, .ratio = share, .param = param}, config, plan_of));
     }
-    const bool may_move_gradients =
-        config.shoal.offload_update != OffloadUpdate::device && config.shoal.offload_gradients != OffloadGradients::off;
-    for (const Tier tier : {Tier::host, Tier::disk}) {
+    for (const Tier tier : tiers) {
       if (!may_move_gradients) continue;
-      if (tier == Tier::disk && config.zero.offload_optimizer.nvme_path.empty()) continue;
       const Placement all = planned({.optimizer = tier, .gradients = true, .param = param}, config, plan_of);
-      if (all.plan.host_gradients > 0 && all.plan.total() <= device) found.push_back(all);
+      if (all.plan.host_gradients > 0) take(all);
     }
   }
   return found;

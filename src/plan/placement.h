@@ -22,6 +22,7 @@ struct Placement {
   double disk_ratio = 1;   // of the states, on disk at most; where the tier is the disk
   bool gradients = false;  // in host memory, and the host updates
   Tier param = Tier::device;
+  double param_ratio = 1;  // of the weights, that left the device; where their tier is another
   int64_t max_in_cpu = 0;  // elements of weights that stay in host memory; where their tier is the disk
   MemoryPlan plan = {};
 
@@ -33,9 +34,10 @@ Config with(const Config& config, const Placement& placement);
 std::string settings_of(const Placement& placement);
 
 // The placements that fit into so many bytes of the device, the least that must leave it first: nothing, states,
-// gradients too (unless the config keeps them, or lets the GPU update), weights too (at stage 3); to the host before
-// the disk, which is there for states where offload_optimizer names a path, for weights where offload_param does.
-// Whatever tiers the config itself names.
+// gradients too (unless the config keeps them, or lets the GPU update), as few weights as must be (at stage 3), after
+// all states: a weight that is away crosses the bus for every pass, a state once a step; to the host before the disk,
+// which is there for states where offload_optimizer names a path, for weights where offload_param does. Whatever tiers
+// the config itself names.
 std::vector<Placement> placements_within(size_t device, const Config& config, const PlanOf& plan_of);
 
 // Bytes that one rank may take.

@@ -32,20 +32,29 @@ PlanSubject subject_of_count(int64_t numel, Precision precision) {
 
 namespace {
 
-// One unit stands for many, which are not placed as it is: the host keeps as much as it may.
+// One unit stands for many, which are not placed as it is: the device and the host keep as much as they may.
 void place_counted_shards(MemoryPlan& plan, const ModelLayout& layout, const ShardOptions& options) {
   const UnitShards all = place_shards(layout, options)[0];
-  if (options.tier != Tier::disk || all.nbytes == 0) return;
-  if (all.tier == Tier::disk) {
-    plan.disk_weights -= in_pages(all.nbytes);
-    plan.disk_buffers -= in_pages(all.nbytes);
-  } else {
-    plan.host_weights -= all.nbytes;
+  if (options.tier == Tier::device || all.nbytes == 0) return;
+  switch (all.tier) {
+    case Tier::device: plan.weights -= all.nbytes; break;
+    case Tier::host: plan.host_weights -= all.nbytes; break;
+    case Tier::disk:
+      plan.disk_weights -= in_pages(all.nbytes);
+      plan.disk_buffers -= in_pages(all.nbytes);
+      break;
   }
   const size_t element = nbytes_of(layout.units[0].flats[0].dtype);
-  const size_t in_host = std::min(static_cast<size_t>(options.max_in_host), all.nbytes / element) * element;
-  plan.host_weights += in_host;
-  plan.disk_weights += in_pages(all.nbytes - in_host);
+  size_t left = all.nbytes / element;
+  const auto take = [&](size_t most) {
+    const size_t numel = std::min(left, most);
+    left -= numel;
+    return numel * element;
+  };
+  const auto of_device = static_cast<size_t>(static_cast<double>(left) * (1 - options.ratio));
+  plan.weights += take(of_device);
+  plan.host_weights += take(options.tier == Tier::disk ? static_cast<size_t>(options.max_in_host) : left);
+  plan.disk_weights += in_pages(take(left));
 }
 
 }  // namespace
@@ -60,10 +69,6 @@ StagePlan plan_stage(const PlanSubject& subject, const Config& config, int world
   if (subject.count_only) {
     plan.memory.gather_arena = plan.memory.reduce_slots = 0;
     place_counted_shards(plan.memory, layout, shard_options(config));
-    if (on_gpu) {
-      plan.memory.state_ring -= largest_fetched_nbytes(layout, config.zero.stage, config.zero.offload_param.tier,
-                                                       updated_by_host_alone(layout, config));
-    }
   }
   plan.activations = subject.activations;
   plan.host_activations = subject.host_activations;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "layout/stage.h"
 
 namespace shoal {
@@ -22,7 +24,15 @@ int64_t sharded_numel(const UnitLayout& unit, int stage) {
 
 std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptions& options) {
   std::vector<UnitShards> units;
-  int64_t room = options.tier == Tier::disk ? options.max_in_host : 0;
+  int64_t all = 0;
+  for (const UnitLayout& unit : layout.units) all += sharded_numel(unit, options.stage);
+  int64_t device_room = all - std::llround(static_cast<double>(all) * options.ratio);
+  int64_t host_room = options.tier == Tier::disk ? options.max_in_host : 0;
+  const auto stays = [](int64_t numel, int64_t& room) {
+    if (numel > room) return false;
+    room -= numel;
+    return true;
+  };
   for (const UnitLayout& unit : layout.units) {
     UnitShards& shards = units.emplace_back();
     for (const FlatLayout& flat : unit.flats) {
@@ -30,18 +40,19 @@ std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptio
       shards.nbytes += static_cast<size_t>(flat.shard_numel) * nbytes_of(flat.dtype);
     }
     const int64_t numel = sharded_numel(unit, options.stage);
-    if (shards.nbytes == 0) continue;
-    const bool stays = options.tier == Tier::disk && numel <= room;
-    if (stays) room -= numel;
-    shards.tier = stays ? Tier::host : options.tier;
+    if (shards.nbytes == 0 || options.tier == Tier::device || stays(numel, device_room)) continue;
+    shards.tier = options.tier == Tier::disk && stays(numel, host_room) ? Tier::host : options.tier;
   }
   return units;
 }
 
 std::string notice_of_unused_disk(const ModelLayout& layout, const ShardOptions& options) {
-  if (options.tier != Tier::disk || !shards_on_disk(place_shards(layout, options)).empty()) return "";
+  const std::vector<UnitShards> units = place_shards(layout, options);
+  if (options.tier != Tier::disk || !shards_on_disk(units).empty()) return "";
   int64_t numel = 0;
-  for (const UnitLayout& unit : layout.units) numel += sharded_numel(unit, options.stage);
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    if (units[unit].tier == Tier::host) numel += sharded_numel(layout.units[unit], options.stage);
+  }
   if (numel == 0) return "";
   return fmt::format(
       "offload_param.device nvme: all {} elements of a rank fit max_in_cpu {}, nothing is on disk. Lower max_in_cpu.",

@@ -15,6 +15,7 @@ namespace shoal {
 struct ShardOptions {
   int stage = 0;
   Tier tier = Tier::device;
+  double ratio = 1;         // of tiers below the device: the share of the elements that is there at least
   int64_t max_in_host = 0;  // of the disk's tier: elements that stay in host memory all the same
   int buffers = 5;          // of the disk's tier: units on their way
 };
@@ -25,7 +26,8 @@ struct UnitShards {
   Tier tier = Tier::device;
 };
 
-// One entry a unit. Of the disk's tier the front units stay in host memory, as far as they fit there.
+// One entry a unit. The front units stay on the device as far as the ratio lets them, and of the disk's tier the next
+// ones in host memory, as far as they fit there.
 std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptions& options);
 
 // What to say where the disk is asked for and nothing goes there, for all fits what may stay in host memory; empty

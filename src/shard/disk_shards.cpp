@@ -7,29 +7,18 @@
 namespace shoal {
 
 DiskShards::DiskShards(const std::vector<UnitShards>& units, std::unique_ptr<ScratchFile> file, int buffers,
-                       const Allocate& allocate)
-    : file_(std::move(file)) {
-  size_t host_nbytes = 0;
+                       std::shared_ptr<ShardHome> resident,
+                       const std::function<std::shared_ptr<Slab>(size_t nbytes)>& allocate)
+    : resident_(std::move(resident)), file_(std::move(file)) {
   int chunks = 0;
-  for (const UnitShards& unit : units) {
-    Place& place = places_.emplace_back();
-    if (unit.tier == Tier::disk) {
-      place.chunk = chunks++;
-    } else {
-      place.offset = host_nbytes;
-      host_nbytes += unit.nbytes;
-    }
-  }
-  buffers_ = std::make_unique<ChunkBuffers>(file_->file(), shards_on_disk(units), buffers,
-                                            [&](size_t nbytes) { return allocate(nbytes, MemoryKind::disk_buffers); });
+  for (const UnitShards& unit : units) chunks_.push_back(unit.tier == Tier::disk ? chunks++ : -1);
+  buffers_ = std::make_unique<ChunkBuffers>(file_->file(), shards_on_disk(units), buffers, allocate);
   memory_ = buffers_->slab();
-  host_ = host_nbytes > 0 ? allocate(host_nbytes, MemoryKind::host_weights) : memory_;
   readers_.resize(static_cast<size_t>(buffers_->buffers()));
 }
 
 std::byte* DiskShards::address(int unit) const {
-  const Place& place = places_[static_cast<size_t>(unit)];
-  return place.chunk < 0 ? host_->data() + place.offset : buffers_->memory(place.chunk);
+  return chunk_of(unit) < 0 ? resident_->address(unit) : buffers_->memory(chunk_of(unit));
 }
 
 // A reader that failed reads no more; who finishes the gather hears of it.

@@ -1,5 +1,5 @@
 // A rank's shards of weights in a file: a unit's come to a buffer before a gather or an update reads them, and go back
-// when they have changed. Some units may stay in host memory.
+// when they have changed. Some units may stay in memory.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,13 @@ namespace shoal {
 
 class DiskShards final : public ShardHome {
  public:
-  using Allocate = std::function<std::shared_ptr<Slab>(size_t nbytes, MemoryKind kind)>;
-
-  // At least one unit is on disk. The file has room for shards_on_disk(units).
+  // At least one unit is on disk; `resident` has the others. The file has room for shards_on_disk(units).
   DiskShards(const std::vector<UnitShards>& units, std::unique_ptr<ScratchFile> file, int buffers,
-             const Allocate& allocate);
+             std::shared_ptr<ShardHome> resident, const std::function<std::shared_ptr<Slab>(size_t nbytes)>& allocate);
 
   std::byte* address(int unit) const override;
   const std::shared_ptr<Slab>& slab() const override { return buffers_->slab(); }
+  bool is_on_device(int unit) const override { return chunk_of(unit) < 0 && resident_->is_on_device(unit); }
   void fetch(int unit) override;
   void change(int unit) override;
   void store(int unit) override;
@@ -31,18 +30,13 @@ class DiskShards final : public ShardHome {
   const ScratchFile* file() const override { return file_.get(); }
 
  private:
-  struct Place {
-    int chunk = -1;     // of the file; -1: in host memory
-    size_t offset = 0;  // there
-  };
-
-  int chunk_of(int unit) const { return places_[static_cast<size_t>(unit)].chunk; }
+  int chunk_of(int unit) const { return chunks_[static_cast<size_t>(unit)]; }
   std::vector<Handle>& readers_of(int chunk) { return readers_[static_cast<size_t>(buffers_->buffer_of(chunk))]; }
   // Waits for whoever reads from the chunk's buffer what is another unit's.
   void make_way(int chunk);
 
-  std::vector<Place> places_;
-  std::shared_ptr<Slab> host_;
+  std::vector<int> chunks_;  // of the file, of each unit; -1: in memory
+  std::shared_ptr<ShardHome> resident_;
   std::shared_ptr<Slab> memory_;  // the buffers'; registered with the file, so it outlives it
   std::unique_ptr<ScratchFile> file_;
   std::unique_ptr<ChunkBuffers> buffers_;

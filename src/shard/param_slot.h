@@ -36,7 +36,7 @@ struct ShardRecord {
   // The shard's bytes, until those of another unit are asked for. What is written there after change() is kept.
   const std::byte* fetch() const;
   std::byte* change() const;
-  bool on_device() const { return home->slab()->on_device(); }
+  bool on_device() const { return home->is_on_device(unit); }
   // Whether both are of one flat of one engine.
   bool is_of_flat_of(const ShardRecord& other) const {
     return home == other.home && unit == other.unit && offset == other.offset;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,8 +24,10 @@ class ShardHome {
 
   // Where the unit's shards are while they are in memory, one flat after the other: the same place every time.
   virtual std::byte* address(int unit) const = 0;
-  // Memory of the shards; what has no elements still has an address in it.
+  // Memory of some of the shards; what has no elements still has an address in it.
   virtual const std::shared_ptr<Slab>& slab() const = 0;
+  // Whether that address is memory of a GPU.
+  virtual bool is_on_device(int unit) const = 0;
 
   // The unit's bytes are at their address when it returns, until another unit is fetched or changed. Throws
   // shoal::Error when they cannot be had.
@@ -51,9 +54,15 @@ class ShardHome {
 // One unit, for ever in this memory.
 std::shared_ptr<ShardHome> make_resident_home(std::shared_ptr<Slab> slab);
 
-// For what place_shards() says; `file` is that of make_shard_file(). Resident shards lie in the channel's memory, or in
-// the host's where the queue's is a GPU's and the tier is not the device.
-std::shared_ptr<ShardHome> make_shard_home(const std::vector<UnitShards>& units, const ShardOptions& options,
+// Units on the device lie together in memory that is taken for them, and so do those of the host's tier. Of units on
+// disk there is nothing here.
+std::shared_ptr<ShardHome> make_resident_home(
+    const std::vector<UnitShards>& units,
+    const std::function<std::shared_ptr<Slab>(size_t nbytes, Tier tier)>& allocate);
+
+// For what place_shards() says; `file` is that of make_shard_file(), `buffers` as many as ShardOptions has. Resident
+// shards lie in the channel's memory, or in the host's where the queue's is a GPU's and the tier is not the device.
+std::shared_ptr<ShardHome> make_shard_home(const std::vector<UnitShards>& units, int buffers,
                                            std::unique_ptr<ScratchFile> file, Group& channel, Queue& queue,
                                            const std::shared_ptr<Ledger>& ledger);
 

@@ -11,17 +11,17 @@ namespace shoal {
 
 Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::unique_ptr<ScratchFile> file,
                  Group& channel, Queue& queue, const std::shared_ptr<Ledger>& ledger)
-    : layout_(layout),
-      stage_(shards.stage),
-      rank_(channel.rank()),
-      off_device_(shards.tier != Tier::device && queue.device() >= 0),
-      channel_(channel) {
+    : layout_(layout), stage_(shards.stage), rank_(channel.rank()), channel_(channel) {
   const std::vector<UnitShards> placed = place_shards(layout_, shards);
   size_t whole_nbytes = 0;
   std::vector<size_t> arena_ranges;
   for (const UnitLayout& unit_layout : layout_.units) {
     Unit unit;
-    const bool moved = moves_shards(placed[units_.size()].tier, queue.device() >= 0);
+    const Tier tier = placed[units_.size()].tier;
+    const bool moved = moves_shards(tier, queue.device() >= 0);
+    unit.off_device = tier != Tier::device && queue.device() >= 0;
+    unit.on_disk = tier == Tier::disk;
+    off_device_ = off_device_ || unit.off_device;
     size_t arena_offset = 0;
     size_t shard_nbytes = 0;
     for (const FlatLayout& flat_layout : unit_layout.flats) {
@@ -41,7 +41,7 @@ Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::uni
     units_.push_back(std::move(unit));
   }
   wholes_ = channel_.allocate(whole_nbytes, ledger, MemoryKind::weights);
-  home_ = make_shard_home(placed, shards, std::move(file), channel_, queue, ledger);
+  home_ = make_shard_home(placed, shards.buffers, std::move(file), channel_, queue, ledger);
   if (whole_nbytes == 0) wholes_ = home_->slab();  // what has no elements still has an address
   arena_ = queue.make_arena(std::move(arena_ranges), ledger);
 }
@@ -62,8 +62,8 @@ std::byte* Weights::shard(int unit, int flat) const {
 }
 
 // What the disk is given must be there; what stays in memory is only read by the queue's later work.
-void Weights::put(Queue& queue, std::byte* place, const std::byte* from, size_t nbytes) {
-  if (file() != nullptr) {
+void Weights::put(int unit, Queue& queue, std::byte* place, const std::byte* from, size_t nbytes) {
+  if (is_on_disk(unit)) {
     queue.download(place, from, nbytes);
   } else {
     queue.copy(place, from, nbytes);

@@ -35,8 +35,8 @@ class Weights {
   // To change them. store() may follow, when that is done: they are written while other work goes on.
   void change(int unit) { home_->change(unit); }
   void store(int unit) { home_->store(unit); }
-  // Takes bytes from the queue's memory to their place in a shard that is being changed.
-  void put(Queue& queue, std::byte* place, const std::byte* from, size_t nbytes);
+  // Takes bytes from the queue's memory to their place in a shard of the unit, which is being changed.
+  void put(int unit, Queue& queue, std::byte* place, const std::byte* from, size_t nbytes);
   // The units whose shards are used next, the first maybe now: those that are on disk begin to come.
   void expect(const std::vector<int>& units) { home_->expect(units); }
   // How many of them are of use.
@@ -47,9 +47,11 @@ class Weights {
     return units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].sharded;
   }
 
-  // Whether the shards are in host memory or on disk, and the queue's memory is a GPU's.
+  // Whether shards are in host memory or on disk, and the queue's memory is a GPU's: of some unit, or of this one.
   bool is_off_device() const { return off_device_; }
-  bool is_off_device(int unit, int flat) const { return off_device_ && is_sharded(unit, flat); }
+  bool is_off_device(int unit) const { return units_[static_cast<size_t>(unit)].off_device; }
+  // Whether the unit's shards are on disk.
+  bool is_on_disk(int unit) const { return units_[static_cast<size_t>(unit)].on_disk; }
 
   // Starts gathering the unit's sharded flats into the arena.
   void gather(int unit);
@@ -92,6 +94,7 @@ class Weights {
   };
   struct Unit {
     std::vector<Flat> flats;
+    bool off_device = false, on_disk = false;  // its shards
     std::vector<ParamSlot> params;
     std::vector<Handle> gathers;
     bool gathered = false;        // or being gathered
@@ -107,7 +110,7 @@ class Weights {
   const ModelLayout& layout_;
   int stage_;
   int rank_;
-  bool off_device_;  // shards are in host memory or on disk, and the queue's memory is a GPU's
+  bool off_device_ = false;  // shards of some unit
   Group& channel_;
   std::vector<Unit> units_;
   std::shared_ptr<Slab> wholes_;     // shared with the parameters' storages, which may outlive this

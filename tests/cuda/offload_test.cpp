@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <tuple>
 
 #include "cuda/torch_gpu.h"
 #include "temp_folder.h"
@@ -140,7 +141,7 @@ TEST(GpuOffload, UpdatesAheadOfTheDecisionGiveTheBitsOfTheResidentRun) {
           options.steps = 12;
           const std::vector<RunResult> resident = train_on_threads(world, options);
           options.speculative = true;
-          options.offload = {.tier = Tier::host};
+          options.offload = {.tier = Tier::host, .ratio = stage == 3 && world == 1 ? 0.6 : 1};
           options.offload_update = OffloadUpdate::host;
           options.defer = stage == 3;
           for (const OffloadGradients gradients : {OffloadGradients::off, OffloadGradients::on}) {
@@ -274,38 +275,52 @@ TEST(GpuOffload, WeightsOffTheGpuGiveTheBitsOfTheResidentRun) {
       options.weights_path = folder.path();
       for (const Tier weights : {Tier::host, Tier::disk}) {
         for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
-          options.weights_tier = weights;
-          options.weight_buffers = tier == Tier::host ? 1 : 2;
-          options.offload = {.tier = tier, .nvme_path = folder.path()};
-          const std::vector<RunResult> got = train_on_threads(world, options);
-          EXPECT_TRUE(got[0] == resident[0]) << fmt::format("world {} {} weights on {} states on {}", world,
-                                                            name_of(precision), name_of(weights), name_of(tier));
-          const MemoryPlan& held = got[0].memory.held;
-          EXPECT_GT(weights == Tier::host ? held.host_weights : held.disk_weights, 0u);
-          EXPECT_LT(held.weights, resident[0].memory.held.weights);
+          size_t on_gpu = resident[0].memory.held.weights;
+          for (const double ratio : {0.4, 1.0}) {
+            options.weights_tier = weights;
+            options.weights_ratio = ratio;
+            options.weight_buffers = tier == Tier::host ? 1 : 2;
+            options.offload = {.tier = tier, .nvme_path = folder.path()};
+            options.defer = ratio < 1;
+            const std::vector<RunResult> got = train_on_threads(world, options);
+            EXPECT_TRUE(got[0] == resident[0])
+                << fmt::format("world {} {} {} of the weights on {} states on {}", world, name_of(precision), ratio,
+                               name_of(weights), name_of(tier));
+            const MemoryPlan &held = got[0].memory.held, &planned = got[0].memory.planned;
+            EXPECT_GT(weights == Tier::host ? held.host_weights : held.disk_weights, 0u);
+            EXPECT_LT(held.weights, on_gpu);
+            EXPECT_EQ(held.weights, planned.weights);
+            EXPECT_EQ(held.host_weights, planned.host_weights);
+            EXPECT_EQ(held.disk_weights, planned.disk_weights);
+            on_gpu = held.weights;
+          }
         }
       }
     }
   }
 }
 
-// What is read and written through the engine, and left to the next one, with weights on disk.
-TEST(GpuOffload, WeightsOnDiskAreReadWrittenAndLeftAsResidentOnesAre) {
+// What is read and written through the engine, and left to the next one, with weights in host memory and on disk, and
+// some on the GPU.
+TEST(GpuOffload, WeightsOffTheGpuAreReadWrittenAndLeftAsResidentOnesAre) {
   SHOAL_NEEDS_GPU();
   const TempFolder folder;
-  for (const bool defer : {false, true}) {
+  for (const auto& [tier, ratio, defer] :
+       {std::tuple(Tier::disk, 1.0, false), std::tuple(Tier::disk, 1.0, true), std::tuple(Tier::disk, 0.5, true),
+        std::tuple(Tier::host, 1.0, true), std::tuple(Tier::host, 0.5, false)}) {
     RunOptions options = released_at(3);
     options.device = gpu();
     options.precision = Precision::bf16;
     EngineOptions on_gpu = two_groups();
     on_gpu.device = gpu();
-    RunOptions on_disk = options;
-    on_disk.weights_tier = Tier::disk;
-    on_disk.weights_path = folder.path();
-    on_disk.defer = defer;
+    RunOptions away = options;
+    away.weights_tier = tier;
+    away.weights_ratio = ratio;
+    away.weights_path = folder.path();
+    away.defer = defer;
     on_threads<int>(2, [&](Group& group) {
       std::vector<std::string> left;
-      for (const RunOptions& each : {options, on_disk}) {
+      for (const RunOptions& each : {options, away}) {
         MatrixEngine run(group, each, on_gpu);
         run.train_step(0);
         run.engine->with_gathered(MatrixModel::names(), Access::write, [&] {
@@ -318,7 +333,7 @@ TEST(GpuOffload, WeightsOnDiskAreReadWrittenAndLeftAsResidentOnesAre) {
         run.train_step(2);
         left.push_back(run.weights());
       }
-      EXPECT_EQ(left[0], left[1]);
+      EXPECT_EQ(left[0], left[1]) << name_of(tier) << " " << ratio;
       return 0;
     });
   }

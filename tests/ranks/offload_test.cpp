@@ -56,12 +56,14 @@ std::map<std::string, std::vector<float>> state_of(const Engine& engine) {
 }
 
 // Stage 3, with sharded weights on disk.
-RunOptions weights_on_disk(RunOptions options, const TempFolder& folder, int buffers = 2, int64_t in_host = 0) {
+RunOptions weights_on_disk(RunOptions options, const TempFolder& folder, int buffers = 2, int64_t in_host = 0,
+                           double ratio = 1) {
   options.stage = 3;
   options.weights_tier = Tier::disk;
   options.weights_path = folder.path();
   options.weight_buffers = buffers;
   options.weights_in_host = in_host;
+  options.weights_ratio = ratio;
   return options;
 }
 
@@ -137,7 +139,8 @@ TEST_P(Placement, WeightsOnDiskGiveTheBitsOfTheResidentRun) {
       options.persistence_threshold = turn % 2 == 0 ? 100 : 0;
       options.defer = turn % 4 > 1;
       const std::vector<RunResult> got =
-          train_on_threads(world, weights_on_disk(options, folder, buffers, turn % 3 == 1 ? 700 : 0));
+          train_on_threads(world, weights_on_disk(options, folder, buffers, turn % 3 == 1 ? 700 : 0,
+                                                  /*ratio=*/turn % 3 == 2 ? 0.6 : 1));
       const std::vector<RunResult>& resident = residents[options.persistence_threshold];
       for (size_t rank = 0; rank < got.size(); ++rank) {
         EXPECT_TRUE(got[rank] == resident[rank])
@@ -397,7 +400,7 @@ TEST(WeightsOnDisk, TheEngineHoldsWhatThePlanCounts) {
   const TempFolder folder;
   for (const int world : {1, 2, 3}) {
     for (const int64_t in_host : {0, 500, 1'000'000}) {
-      RunOptions options = weights_on_disk(released_at(3), folder, 3, in_host);
+      RunOptions options = weights_on_disk(released_at(3), folder, 3, in_host, /*ratio=*/in_host == 0 ? 0.6 : 1);
       options.precision = Precision::bf16;
       options.offload = placed(Tier::disk, 1.0, folder);
       on_threads<int>(world, [&](Group& group) {
@@ -412,6 +415,7 @@ TEST(WeightsOnDisk, TheEngineHoldsWhatThePlanCounts) {
         EXPECT_EQ(memory.held.disk_buffers, memory.planned.disk_buffers);
         EXPECT_EQ(memory.held.disk_weights > 0, in_host < 1'000'000);
         EXPECT_EQ(memory.held.host_weights > 0, in_host > 0);
+        EXPECT_EQ(memory.held.weights > 0, in_host == 0) << "a share stays";
         return 0;
       });
     }

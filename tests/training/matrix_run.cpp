@@ -39,6 +39,7 @@ Config config_of(const RunOptions& options, int world) {
   config.zero.offload_param = {.tier = options.weights_tier,
                                .nvme_path = options.weights_path,
                                .buffer_count = options.weight_buffers,
+                               .ratio = options.weights_ratio,
                                .max_in_cpu = options.weights_in_host};
   config.zero.offload_optimizer = options.offload;
   config.aio.block_size = 4096;

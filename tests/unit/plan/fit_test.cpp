@@ -37,7 +37,8 @@ std::vector<std::string> advice_for(int64_t numel, int stage, int world, const B
   return advice(subject_of_count(numel, Precision::bf16), config_in(Precision::bf16, stage), world, budget);
 }
 
-// A parameter in bf16 has 2 bytes of weight, 2 of gradient and 10 of states; the ring takes 1 GiB of the GPU.
+// A parameter in bf16 has 2 bytes of weight, 2 of gradient and 10 of states; the ring takes 1 GiB of the GPU. Weights
+// leave it where nothing else helps, and no more of them than must.
 TEST(Fit, OffloadMovesStatesThenGradientsThenWeights) {
   const PlanSubject subject = subject_of_count(10 * kGB, Precision::bf16);
   const auto plans_in = [&](size_t device) {
@@ -45,7 +46,7 @@ TEST(Fit, OffloadMovesStatesThenGradientsThenWeights) {
                          {.device = device, .host = {}, .ranks_per_host = 2});
   };
   const auto half = plans_in(90 * kGB + kGiB);
-  ASSERT_EQ(half.size(), 4u);
+  ASSERT_EQ(half.size(), 2u);
   EXPECT_EQ(half[0].settings, "offload_optimizer, ratio 0.50");
   EXPECT_LE(half[0].device, 90 * kGB + kGiB);
   EXPECT_NEAR(static_cast<double>(half[0].host), 2 * 50e9, 1e9);
@@ -53,14 +54,16 @@ TEST(Fit, OffloadMovesStatesThenGradientsThenWeights) {
   EXPECT_EQ(half[1].settings, gradients);
   EXPECT_EQ(half[1].device, 20 * kGB) << "weights";
   EXPECT_EQ(half[1].host, 2 * 120 * kGB) << "gradients and states of two ranks";
-  EXPECT_EQ(half[2].settings, "offload_optimizer, ratio 0.31, and offload_param");
-  EXPECT_EQ(half[3].settings, gradients + " and offload_param");
-  EXPECT_EQ(half[3].device, 0u);
-  EXPECT_EQ(half[3].host, 2 * 140 * kGB);
   const auto little = plans_in(25 * kGB);
-  ASSERT_EQ(little.size(), 3u);
+  ASSERT_EQ(little.size(), 2u);
   EXPECT_EQ(little[0].settings, gradients);
-  EXPECT_EQ(little[1].settings, "offload_optimizer, ratio 0.97, and offload_param");
+  EXPECT_EQ(little[1].settings, "offload_optimizer and offload_param, ratio 0.81");
+  EXPECT_LE(little[1].device, 25 * kGB);
+  const auto least = plans_in(5 * kGB);
+  ASSERT_EQ(least.size(), 1u);
+  EXPECT_EQ(least[0].settings, gradients + " and offload_param, ratio 0.75");
+  EXPECT_EQ(least[0].device, 5 * kGB);
+  EXPECT_EQ(least[0].host, 2 * 135 * kGB);
 }
 
 TEST(Advice, IsSilentWithoutAMemory) { EXPECT_THAT(advice_for(7 * kGB, 3, 8, {}), IsEmpty()); }
@@ -219,7 +222,7 @@ TEST(Advice, TriesOffloadWithFewerActivationsBeforeItSaysThatNothingFits) {
   EXPECT_THAT(
       line(),
       HasSubstr("Stage 3 with offload_optimizer and shoal.offload_gradients on with shoal.offload_update cpu and "
-                "offload_param and --recompute full --batch 1 would fit: 18.63 GiB a GPU"));
+                "offload_param, ratio 0.78 and --recompute full --batch 1 would fit: 22.21 GiB a GPU"));
   subject.lighter.back().activations = kGB;
   EXPECT_THAT(
       line(),

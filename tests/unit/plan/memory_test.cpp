@@ -96,12 +96,30 @@ TEST(MemoryPlan, WeightsThatTheHostUpdatesWhereTheyAreDoNotComeToTheGpuForIt) {
   options.gradients.stage = 3;
   options.on_gpu = true;
   options.shards.tier = Tier::host;
-  EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).state_ring, 512u * 2) << "of the largest unit";
+  EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).state_ring, kFetchedSlots * 512u * 2)
+      << "pieces of the largest flat";
   options.offload.tier = Tier::host;
   EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).state_ring, 0u);
   options.shards.tier = Tier::disk;
   options.shards.max_in_host = 0;
-  EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).state_ring, 512u * 2);
+  EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).state_ring, 0u);
+  options.offload.ratio = 0.5;
+  EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).state_ring, kFetchedSlots * 512u * 2)
+      << "the GPU updates some of them";
+  options.shards.ratio = 0;
+  options.shards.tier = Tier::host;
+  EXPECT_EQ(plan_memory(three_units(4, DType::bf16), options).state_ring, 0u) << "none is away";
+}
+
+TEST(MemoryPlan, ALargeFlatComesInPieces) {
+  MemoryOptions options;
+  options.gradients.stage = 3;
+  options.on_gpu = true;
+  options.shards.tier = Tier::host;
+  const ModelLayout layout =
+      lay_out({{.name = "u", .params = {{"p", {100 << 20}, DType::bf16, true, 0}}, .borrows = {}}},
+              {.world = 1, .persistence_threshold = 0});
+  EXPECT_EQ(plan_memory(layout, options).state_ring, size_t{32} << 20);
 }
 
 TEST(MemoryPlan, ShardedWeightsMayLieInHostMemory) {

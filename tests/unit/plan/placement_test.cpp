@@ -181,7 +181,6 @@ TEST(Placement, TakesTheDiskLast) {
   EXPECT_EQ(place({270 * kMiB, 760 * kMiB}, 0, config, plan_of).param, Tier::host);
   const Placement disk = place({180 * kMiB, 400 * kMiB}, 0, config, plan_of);
   EXPECT_EQ(disk.optimizer, Tier::disk);
-  EXPECT_TRUE(disk.gradients);
   EXPECT_EQ(disk.plan, plan_of(with(config, disk)));
   EXPECT_LE(disk.plan.host_total(), 400 * kMiB);
 }
@@ -192,7 +191,27 @@ TEST(Placement, MovesWeightsLastAndAtStage3Only) {
   EXPECT_EQ(placement.param, Tier::host);
   EXPECT_THAT(settings_of(placement), HasSubstr("and offload_param"));
   EXPECT_LE(placement.plan.total(), room.device);
+  EXPECT_EQ(placement.ratio, 1) << "states go first";
   EXPECT_THAT(testing::message_of([&] { place(room, 0, config_at(2), plan_of); }), HasSubstr("stage 3"));
+}
+
+// The units from the front stay, as many as fit.
+TEST(Placement, MovesNoMoreWeightsThanItMust) {
+  Config config = config_at(3);
+  config.shoal.offload_gradients = OffloadGradients::off;
+  int partly = 0;
+  for (const size_t device : {250 * kMiB, 270 * kMiB, 274 * kMiB}) {
+    const Placement placement = place({device, 2000 * kMiB}, 0, config, plan_of);
+    EXPECT_EQ(placement.param, Tier::host);
+    EXPECT_EQ(placement.plan, plan_of(with(config, placement)));
+    EXPECT_LE(placement.plan.total(), device);
+    EXPECT_EQ(placement.plan.weights + placement.plan.host_weights, 128 * kMiB);
+    partly += placement.plan.weights > 0;
+    Placement less = placement;
+    less.param_ratio -= 0.01;
+    EXPECT_GT(plan_of(with(config, less)).total(), device) << "too many weights leave";
+  }
+  EXPECT_GT(partly, 0);
 }
 
 // A host that cannot hold the weights beside the buffers of states on disk: they go to disk too, where offload_param
@@ -202,7 +221,7 @@ TEST(Placement, WeightsGoToDiskWhereAPathForThemIsNamed) {
   config.shoal.offload_gradients = OffloadGradients::off;
   config.zero.offload_optimizer.nvme_path = "/local";
   config.zero.offload_param.buffer_count = 2;
-  const Room room{250 * kMiB, 140 * kMiB};
+  const Room room{190 * kMiB, 140 * kMiB};
   const auto place_it = [&] { return place(room, 0, config, plan_of); };
   EXPECT_THAT(testing::message_of(place_it), HasSubstr("offload_param.nvme_path for weights on disk"));
   config.zero.offload_param.nvme_path = "/local";
@@ -246,7 +265,7 @@ TEST(Placement, MovesWeightsAloneWhereThereAreNoStates) {
                        memory_options(of, true));
   };
   const Placement placement = place({450 * kMiB, 1000 * kMiB}, 0, config, fp32);
-  EXPECT_EQ(settings_of(placement), "offload_param");
+  EXPECT_EQ(settings_of(placement), "offload_param, ratio 0.51") << "two units of four";
 }
 
 }  // namespace

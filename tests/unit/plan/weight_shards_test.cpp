@@ -40,6 +40,19 @@ TEST(WeightShards, WhatTheHostMayKeepIsTakenFromTheFront) {
   EXPECT_EQ(tiers_of({.stage = 3, .max_in_host = 1 << 20})[0], Tier::device);
 }
 
+// 4352 elements a rank: 512, 2048, 512, and 1024 beside 256.
+TEST(WeightShards, TheFrontUnitsStayOnTheDeviceAsTheRatioSays) {
+  const Tier device = Tier::device, host = Tier::host, disk = Tier::disk;
+  EXPECT_EQ(tiers_of({.stage = 3, .tier = host, .ratio = 0}), (std::vector<Tier>{device, device, device, device}));
+  EXPECT_EQ(tiers_of({.stage = 3, .tier = host, .ratio = 0.3}), (std::vector<Tier>{device, device, host, host}))
+      << "no less than the share goes";
+  EXPECT_EQ(tiers_of({.stage = 3, .tier = host, .ratio = 0.89}), (std::vector<Tier>{host, host, host, host}));
+  EXPECT_EQ(tiers_of({.stage = 3, .tier = disk, .ratio = 0.5, .max_in_host = 1300}),
+            (std::vector<Tier>{device, disk, device, host}))
+      << "a unit that fits stays, whatever went before it";
+  EXPECT_EQ(notice_of_unused_disk(four_units(), {.stage = 3, .tier = disk, .ratio = 0, .max_in_host = 1 << 20}), "");
+}
+
 TEST(WeightShards, ADiskThatNothingGoesToIsSpokenOf) {
   ShardOptions options{.stage = 3, .tier = Tier::disk, .max_in_host = 4352};  // 8704 elements on two ranks
   EXPECT_EQ(notice_of_unused_disk(four_units(), options),

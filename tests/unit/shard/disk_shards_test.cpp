@@ -29,9 +29,13 @@ struct OnDisk {
         scratch_options({.block_size = 4096}, true, "weights", ChunkBuffers::file_nbytes(shards_on_disk(kUnits)));
     if (plan) options.make_io = [plan](int depth) { return std::make_unique<testing::FaultyIo>(depth, plan); };
     auto file = std::make_unique<ScratchFile>(folder.path(), options, ledger, MemoryKind::disk_weights);
-    home = std::make_shared<DiskShards>(kUnits, std::move(file), buffers, [this](size_t nbytes, MemoryKind kind) {
+    const auto memory = [this](size_t nbytes, MemoryKind kind) {
       return Slab::create(nbytes, Slab::Backing::anonymous, ledger, kind);
-    });
+    };
+    home = std::make_shared<DiskShards>(
+        kUnits, std::move(file), buffers,
+        make_resident_home(kUnits, [&](size_t nbytes, Tier) { return memory(nbytes, MemoryKind::host_weights); }),
+        [&](size_t nbytes) { return memory(nbytes, MemoryKind::disk_buffers); });
   }
 
   void fill(int unit, int value) {

@@ -19,7 +19,7 @@ ModelLayout two_units() {
 
 std::shared_ptr<ShardHome> home_of(const ShardOptions& options, Queue& queue, const std::shared_ptr<Ledger>& ledger) {
   const std::unique_ptr<Group> group = make_single_group();
-  return make_shard_home(place_shards(two_units(), options), options, nullptr, *group, queue, ledger);
+  return make_shard_home(place_shards(two_units(), options), options.buffers, nullptr, *group, queue, ledger);
 }
 
 TEST(ShardHome, ResidentShardsAreAtHandAllTheTimeAndCountedOnTheirTier) {
@@ -49,6 +49,18 @@ TEST(ShardHome, ShardsOffAGpuLieInHostMemory) {
   const auto home = home_of({.stage = 3, .tier = Tier::host}, far, ledger);
   EXPECT_FALSE(home->slab()->on_device());
   EXPECT_EQ(ledger->line(MemoryKind::host_weights).nbytes, 3072u * 4);
+}
+
+// Of 3072 elements a share of 2048 goes, and the front unit stays.
+TEST(ShardHome, SomeUnitsStayOnTheDevice) {
+  testing::FarQueue far;
+  const auto ledger = std::make_shared<Ledger>();
+  const auto home = home_of({.stage = 3, .tier = Tier::host, .ratio = 2.0 / 3}, far, ledger);
+  EXPECT_EQ(ledger->line(MemoryKind::weights).nbytes, 1024u * 4);
+  EXPECT_EQ(ledger->line(MemoryKind::host_weights).nbytes, 2048u * 4);
+  std::memset(home->address(0), 1, 4096);
+  std::memset(home->address(1), 2, 8192);
+  EXPECT_EQ(home->address(0)[4095], std::byte(1));
 }
 
 TEST(ShardHome, TheFileIsMadeWithAllItsSpaceWhereSomethingIsOnDisk) {

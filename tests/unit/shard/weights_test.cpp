@@ -88,7 +88,7 @@ TEST(Weights, ShardsOfTheHostComeToADeviceWhenTheyAreGathered) {
       Weights weights(parts.layout, {.stage = 3, .tier = Tier::host}, nullptr, group, far, parts.ledger);
       const auto tensors = fill(parts, weights);
       const FlatLayout& flat = parts.layout.units[0].flats.at(0);
-      EXPECT_TRUE(weights.is_off_device(0, 0));
+      EXPECT_TRUE(weights.is_off_device(0));
       EXPECT_EQ(parts.ledger->line(MemoryKind::weights).nbytes, 0u);
       EXPECT_GT(parts.ledger->line(MemoryKind::host_weights).nbytes, 0u);
       weights.gather(0);
@@ -119,7 +119,7 @@ TEST(Weights, ShardsOfTheDiskComeWhenTheyAreGathered) {
                         *parts.queue, parts.ledger);
         const auto tensors = fill(parts, weights);
         EXPECT_EQ(parts.ledger->line(MemoryKind::weights).nbytes, 0u);
-        EXPECT_FALSE(weights.is_off_device(0, 0));
+        EXPECT_FALSE(weights.is_off_device(0));
         for (int round = 0; round < 3; ++round) {
           weights.expect({0, 1, 2});
           for (int unit = 0; unit < 3; ++unit) weights.gather(unit);
