@@ -151,6 +151,8 @@ class Group {
   // Seconds that the GPU's stream on which the rank computes has stood still for this device channel's collectives so
   // far: of those that it has come past.
   virtual double held_seconds() { return 0; }
+  // What it stands still for, as a trace of waits calls it. Until then a trace has nothing of it.
+  virtual void log_holds_as(const std::string&) {}
   // "threads", "shared memory", "gloo" or "one rank"; of a device channel "GPU, " and how its bytes travel.
   virtual std::string transport_name() const = 0;
 };

@@ -51,6 +51,7 @@ class Carrier {
   virtual void* stream() const { return nullptr; }
   // See Group. From any thread.
   virtual double held_seconds() { return 0; }
+  virtual void log_holds_as(const std::string&) {}
   virtual std::shared_ptr<Alarm> alarm() const { return nullptr; }
   // A carrier over the same ranks for memory of a GPU; null where bytes must leave the process to reach them.
   virtual std::unique_ptr<Carrier> device_carrier(const std::string&, const ComputeStream&) { return nullptr; }

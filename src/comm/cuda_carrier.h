@@ -26,6 +26,7 @@ class CudaCarrier : public Carrier {
   std::shared_ptr<Alarm> alarm() const final { return alarm_; }
   void* stream() const final { return stream_.handle(); }
   double held_seconds() final { return holds_->held_seconds(); }
+  void log_holds_as(const std::string& what) final { holds_->log_as(what); }
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) final;
   std::shared_ptr<Ledger> ledger() const final { return ledger_; }
 

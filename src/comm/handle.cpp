@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/wait_log.h"
+
 namespace shoal {
 
 void Handle::State::finish(std::exception_ptr outcome, Joining joining_in) {
@@ -29,7 +31,10 @@ void Handle::State::await() {
     const auto begin = std::chrono::steady_clock::now();
     changed.wait(lock, [this] { return done; });
     const std::chrono::nanoseconds held_up = std::chrono::steady_clock::now() - begin;
-    if (waited) *waited += held_up.count();
+    if (waited) {
+      *waited += held_up.count();
+      WaitLog::of_process().add_until_now("ranks", held_up);
+    }
   }
   if (error) std::rethrow_exception(error);
 }

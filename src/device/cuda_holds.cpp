@@ -1,9 +1,22 @@
 // See cuda_holds.h.
 #include "device/cuda_holds.h"
 
+#include <cmath>
 #include <utility>
 
 namespace shoal {
+
+namespace {
+
+// What a hold takes on a GPU where the point is reached already, and as finely as its events measure.
+constexpr double kNoWaitSeconds = 2e-6;
+
+}  // namespace
+
+void CudaHolds::log_as(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  what_ = what;
+}
 
 void CudaHolds::stop() {
   const std::lock_guard lock(mutex_);
@@ -38,10 +51,22 @@ double CudaHolds::newly_held_seconds() {
 
 void CudaHolds::count_locked() {
   while (!holds_.empty() && holds_.front()->went_on.reached()) {
-    held_seconds_ += holds_.front()->went_on.seconds_since(holds_.front()->stopped);
+    const double seconds = holds_.front()->went_on.seconds_since(holds_.front()->stopped);
+    held_seconds_ += seconds;
+    log_locked(*holds_.front(), seconds);
     free_.push_back(std::move(holds_.front()));
     holds_.pop_front();
   }
+}
+
+void CudaHolds::log_locked(const Hold& hold, double seconds) {
+  WaitLog& log = WaitLog::of_process();
+  const uint64_t period = log.period();
+  if (period == 0 || what_.empty() || seconds < kNoWaitSeconds) return;
+  if (clock_period_ != period) clock_.emplace(device_);
+  clock_period_ = period;
+  const int64_t end_ns = clock_->unix_ns(hold.went_on);
+  log.add(what_, end_ns - std::llround(seconds * 1e9), end_ns);
 }
 
 void CudaHolds::stop_locked() {

@@ -1,12 +1,18 @@
-// How long a GPU's stream stands still for what another stream brings it: copies of host memory, collectives.
+// How long a GPU's stream stands still for what another stream brings it: copies of host memory, collectives. Each time
+// is in the process's log of waits, while that is on.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "base/wait_log.h"
 #include "device/cuda.h"
+#include "device/cuda_clock.h"
 
 namespace shoal {
 
@@ -14,6 +20,9 @@ namespace shoal {
 class CudaHolds {
  public:
   CudaHolds(int device, cuda::StreamHandle stream) : device_(device), stream_(stream) {}
+
+  // What it stands still for, as the log of waits calls it. Until then it logs nothing.
+  void log_as(const std::string& what);
 
   // The stream will get nothing before the next hold(): what it stands still counts from here.
   void stop();
@@ -33,6 +42,7 @@ class CudaHolds {
   };
   void stop_locked();
   void count_locked();
+  void log_locked(const Hold& hold, double seconds);
 
   int device_;
   cuda::StreamHandle stream_;
@@ -41,6 +51,10 @@ class CudaHolds {
   std::deque<std::unique_ptr<Hold>> holds_;  // in the stream's order, from the first that is not counted
   std::vector<std::unique_ptr<Hold>> free_;
   double held_seconds_ = 0, told_seconds_ = 0;
+  std::string what_;
+  std::optional<CudaClock> clock_;  // of one period of the log
+  uint64_t clock_period_ = 0;
+  WaitLog::Lookout lookout_{WaitLog::of_process(), [this] { held_seconds(); }};  // last: it looks at the rest
 };
 
 }  // namespace shoal

@@ -134,6 +134,7 @@ class CudaWires final : public Wires {
   void wait_out(int chunk) override { wait_for(marks_of(chunk).stored); }
   void wait_used(int chunk) override { wait_for(marks_of(chunk).used); }
   double newly_held_seconds() override { return holds_.newly_held_seconds(); }
+  void log_holds_as(const std::string& what) override { holds_.log_as(what); }
 
  private:
   void wait_for(const cuda::Event& event) const {

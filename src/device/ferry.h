@@ -55,6 +55,8 @@ class Ferry {
         0;  // the queue, for bytes that were not there, as far as it had come when the last round began
   };
   Counters counters() const { return counters_; }
+  // See Wires.
+  void log_holds_as(const std::string& what) { wires_->log_holds_as(what); }
   // Why the memory could not be pinned; "" where it was, or will be.
   const std::string& unpinned_because() const { return unpinned_because_; }
 

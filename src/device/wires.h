@@ -48,6 +48,8 @@ class Wires {
   virtual void wait_used(int chunk) = 0;
   // How long the queue stood still for bytes where it has gone on since the last call. Waits for nothing.
   virtual double newly_held_seconds() = 0;
+  // What it stands still for, as the log of waits calls it (base/wait_log.h). Until then it logs nothing.
+  virtual void log_holds_as(const std::string&) {}
 };
 
 }  // namespace shoal

@@ -109,6 +109,17 @@ class Engine::Impl {
     }
     say_of_disk("optimizer states", states_.memory().file());
     say_of_disk("weights", weights_.file());
+    name_holds();
+  }
+
+  // For the log of waits, and as waited_seconds() and host_seconds() count them.
+  void name_holds() {
+    if (weights_.is_off_device()) {
+      weights_channel_->bytes().log_holds_as("host: weights");
+    } else if (layout_.world > 1) {
+      weights_channel_->bytes().log_holds_as("ranks: weights");
+    }
+    if (layout_.world > 1) gradients_channel_->bytes().log_holds_as("ranks: gradients");
   }
 
   void say_of_disk(const char* what, const ScratchFile* file) const {

@@ -19,7 +19,9 @@ bool travels(const at::Tensor& tensor, at::Device device) {
 }  // namespace
 
 HostInputs::HostInputs(Queue& queue, at::Device device, std::shared_ptr<Ledger> ledger)
-    : queue_(queue), device_(device), ledger_(std::move(ledger)), wires_(queue.make_wires(0)) {}
+    : queue_(queue), device_(device), ledger_(std::move(ledger)), wires_(queue.make_wires(0)) {
+  wires_->log_holds_as("host: activations");
+}
 
 HostInputs::~HostInputs() {
   try {

@@ -58,6 +58,7 @@ void HostUpdates::set_parts(std::vector<Part> parts, const List& list) {
   reserve(weight_nbytes, grad_nbytes);
   if (parts.empty()) return;
   wires_ = queue_.make_wires(static_cast<int>(parts.size()));
+  wires_->log_holds_as("host: updated weights");
   size_t ahead_nbytes = 0;
   for (int index = 0; index < static_cast<int>(parts.size()); ++index) {
     Listed& listed = parts_.emplace_back();

@@ -27,6 +27,7 @@ StateStream::StateStream(std::shared_ptr<Slab> host, std::vector<size_t> chunk_n
   std::iota(round_.begin(), round_.end(), 0);
   positions_.assign(round_.begin(), round_.end());
   make_ring(shoal::ring_nbytes(round_nbytes(), staging));
+  ferry_.log_holds_as("host: states");
   ferry_.pin(host_->data(), host_->nbytes());
 }
 

@@ -25,6 +25,7 @@ GradientHomes::GradientHomes(const std::vector<size_t>& unit_nbytes, int berths,
     berths_.push_back({channel_.allocate(berth_nbytes_, ledger_, MemoryKind::reduce_slots)});
   }
   wires_ = queue_.make_wires(static_cast<int>(units_.size()));
+  wires_->log_holds_as("host: gradients");
   pinning_ = std::thread([this] { unpinned_because_ = wires_->pin(homes_->data(), homes_->nbytes()); });
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/wait_log.h"
 #include "shoal/error.h"
 #include "store/io_error.h"
 #include "store/page_digests.h"
@@ -103,8 +104,9 @@ void DiskFile::Transfer::wait() {
   if (state_->blocks_left != 0) {
     const auto begun = std::chrono::steady_clock::now();
     state_->ended.wait(lock, [this] { return state_->blocks_left == 0; });
-    const auto waited = std::chrono::steady_clock::now() - begun;
-    state_->tally->waited_nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(waited).count();
+    const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - begun;
+    state_->tally->waited_nanoseconds += waited.count();
+    WaitLog::of_process().add_until_now("disk", waited);
   }
   if (!state_->failure.empty()) throw Error(state_->place, state_->failure);
 }

@@ -7,10 +7,15 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <set>
+#include <utility>
 
+#include "base/wait_log.h"
 #include "device/cuda.h"
 #include "shoal/error.h"
+#include "train/trace_waits.h"
 
 namespace shoal::train {
 
@@ -41,6 +46,33 @@ std::string words_of_gpu(const std::vector<torch::autograd::profiler::KinetoEven
                      whole * 1e-9, count, share * 100, (1 - share) * 100);
 }
 
+std::string words_of_waits(const std::vector<Wait>& waits) {
+  std::map<std::string, std::vector<Interval>> of;
+  for (const Wait& wait : waits) {
+    of[wait.what].push_back({static_cast<uint64_t>(wait.begin_ns), static_cast<uint64_t>(wait.end_ns)});
+  }
+  std::string words;
+  for (auto& [what, intervals] : of) {
+    words += fmt::format("{}{} {:.1f} ms", words.empty() ? "; waits: " : ", ", what,
+                         static_cast<double>(covered(std::move(intervals))) * 1e-6);
+  }
+  return words;
+}
+
+void put_waits_into(const std::string& path, const std::vector<Wait>& waits) {
+  const std::string whole = path + ".whole";
+  std::ifstream trace(path, std::ios::binary);
+  std::ofstream out(whole, std::ios::binary);
+  copy_with_waits(trace, waits, out);
+  out.close();
+  std::error_code failed;
+  if (out) std::filesystem::rename(whole, path, failed);
+  if (out && !failed) return;
+  std::filesystem::remove(whole, failed);
+  throw Error("--trace-steps",
+              fmt::format("{} cannot be written with its waits. Is there space for it twice on its disk?", path));
+}
+
 }  // namespace
 
 StepSpan read_step_span(const std::string& text) {
@@ -68,10 +100,14 @@ uint64_t covered(std::vector<Interval> intervals) {
 
 Trace::~Trace() {
   if (!running_) return;
-  try {
-    torch::autograd::profiler::disableProfiler();
-  } catch (...) {  // nobody waits for it any more
-  }
+  const auto drop = [](const auto& end) {
+    try {
+      end();
+    } catch (...) {  // nobody waits for it any more
+    }
+  };
+  drop([] { WaitLog::of_process().end(); });
+  drop([] { torch::autograd::profiler::disableProfiler(); });
 }
 
 void Trace::begin_step(int64_t step) {
@@ -82,18 +118,21 @@ void Trace::begin_step(int64_t step) {
   torch::autograd::profiler::prepareProfiler(config, what);
   torch::autograd::profiler::enableProfiler(config, what);
   running_ = true;
+  WaitLog::of_process().begin();
 }
 
 std::string Trace::end_step(int64_t step) {
   if (!running_ || step != steps_.last) return "";
+  const std::vector<Wait> waits = WaitLog::of_process().end();
   running_ = false;
   const auto result = torch::autograd::profiler::disableProfiler();
-  const std::string words = words_of_gpu(result->events());
+  const std::string words = words_of_gpu(result->events()) + words_of_waits(waits);
   result->save(path_);
   if (!std::filesystem::exists(path_)) {
     throw Error("--trace-steps",
                 fmt::format("{} was not written. Is the folder there, with space on its disk?", path_));
   }
+  if (!waits.empty()) put_waits_into(path_, waits);
   return fmt::format("trace of steps {} to {}: {}{}", steps_.first, steps_.last, path_, words);
 }
 

@@ -1,5 +1,5 @@
-// A trace of some steps, for chrome://tracing and Perfetto: what ran on the CPU and on the GPU, and for how much of the
-// time the GPU computed.
+// A trace of some steps, for chrome://tracing and Perfetto: what ran on the CPU and on the GPU, what was waited for,
+// and for how much of the time the GPU computed.
 #pragma once
 
 #include <cstdint>

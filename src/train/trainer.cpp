@@ -124,6 +124,7 @@ class Trainer {
       const bool saves = options_.save_every > 0 && step_ % options_.save_every == 0;
       const bool ends_trace = traced_ && traced_->last == step_;  // on every rank: they read steps together
       finish_steps(evaluates || saves || ends_trace || step_ == last ? 0 : lag_, last);
+      if (trace_ && ends_trace) await_gpu();
       if (const std::string said = trace_ ? trace_->end_step(step_) : ""; !said.empty()) progress_.say(said);
       if (evaluates) evaluate();
       if (saves) save();
@@ -293,6 +294,11 @@ class Trainer {
     metrics.disk_written_nbytes = mark_.disk.written_nbytes - before.disk.written_nbytes;
     if (metrics_ != nullptr) append(*metrics_, to_line(metrics));
     progress_.show(metrics, begun.step == last || (stop_signal_ != 0 && begun.step == step_));
+  }
+
+  // A step is read once it is decided, and what updates it may still be at work.
+  void await_gpu() {
+    if (engine_.device().is_cuda()) at::accelerator::synchronizeDevice(engine_.device().index());
   }
 
   void evaluate() {

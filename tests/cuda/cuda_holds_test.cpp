@@ -3,9 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
 
+#include "base/wait_log.h"
 #include "cuda/gpu.h"
 
 namespace shoal {
@@ -91,6 +97,79 @@ TEST_F(CudaHoldsOnGpu, CountNothingThatIsStillUnderWay) {
   const double after = parts_->holds.newly_held_seconds();
   EXPECT_TRUE(so_far == 0 || after == 0);
   EXPECT_GT(so_far + after, least_);
+}
+
+// A wait of the log lies between what the host knows of its begin and its end, and is as long as what is counted.
+TEST_F(CudaHoldsOnGpu, AreInTheLogOfWaitsWhereTheHostSawThem) {
+  constexpr double kClockNs = 1e6;  // how well two clocks are compared, with room for a machine that is busy
+  parts_->holds.log_as("host: states");
+  WaitLog::of_process().begin();
+  double counted = 0;
+  std::vector<std::pair<int64_t, int64_t>> seen;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t before_ns = WaitLog::unix_now_ns();
+    copy_to_gpu();
+    parts_->holds.hold(parts_->through);
+    wait_for_held();
+    seen.emplace_back(before_ns, WaitLog::unix_now_ns());
+    if (i == 0) counted = parts_->holds.held_seconds();
+  }
+  // Nobody counts the second: the end of the log does.
+  const std::vector<Wait> waits = WaitLog::of_process().end();
+  ASSERT_EQ(waits.size(), 2u);
+  double logged = 0;
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(waits[i].what, "host: states");
+    EXPECT_GT(static_cast<double>(waits[i].begin_ns), static_cast<double>(seen[i].first) - kClockNs);
+    EXPECT_LT(static_cast<double>(waits[i].end_ns), static_cast<double>(seen[i].second) + kClockNs);
+    const double seconds = static_cast<double>(waits[i].end_ns - waits[i].begin_ns) * 1e-9;
+    EXPECT_GT(seconds, least_);
+    logged += seconds;
+    EXPECT_NEAR(logged, i == 0 ? counted : parts_->holds.held_seconds(), 1e-7);
+  }
+}
+
+TEST_F(CudaHoldsOnGpu, AreNotInTheLogWithoutAName) {
+  for (const char* what : {"", "host: states", ""}) {
+    parts_->holds.log_as(what);
+    WaitLog::of_process().begin();
+    copy_to_gpu();
+    parts_->holds.hold(parts_->through);
+    wait_for_held();
+    EXPECT_EQ(WaitLog::of_process().end().size(), *what == '\0' ? 0u : 1u) << what;
+  }
+}
+
+// Its begin was before the log's: it is there from that on.
+TEST_F(CudaHoldsOnGpu, ThatReachIntoTheLogsTimeAreCutAtItsBegin) {
+  parts_->holds.log_as("host: states");
+  copy_to_gpu();
+  parts_->holds.hold(parts_->through);
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the GPU has come to it, and is not through
+  const int64_t before_ns = WaitLog::unix_now_ns();
+  WaitLog::of_process().begin();
+  wait_for_held();
+  const std::vector<Wait> waits = WaitLog::of_process().end();
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_GE(waits[0].begin_ns, before_ns);
+  EXPECT_LT(static_cast<double>(waits[0].end_ns - waits[0].begin_ns) * 1e-9, parts_->holds.held_seconds());
+}
+
+// Of a period of the log each: the clocks are compared anew.
+TEST_F(CudaHoldsOnGpu, KnowTheHostsTimeInEachPeriodOfTheLog) {
+  parts_->holds.log_as("host: states");
+  for (int period = 0; period < 3; ++period) {
+    WaitLog::of_process().begin();
+    const int64_t before_ns = WaitLog::unix_now_ns();
+    copy_to_gpu();
+    parts_->holds.hold(parts_->through);
+    wait_for_held();
+    const int64_t after_ns = WaitLog::unix_now_ns();
+    const std::vector<Wait> waits = WaitLog::of_process().end();
+    ASSERT_EQ(waits.size(), 1u);
+    EXPECT_GT(static_cast<double>(waits[0].begin_ns), static_cast<double>(before_ns) - 1e6);
+    EXPECT_LT(static_cast<double>(waits[0].end_ns), static_cast<double>(after_ns) + 1e6);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // `shoal train` on a GPU, with real processes that share it: every stage writes the same loss and norm, character for
-// character, over shared memory and over Gloo, and a run that is stopped goes on with the same bits.
+// character, over shared memory and over Gloo, and a run that is stopped goes on with the same bits. A trace shows what
+// the GPU stood still for.
 #include <gtest/gtest.h>
+
+#include <map>
 
 #include "device/cuda.h"
 #include "process/train_run.h"
@@ -66,6 +69,30 @@ TEST_F(GpuTrain, AStoppedRunGoesOnWithTheSameBits) {
   part = words;
   part.insert(part.end(), {"--resume", "auto"});
   expect_same(metrics_of("part", part), whole, "resumed");
+}
+
+TEST_F(GpuTrain, ATraceShowsWhatTheGpuStoodStillFor) {
+  const std::vector<std::string> words = {"--steps",
+                                          "6",
+                                          "--no-final-save",
+                                          "--trace-steps",
+                                          "3-5",
+                                          "--set",
+                                          "zero_optimization.stage=3",
+                                          "--set",
+                                          "zero_optimization.stage3_param_persistence_threshold=0"};
+  metrics_of("on_gpu", words);
+  const std::map<std::string, double> on_gpu = traced_waits(folder_, "on_gpu");
+  EXPECT_EQ(on_gpu.count("ranks: weights"), 1u);
+  EXPECT_EQ(on_gpu.count("ranks: gradients"), 1u);
+  EXPECT_EQ(on_gpu.count("host: weights"), 0u);
+  std::vector<std::string> on_host = words;
+  on_host.insert(on_host.end(), {"--set", "zero_optimization.offload_param={\"device\": \"cpu\"}"});
+  metrics_of("on_host", on_host);
+  const std::map<std::string, double> of_host = traced_waits(folder_, "on_host");
+  EXPECT_EQ(of_host.count("host: weights"), 1u);
+  EXPECT_EQ(of_host.count("ranks: gradients"), 1u);
+  EXPECT_EQ(of_host.count("ranks: weights"), 0u);
 }
 
 }  // namespace

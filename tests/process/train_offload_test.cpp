@@ -2,6 +2,9 @@
 // and nothing left on the disk.
 #include <gmock/gmock.h>
 
+#include <map>
+#include <numeric>
+
 #include "config_people_write.h"
 #include "process/train_run.h"
 
@@ -129,6 +132,28 @@ TEST(TrainOffload, TwoRunsShareAPathWithoutTouchingEachOther) {
   expect_same_characters(folder, "first", "whole");
   expect_same_characters(folder, "second", "whole");
   EXPECT_EQ(entries_in(folder / "disk"), 0u);
+}
+
+// Rank 0's, in both files.
+TEST(TrainOffload, ATraceShowsTheWaitsThatTheStepsCount) {
+  const RunFolder folder;
+  const Result result =
+      train(folder, "gpt2", "run", kSteps + states_on("nvme", folder) + Words{"--trace-steps", "3-5"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  std::map<std::string, double> traced_ms = traced_waits(folder, "run");
+  const std::string metrics = folder.read("run/metrics.jsonl");
+  const auto counted_ms = [&](const char* key) {
+    const std::vector<double> of_steps = numbers(column(metrics, key));
+    return std::accumulate(of_steps.begin() + 2, of_steps.begin() + 5, 0.0);
+  };
+  const double comm_ms = counted_ms("wait_comm_ms"), disk_ms = counted_ms("wait_disk_ms");
+  EXPECT_GT(disk_ms, 0);
+  EXPECT_NEAR(traced_ms["disk"], disk_ms, 0.01 * disk_ms);
+  EXPECT_GT(comm_ms, 0);
+  EXPECT_LE(traced_ms["ranks"], 1.01 * comm_ms);
+  EXPECT_GE(traced_ms["ranks"], 0.3 * comm_ms) << "a step counts the whole call in which ranks share their losses";
+  EXPECT_EQ(traced_ms.size(), 2u);
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("trace\\.json; waits: disk [0-9.]+ ms, ranks [0-9.]+ ms"));
 }
 
 TEST(TrainOffload, TheConfigPeopleWriteRunsUnchanged) {

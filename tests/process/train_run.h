@@ -8,10 +8,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "process/command.h"
 #include "temp_folder.h"
 
@@ -89,6 +91,18 @@ inline std::vector<double> numbers(const std::vector<std::string>& texts) {
   std::vector<double> values;
   for (const std::string& text : texts) values.push_back(std::strtod(text.c_str(), nullptr));
   return values;
+}
+
+// Milliseconds of the waits in a run's trace, by what was waited for.
+inline std::map<std::string, double> traced_waits(const RunFolder& folder, const std::string& run) {
+  std::map<std::string, double> waits;
+  const json::Value trace = json::parse(folder.read(run + "/trace.json"), "trace.json");
+  for (const json::Value& event : trace.find("traceEvents")->as_array()) {
+    const json::Value* category = event.find("cat");
+    if (category == nullptr || category->as_text() != "wait") continue;
+    waits[event.find("name")->as_text()] += event.find("dur")->as_number() * 1e-3;
+  }
+  return waits;
 }
 
 // Two runs wrote the same numbers, all but the times.

@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "base/wait_log.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -53,6 +59,23 @@ TEST(Handle, WaitHoldsTheStreamBackAndWaitOverTheCaller) {
   EXPECT_EQ(blocked, 1);
   reached = true;
   EXPECT_TRUE(handle.over());
+}
+
+TEST(Handle, CountsAndLogsHowLongItsCallerWasHeldUp) {
+  auto state = std::make_shared<Handle::State>();
+  state->waited = std::make_shared<std::atomic<int64_t>>(0);
+  WaitLog::of_process().begin();
+  std::jthread worker([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    state->finish(nullptr);
+  });
+  Handle(state).wait();
+  Handle(state).wait();
+  const std::vector<Wait> waits = WaitLog::of_process().end();
+  ASSERT_EQ(waits.size(), 1u) << "the second waited for nothing";
+  EXPECT_EQ(waits[0].what, "ranks");
+  EXPECT_GT(*state->waited, 0);
+  EXPECT_NEAR(static_cast<double>(waits[0].end_ns - waits[0].begin_ns), static_cast<double>(*state->waited), 1e5);
 }
 
 TEST(Handle, LetsGoOfWhatItKeptBeforeItIsDone) {

@@ -8,6 +8,7 @@
 #include "training/outcome.h"
 #include "unit/engine/late_wires.h"
 #include "unit/optim/far_queue.h"
+#include "unit/optim/named_wires.h"
 
 namespace shoal {
 
@@ -43,6 +44,13 @@ class HostInputsTest : public ::testing::Test {
   testing::FarQueue queue_;
   std::unique_ptr<HostInputs> home_;
 };
+
+TEST_F(HostInputsTest, WaitsForThemHaveAName) {
+  const auto name = std::make_shared<std::string>();
+  queue_.wires = [&] { return std::make_unique<testing::NamedWires>(name); };
+  const HostInputs home(queue_, at::kCPU, ledger_);
+  EXPECT_EQ(*name, "host: activations");
+}
 
 }  // namespace
 

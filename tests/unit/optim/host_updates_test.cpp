@@ -12,6 +12,7 @@
 
 #include "optim/group_steps.h"
 #include "unit/optim/far_queue.h"
+#include "unit/optim/named_wires.h"
 
 namespace shoal {
 namespace {
@@ -385,6 +386,14 @@ TEST(HostUpdates, PartsChangeBetweenRounds) {
   for (const int part : {0, 1}) training.updates->finish(part);
   training.expect_weights(1, 1);
   training.expect_weights(2, 0);
+}
+
+TEST(HostUpdates, WaitsForThemHaveAName) {
+  const auto name = std::make_shared<std::string>();
+  PartsOfHost of;
+  of.far.wires = [&] { return std::make_unique<testing::NamedWires>(name); };
+  of.set_parts(kParts);
+  EXPECT_EQ(*name, "host: updated weights");
 }
 
 }  // namespace

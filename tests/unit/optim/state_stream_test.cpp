@@ -6,6 +6,7 @@
 
 #include "device/host_queue.h"
 #include "unit/optim/far_queue.h"
+#include "unit/optim/named_wires.h"
 
 namespace shoal {
 namespace {
@@ -136,6 +137,15 @@ TEST(StateStream, AGrowthThatCannotBeHadLeavesTheRingAsItWas) {
   EXPECT_EQ(stream.ring_nbytes(), before);
   go_round(stream);
   expect_all(stream, 2);
+}
+
+TEST(StateStream, WaitsForItHaveAName) {
+  const auto name = std::make_shared<std::string>();
+  testing::FarQueue queue;
+  queue.wires = [&] { return std::make_unique<testing::NamedWires>(name); };
+  const auto ledger = std::make_shared<Ledger>();
+  const StateStream stream(home_of(ledger), kChunks, 0, queue, ledger);
+  EXPECT_EQ(*name, "host: states");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "device/ledger.h"
 #include "unit/optim/far_queue.h"
+#include "unit/optim/named_wires.h"
 
 namespace shoal {
 namespace {
@@ -175,6 +176,15 @@ TEST(GradientHomes, ABerthIsFreeWhenItsLastUnitIsHome) {
   }
   last.wait();
   for (int unit = 0; unit < 3; ++unit) EXPECT_EQ(static_cast<int>(*homes.home(unit)), 7 + unit);
+}
+
+TEST(GradientHomes, WaitsForThemHaveAName) {
+  const auto name = std::make_shared<std::string>();
+  testing::FarQueue queue;
+  queue.wires = [&] { return std::make_unique<testing::NamedWires>(name); };
+  const std::unique_ptr<Group> group = make_single_group();
+  const GradientHomes homes({1, 1}, 1, *group, queue, std::make_shared<Ledger>());
+  EXPECT_EQ(*name, "host: gradients");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/wait_log.h"
 #include "message_of.h"
 #include "shoal/error.h"
 #include "temp_folder.h"
@@ -315,12 +316,17 @@ TEST_F(FaultyDiskFile, ASlowDiskIsWaitedFor) {
   DiskFile::Transfer slow = file->write(kBlock, written.data(), kBlock);
   EXPECT_FALSE(slow.done());
   EXPECT_EQ(file->counters().waited_seconds, 0);
+  WaitLog::of_process().begin();
   slow.wait();
   EXPECT_TRUE(slow.done());
   EXPECT_GT(file->counters().waited_seconds, 0);
   const double waited = file->counters().waited_seconds;
   slow.wait();
   EXPECT_EQ(file->counters().waited_seconds, waited);
+  const std::vector<Wait> waits = WaitLog::of_process().end();
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_EQ(waits[0].what, "disk");
+  EXPECT_NEAR(static_cast<double>(waits[0].end_ns - waits[0].begin_ns) * 1e-9, waited, 1e-4);
 }
 
 TEST_F(FaultyDiskFile, ItsEndWaitsForContinuedRequests) {

@@ -1,16 +1,24 @@
 #include "train/trace.h"
 
 #include <ATen/ops/ones.h>
-#include <gtest/gtest.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 
+#include <chrono>
 #include <fstream>
+#include <map>
 #include <sstream>
+#include <thread>
 
+#include "base/json.h"
+#include "base/wait_log.h"
 #include "message_of.h"
 #include "temp_folder.h"
 
 namespace shoal::train {
 namespace {
+
+using std::chrono::milliseconds;
 
 TEST(Trace, ReadsAStepOrASpanOfThem) {
   EXPECT_EQ(read_step_span("3").first, 3);
@@ -43,9 +51,46 @@ TEST(Trace, WritesTheStepsItWasAskedFor) {
   EXPECT_NE(text.str().find("aten::sum"), std::string::npos);
 }
 
+TEST(Trace, ShowsWhatWasWaitedForBesideWhatRan) {
+  const testing::TempFolder folder;
+  Trace trace({2, 3}, folder / "trace.json");
+  std::string said;
+  for (int64_t step = 1; step <= 4; ++step) {
+    trace.begin_step(step);
+    at::ones({1000});
+    std::this_thread::sleep_for(milliseconds(3));
+    const int64_t now_ns = WaitLog::unix_now_ns();
+    for (int thread = 0; thread < 2; ++thread) WaitLog::of_process().add("disk", now_ns - 2'000'000, now_ns);
+    if (step == 3) WaitLog::of_process().add_until_now("ranks", milliseconds(1));
+    at::zeros({1000});
+    said += trace.end_step(step);
+  }
+  EXPECT_THAT(said, ::testing::ContainsRegex("; waits: disk 4\\.0 ms, ranks 1\\.0 ms$"));
+  EXPECT_EQ(WaitLog::of_process().period(), 0u);
+
+  std::map<std::string, std::vector<double>> begins, ends;
+  const json::Value file = json::parse(folder.read("trace.json"), "trace.json");
+  for (const json::Value& event : file.find("traceEvents")->as_array()) {
+    if (event.find("dur") == nullptr) continue;
+    const double begin = event.find("ts")->as_number();
+    begins[event.find("name")->as_text()].push_back(begin);
+    ends[event.find("name")->as_text()].push_back(begin + event.find("dur")->as_number());
+  }
+  ASSERT_EQ(begins["disk"].size(), 4u);
+  ASSERT_EQ(begins["ranks"].size(), 1u);
+  ASSERT_EQ(begins["aten::ones"].size(), 2u);
+  ASSERT_EQ(begins["aten::zeros"].size(), 2u);
+  const double slack = 100;  // microseconds: the profiler reads another clock, and compares it with this one
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_GT(begins["disk"][i], begins["aten::ones"][i / 2] - slack);
+    EXPECT_LT(ends["disk"][i], begins["aten::zeros"][i / 2] + slack);
+  }
+}
+
 TEST(Trace, OneThatIsNotOverIsDropped) {
   const testing::TempFolder folder;
   { Trace({1, 9}, folder.path() + "/trace.json").begin_step(1); }
+  EXPECT_EQ(WaitLog::of_process().period(), 0u);
   Trace again({1, 1}, folder.path() + "/again.json");
   again.begin_step(1);
   EXPECT_NE(again.end_step(1), "");
