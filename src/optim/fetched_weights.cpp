@@ -12,6 +12,7 @@ FetchedWeights::FetchedWeights(Queue& queue, size_t slot_nbytes, const std::shar
       slot_nbytes_(slot_nbytes),
       memory_(queue.allocate(kFetchedSlots * slot_nbytes, ledger, MemoryKind::state_ring)),
       wires_(queue.make_wires(0)) {
+  wires_->log_holds_as("host: weights");
   last_in_.fill(-1);
 }
 

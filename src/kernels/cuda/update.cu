@@ -13,7 +13,7 @@ namespace shoal::kernels::cuda {
 namespace {
 
 template <class Step, class Storage, DType grad_dtype>
-__global__ void __launch_bounds__(kUpdateThreads, kUpdateBlocks)
+__global__ void __launch_bounds__(kUpdateThreads, update_blocks(Formula<Step>::kSecond))
     update_kernel(const Chunk* chunks, const Step* steps, const int* apply) {
   const Chunk chunk = chunks[blockIdx.x];
   if (apply != nullptr && *apply == 0) return;

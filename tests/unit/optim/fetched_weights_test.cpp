@@ -7,6 +7,7 @@
 #include <string>
 
 #include "unit/optim/far_queue.h"
+#include "unit/optim/named_wires.h"
 
 namespace shoal {
 namespace {
@@ -118,6 +119,14 @@ TEST(FetchedWeights, WhoeverReadsAHomeWaitsForItsLastPiece) {
   run.weights->wait(0);
   EXPECT_EQ(run.told, (std::vector<std::string>{"hold for 0", "wait for 0"}));
   EXPECT_EQ(run.weights->newly_held_seconds(), 0.5);
+}
+
+TEST(FetchedWeights, ATraceKnowsWhatIsWaitedFor) {
+  testing::FarQueue far;
+  const auto name = std::make_shared<std::string>();
+  far.wires = [&] { return std::make_unique<testing::NamedWires>(name); };
+  const FetchedWeights weights(far, 4, std::make_shared<Ledger>());
+  EXPECT_EQ(*name, "host: weights");
 }
 
 }  // namespace
