@@ -38,7 +38,7 @@ struct RunOptions {
   at::Device device = at::kCPU;
   OffloadConfig offload = {};
   Tier weights_tier = Tier::device;
-  double weights_ratio = 1;  // of the tiers below the device
+  double weights_ratio = 1;       // of the tiers below the device
   std::string weights_path = {};  // of the disk tier
   int weight_buffers = 2;         // of the disk tier
   int64_t weights_in_host = 0;    // elements, of the disk tier
