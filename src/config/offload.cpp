@@ -97,8 +97,9 @@ std::vector<Section> offload_sections() {
           number("ratio", 1.0)
               .at_least(0)
               .at_most(1)
-              .means("The share of parameters that is offloaded, at least and in whole units; the front units stay. "
-                     "DeepSpeed has no such key.")
+              .means(
+                  "The share of parameters that is offloaded, at least and in whole units; from the front on each unit "
+                  "that still fits the rest stays. DeepSpeed has no such key.")
               .warns(only_with("zero_optimization.offload_param", {"cpu", "nvme"}))
               .fills(bound_to([=](auto& c) -> auto& { return of_param(c).ratio; })),
           pin_key("parameters"),

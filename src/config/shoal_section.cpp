@@ -131,8 +131,7 @@ std::vector<Section> shoal_sections() {
                   "else all is done then, as without. For runs that seldom clip. Takes a second place for the "
                   "states in host memory and for their weights: with AdamW and bf16 12 bytes a parameter more. The "
                   "results are the same bits; but a weight that is written past the engine between backward and "
-                  "step may be lost. Not with placement auto, weights on disk, or, on a GPU, offload_param and a "
-                  "ratio below 1.")
+                  "step may be lost. Not with placement auto or weights on disk.")
               .must(check_speculation)
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.speculative_update; })),
           number("timeout_seconds", 600.0)

@@ -53,9 +53,9 @@ void CudaHolds::count_locked() {
   while (!holds_.empty() && holds_.front()->went_on.reached()) {
     const double seconds = holds_.front()->went_on.seconds_since(holds_.front()->stopped);
     held_seconds_ += seconds;
-    log_locked(*holds_.front(), seconds);
     free_.push_back(std::move(holds_.front()));
     holds_.pop_front();
+    log_locked(*free_.back(), seconds);
   }
 }
 
@@ -63,10 +63,13 @@ void CudaHolds::log_locked(const Hold& hold, double seconds) {
   WaitLog& log = WaitLog::of_process();
   const uint64_t period = log.period();
   if (period == 0 || what_.empty() || seconds < kNoWaitSeconds) return;
-  if (clock_period_ != period) clock_.emplace(device_);
-  clock_period_ = period;
-  const int64_t end_ns = clock_->unix_ns(hold.went_on);
-  log.add(what_, end_ns - std::llround(seconds * 1e9), end_ns);
+  try {
+    if (clock_period_ != period) clock_.emplace(device_);
+    clock_period_ = period;
+    const int64_t end_ns = clock_->unix_ns(hold.went_on);
+    log.add(what_, end_ns - std::llround(seconds * 1e9), end_ns);
+  } catch (const std::exception&) {  // a trace that lacks a wait ends no step
+  }
 }
 
 void CudaHolds::stop_locked() {

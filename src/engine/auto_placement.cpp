@@ -69,7 +69,8 @@ PlacedConfig carry_out_placement(const Config& config, const std::vector<Unit>& 
   const ModelLayout layout = lay_out(make_blueprint(units, config, groups).specs, layout_options(config, world.size()));
   PlacedConfig placed = carry_out_placement(config, layout, {}, world, device);
   const auto device_budget = static_cast<size_t>(config.shoal.device_budget);
-  if (device.is_cuda()) placed.config = with_ring_within(device_budget, placed.config, placed.plan);
+  const auto plan_of = [&](const Config& each) { return plan_memory(layout, memory_options(each, true)); };
+  if (device.is_cuda()) placed.config = with_ring_within(device_budget, placed.config, plan_of);
   return placed;
 }
 

@@ -8,8 +8,7 @@
 namespace shoal {
 
 FetchedWeights::FetchedWeights(Queue& queue, size_t slot_nbytes, const std::shared_ptr<Ledger>& ledger)
-    : queue_(queue),
-      slot_nbytes_(slot_nbytes),
+    : slot_nbytes_(slot_nbytes),
       memory_(queue.allocate(kFetchedSlots * slot_nbytes, ledger, MemoryKind::state_ring)),
       wires_(queue.make_wires(0)) {
   wires_->log_holds_as("host: weights");
@@ -34,25 +33,27 @@ std::byte* FetchedWeights::address(int piece) const {
 
 void FetchedWeights::begin_step() {
   next_ = 0;
-  wires_->follow_queue();
+  wires_->follow_queue();  // copies in wait for whoever wrote the homes on the queue
 }
 
 void FetchedWeights::begin_use(int piece, int last) {
   for (; next_ < std::min(piece + kFetchedSlots, last); ++next_) {
     int& last_in = last_in_[static_cast<size_t>(next_ % kFetchedSlots)];
     const Piece& brought = pieces_[static_cast<size_t>(next_)];
+    // It waits until what was in the slot before has gone home, and that waited for its update.
     wires_->copy_in(next_, address(next_), brought.home, brought.nbytes, /*after=*/last_in);
     last_in = next_;
   }
-  wires_->hold_queue(piece);
+  wires_->hold_queue(piece);  // the update waits for the copy in
 }
 
 void FetchedWeights::end_use(int piece) {
   const Piece& used = pieces_[static_cast<size_t>(piece)];
-  wires_->mark_used(piece);
+  wires_->mark_used(piece);  // the copy out waits for the update
   wires_->copy_out(piece, used.home, address(piece), used.nbytes);
 }
 
+// A gather, which follows the queue, waits for the copy out with it.
 void FetchedWeights::hold_queue(int piece) { wires_->hold_queue_out(piece); }
 
 void FetchedWeights::wait(int piece) { wires_->wait_out(piece); }

@@ -49,7 +49,6 @@ class FetchedWeights {
     size_t nbytes = 0;
   };
 
-  Queue& queue_;
   size_t slot_nbytes_;
   std::shared_ptr<Slab> memory_;
   std::unique_ptr<Wires> wires_;

@@ -26,12 +26,14 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
       memory_(kept.memory()),
       queue_(queue),
       shards_(place_shards(layout, shard_options(config))),
+      piece_numel_(fetched_piece_numel(config.shoal.offload_chunk_size)),
       updates_ahead_(shoal::updates_ahead(config, queue.device() >= 0)),
       optimizer_(config.optimizer),
       gradient_options_(gradient_options(config)),
       ledger_(ledger) {
   if (queue_.device() >= 0) {
-    const size_t slot_nbytes = fetched_slot_nbytes(layout_, stage_, shards_, updated_by_host_alone(layout_, config));
+    const size_t slot_nbytes =
+        fetched_slot_nbytes(layout_, stage_, shards_, updated_by_host_alone(layout_, config), piece_numel_);
     if (slot_nbytes > 0) fetched_ = std::make_unique<FetchedWeights>(queue_, slot_nbytes, ledger);
     begins_by_unit_ = !shards_on_disk(shards_).empty();
     runs_ahead_ = fetched_ && !begins_by_unit_ ? 1 : 0;
@@ -192,8 +194,8 @@ void Updater::update(int unit, const StepConstants& constants, Weights& weights,
     for (const Launch& launch : work.launches) work.last_piece = std::max(work.last_piece, launch.piece);
   }
   if (host_updates_ && begins_by_unit_) host_updates_->begin(work.first_part, work.last_part, constants.decided);
-  launch(work, constants.placed);
   work.home = work.last_piece < 0;
+  launch(work, constants.placed);
   for (int part = work.first_part; part < work.last_part; ++part) host_updates_->finish(part);
   if (!work.home && weights.is_on_disk(unit)) {
     fetched_->wait(work.last_piece);
@@ -271,15 +273,15 @@ std::vector<Updater::Launch> Updater::list_launches(int unit, Weights& weights, 
   for (const int index : kept_.chunks_of(unit)) {
     if (is_updated_by_host(index)) continue;
     const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
-    const bool resident = memory_.is_resident(index),
-               fetched = weights.is_off_device(unit) && has_weights_in_host(index);
+    const bool resident = memory_.is_resident(index);
+    const bool fetched = queue_.device() >= 0 && has_weights_in_host(index);
     const Elements elements = elements_of(index, weights, gradients);
     if (resident && !fetched) {
       list_segments(index, chunk.begin, chunk.end, elements, at_hand, groups_at_hand);
       continue;
     }
     const size_t element = nbytes_of(kept_.flat_of(index).dtype);
-    const int64_t most = fetched ? kFetchedNumel : chunk.numel();
+    const int64_t most = fetched ? piece_numel_ : chunk.numel();
     for (int64_t begin = chunk.begin; begin < chunk.end; begin += most) {
       const int64_t end = std::min(begin + most, chunk.end), at = begin - chunk.begin;
       Launch launch{.chunk = resident ? -1 : index, .piece = -1, .list = nullptr};

@@ -62,7 +62,8 @@ class Updater {
   int runs_ahead() const { return runs_ahead_; }
   // What the queue is given later finds the weights of units up to this one, which are updated, where they are kept.
   void need(int unit);
-  // An update threw: waits until nothing is under way.
+  // An update threw: waits until the host has nothing under way. Weights on their way home get there before their
+  // memory goes, and nobody asks for them.
   void abandon_step();
 
   // How long the queue has stood still for states of the host, or for weights that it updates.
@@ -123,6 +124,7 @@ class Updater {
   std::vector<UnitShards> shards_;        // of weights
   bool begins_by_unit_ = false;           // the host's part: weights on disk are at hand for their unit's update only
   int runs_ahead_ = 0;
+  int64_t piece_numel_;  // of weights that are fetched, at most
   bool updates_ahead_;
   OptimizerConfig optimizer_;
   GradientOptions gradient_options_;

@@ -142,6 +142,7 @@ std::string disk_advice(const PlanSubject& subject, const Config& config, int wo
   for (const bool weights_too : {false, true}) {
     if (weights_too) {
       on_disk.zero.offload_param.tier = Tier::disk;
+      on_disk.zero.offload_param.ratio = 1;
       on_disk.zero.offload_param.max_in_cpu = 0;
       settings += " and offload_param.device=nvme with max_in_cpu=0";
     }

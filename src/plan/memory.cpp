@@ -68,7 +68,7 @@ bool changes_shards(const UnitLayout& unit, int stage) {
 }
 
 size_t fetched_slot_nbytes(const ModelLayout& layout, int stage, const std::vector<UnitShards>& shards,
-                           const HostFlats& by_host) {
+                           const HostFlats& by_host, int64_t piece_numel) {
   size_t largest = 0;
   for (size_t unit = 0; unit < layout.units.size(); ++unit) {
     if (shards[unit].tier == Tier::device) continue;
@@ -76,7 +76,7 @@ size_t fetched_slot_nbytes(const ModelLayout& layout, int stage, const std::vect
     for (size_t index = 0; index < flats.size(); ++index) {
       const FlatLayout& flat = flats[index];
       if (!flat.trainable || !row_of(flat, stage).shard_weights || contains(by_host, unit, index)) continue;
-      const auto numel = static_cast<size_t>(std::min(flat.shard_numel, kFetchedNumel));
+      const auto numel = static_cast<size_t>(std::min(flat.shard_numel, piece_numel));
       largest = std::max(largest, numel * nbytes_of(flat.dtype));
     }
   }
@@ -236,7 +236,10 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
   }
   add_shards(plan, shards, options);
   add_states(plan, layout, chunks, options);
-  if (options.on_gpu) plan.state_ring += kFetchedSlots * fetched_slot_nbytes(layout, stage, shards, by_host);
+  if (options.on_gpu) {
+    const int64_t piece_numel = fetched_piece_numel(options.offload.chunk_numel);
+    plan.state_ring += kFetchedSlots * fetched_slot_nbytes(layout, stage, shards, by_host, piece_numel);
+  }
   GatherLimits limits = options.gather;
   limits.buffer_of = shard_buffers(shards, options.shards.buffers);
   plan.gather_arena = largest_live_nbytes(layout, stage, limits, moved);

@@ -1,6 +1,7 @@
 // How many bytes a rank will hold. Pure; the engine allocates by the same functions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -52,12 +53,12 @@ size_t gathered_nbytes(const UnitLayout& unit, int stage, bool moved = false);
 inline bool moves_shards(Tier tier, bool on_gpu) { return tier == Tier::disk || (on_gpu && tier != Tier::device); }
 // Whether the update changes shards of gathered flats.
 bool changes_shards(const UnitLayout& unit, int stage);
-// Weights off a GPU that it updates come to it for that in pieces of at most so many elements, through so many slots.
-inline constexpr int64_t kFetchedNumel = int64_t{1} << 21;
+// Weights off a GPU that it updates come to it for that in pieces, two a chunk of states, through so many slots.
 inline constexpr int kFetchedSlots = 8;
-// A slot for the largest of them; 0 where there are none. `shards` is of each unit.
+inline int64_t fetched_piece_numel(int64_t chunk_numel) { return std::max<int64_t>(1, chunk_numel / 2); }
+// A slot for the largest piece; 0 where there are none. `shards` is of each unit.
 size_t fetched_slot_nbytes(const ModelLayout& layout, int stage, const std::vector<UnitShards>& shards,
-                           const HostFlats& by_host);
+                           const HostFlats& by_host, int64_t piece_numel);
 // Gradients of the unit that wait for the update in host memory, on a GPU's rank.
 size_t host_gradient_nbytes(const UnitLayout& unit, const std::vector<bool>& by_host, const GradientOptions& options);
 // Places on the GPU through which those pass, each for one unit: one in use, one on its way out, and, where later

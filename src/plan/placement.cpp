@@ -67,13 +67,16 @@ Placement with_weights_on_device(Placement placement, size_t device, const Confi
 }
 
 // Of a placement that fits with all its weights on disk: the least share of them, in hundredths, there.
-Placement with_weights_in_host(Placement placement, const Room& room, const Config& config, const PlanOf& plan_of) {
+Placement with_weights_in_host(Placement placement, const Room& room, size_t device, const Config& config,
+                               const PlanOf& plan_of) {
   const auto all = static_cast<int64_t>(placement.plan.disk_weights / nbytes_of(dtype_of(config.precision)));
   const auto at = [&](int hundredths) {
     placement.max_in_cpu = all / 100 * (100 - hundredths);
     return planned(placement, config, plan_of);
   };
-  const auto fits = [&](const Placement& mixed) { return mixed.plan.host_total() <= room.host; };
+  const auto fits = [&](const Placement& mixed) {
+    return mixed.plan.host_total() <= room.host && mixed.plan.total() <= device;
+  };
   return least_that_fits(100, at, fits).value_or(placement);
 }
 
@@ -163,7 +166,7 @@ std::optional<Placement> find_place(const Room& room, size_t activations, const 
   }
   for (const Placement& placement : found) {
     if (placement.uses_disk() && placement.plan.host_total() <= room.host) {
-      return placement.param == Tier::disk ? with_weights_in_host(placement, room, config, plan_of) : placement;
+      return placement.param == Tier::disk ? with_weights_in_host(placement, room, device, config, plan_of) : placement;
     }
     if (placement.optimizer != Tier::host || config.zero.offload_optimizer.nvme_path.empty()) continue;
     if (const auto mixed = with_disk(placement, room, device, config, plan_of)) return mixed;
@@ -190,11 +193,14 @@ Placement place(const Room& room, size_t activations, const Config& config, cons
                           join(remedies, ", ")));
 }
 
-Config with_ring_within(size_t device, const Config& config, const MemoryPlan& plan) {
+// What is planned as the ring may have slots for weights in it, which are not of its size: what they add too much goes.
+Config with_ring_within(size_t device, const Config& config, const PlanOf& plan_of) {
   Config whole = config;
-  if (plan.state_ring > 0 && config.shoal.offload_ring_size == 0 && device > plan.total()) {
-    whole.shoal.offload_ring_size = static_cast<int64_t>(plan.state_ring + (device - plan.total()));
-  }
+  const MemoryPlan plan = plan_of(config);
+  if (plan.state_ring == 0 || config.shoal.offload_ring_size != 0 || device <= plan.total()) return whole;
+  whole.shoal.offload_ring_size = static_cast<int64_t>(plan.state_ring + (device - plan.total()));
+  const size_t filled = plan_of(whole).total();
+  if (filled > device) whole.shoal.offload_ring_size -= static_cast<int64_t>(filled - device);
   return whole;
 }
 
@@ -203,6 +209,7 @@ Placement place_without_gpu(size_t host, size_t activations, const Config& confi
     return planned({.optimizer = hundredths > 0 ? Tier::disk : Tier::device,
                     .ratio = hundredths / 100.0,
                     .param = config.zero.offload_param.tier,
+                    .param_ratio = config.zero.offload_param.ratio,
                     .max_in_cpu = config.zero.offload_param.max_in_cpu},
                    config, plan_of);
   };

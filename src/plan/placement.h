@@ -51,7 +51,7 @@ std::optional<Placement> find_place(const Room& room, size_t activations, const 
 // takes as little as it must: of states, and then of weights. Throws shoal::Error with what is missing where none does.
 Placement place(const Room& room, size_t activations, const Config& config, const PlanOf& plan_of);
 // The config of a placement whose budget is that of model states alone: the ring of states takes what is left of it.
-Config with_ring_within(size_t device, const Config& config, const MemoryPlan& plan);
+Config with_ring_within(size_t device, const Config& config, const PlanOf& plan_of);
 // Without a GPU there is one memory: all in it, or the least share of the states, in hundredths, on disk. Weights stay
 // where the config has them. Throws as place() does.
 Placement place_without_gpu(size_t host, size_t activations, const Config& config, const PlanOf& plan_of);

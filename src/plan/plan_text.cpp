@@ -41,7 +41,7 @@ std::string offloaded_table(const PlanReport& report) {
   for (const StagePlan& plan : plans) {
     if (plan.host_total() + plan.memory.disk_total() == 0) continue;
     const bool with_activations = plan.host_activations > 0;
-    const bool with_weights = report.config.zero.offload_param.tier == Tier::disk;
+    const bool with_weights = report.config.zero.offload_param.tier_in_use() == Tier::disk;
     if (text.empty()) {
       text =
           fmt::format("\noff the device, bytes a rank\n\n{:<6}{:>16}{}{:>16}{:>16}{}{:>16}{}\n", "stage",

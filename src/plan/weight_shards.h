@@ -26,8 +26,8 @@ struct UnitShards {
   Tier tier = Tier::device;
 };
 
-// One entry a unit. The front units stay on the device as far as the ratio lets them, and of the disk's tier the next
-// ones in host memory, as far as they fit there.
+// One entry a unit. From the front on each unit that still fits what the ratio leaves stays on the device; of the
+// others, where the tier is the disk, each that still fits stays in host memory.
 std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptions& options);
 
 // What to say where the disk is asked for and nothing goes there, for all fits what may stay in host memory; empty

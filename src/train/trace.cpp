@@ -63,9 +63,14 @@ void put_waits_into(const std::string& path, const std::vector<Wait>& waits) {
   const std::string whole = path + ".whole";
   std::ifstream trace(path, std::ios::binary);
   std::ofstream out(whole, std::ios::binary);
-  copy_with_waits(trace, waits, out);
-  out.close();
   std::error_code failed;
+  try {
+    copy_with_waits(trace, waits, out);
+  } catch (...) {
+    std::filesystem::remove(whole, failed);
+    throw;
+  }
+  out.close();
   if (out) std::filesystem::rename(whole, path, failed);
   if (out && !failed) return;
   std::filesystem::remove(whole, failed);

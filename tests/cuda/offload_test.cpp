@@ -282,6 +282,7 @@ TEST(GpuOffload, WeightsOffTheGpuGiveTheBitsOfTheResidentRun) {
             options.weight_buffers = tier == Tier::host ? 1 : 2;
             options.offload = {.tier = tier, .nvme_path = folder.path()};
             options.defer = ratio < 1;
+            options.offload_ring = 5000;
             const std::vector<RunResult> got = train_on_threads(world, options);
             EXPECT_TRUE(got[0] == resident[0])
                 << fmt::format("world {} {} {} of the weights on {} states on {}", world, name_of(precision), ratio,
@@ -292,6 +293,7 @@ TEST(GpuOffload, WeightsOffTheGpuGiveTheBitsOfTheResidentRun) {
             EXPECT_EQ(held.weights, planned.weights);
             EXPECT_EQ(held.host_weights, planned.host_weights);
             EXPECT_EQ(held.disk_weights, planned.disk_weights);
+            EXPECT_EQ(held.state_ring, planned.state_ring);
             on_gpu = held.weights;
           }
         }

@@ -26,8 +26,9 @@ static_assert(sizeof(Chunk) == 48, "three 16-byte reads");
 namespace {
 
 constexpr int kUpdateThreads = 128;
-// Blocks at a time on a multiprocessor: 72 registers a thread with two states, 56 with one, which is enough without
-// spills (16 bytes in one of the fp16 forms). The more there are, the less it counts that a small parameter leaves a block's threads with little to do.
+// Blocks at a time on a multiprocessor: 72 registers a thread with two states and 56 with one, which spills nothing but
+// 16 bytes in one of the fp16 forms. The more blocks, the less it counts that a small parameter leaves a block's threads
+// with little to do.
 constexpr int update_blocks(bool second) { return second ? 7 : 9; }
 constexpr int kUpdateTile = kUpdateThreads * kPack;  // elements that a block updates at a time
 constexpr int kMostChunkTiles = 8;

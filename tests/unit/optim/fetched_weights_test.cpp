@@ -99,7 +99,6 @@ TEST(FetchedWeights, NoPieceComesBeforeItMay) {
             (std::vector<std::string>{"follow", "in 0 after -1", "in 1 after -1", "hold 0", "used 0", "out 0"}));
 }
 
-// The slots keep what the step before left in them, under other numbers when there are other pieces.
 TEST(FetchedWeights, TheNextStepWaitsForWhatWasInASlotLast) {
   Fetching run(2);
   run.weights->begin_step();
@@ -109,6 +108,19 @@ TEST(FetchedWeights, TheNextStepWaitsForWhatWasInASlotLast) {
   run.weights->begin_step();
   run.use(0, 2);
   EXPECT_EQ(run.told[1], "in 0 after 0");
+  EXPECT_EQ(run.told[2], "in 1 after 1");
+}
+
+TEST(FetchedWeights, OtherPiecesWaitForWhatTheOldOnesLeftInTheirSlots) {
+  Fetching run(kFetchedSlots + 1);
+  run.weights->begin_step();
+  for (int piece = 0; piece <= kFetchedSlots; ++piece) run.use(piece, kFetchedSlots + 1);
+  run.weights->clear();
+  for (int& home : run.homes) run.weights->add(reinterpret_cast<std::byte*>(&home), sizeof(int));
+  run.told.clear();
+  run.weights->begin_step();
+  run.use(0, 2);
+  EXPECT_EQ(run.told[1], fmt::format("in 0 after {}", kFetchedSlots));
   EXPECT_EQ(run.told[2], "in 1 after 1");
 }
 

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <limits>
 
+#include "plan/from_config.h"
 #include "shoal/error.h"
 #include "unit/optim/far_queue.h"
+#include "unit/optim/late_wires.h"
 #include "unit/shard/model_parts.h"
 
 namespace shoal {
@@ -103,6 +105,49 @@ TEST(Stepper, DefersUpdatesUntilAUnitIsNeeded) {
   EXPECT_EQ(steps.weight(1), 1 - 0.5f * 4);
   steps.step(std::numeric_limits<float>::infinity(), 4);
   EXPECT_FALSE(steps.stepper.has_pending()) << "a skipped step leaves nothing to do";
+}
+
+// Of three units with weights in host memory: see [Note: updated weights go home behind the update].
+TEST(Stepper, WeightsOffADeviceAreUpdatedOneUnitAheadAndHomeWhenTheyAreNeeded) {
+  Config config = plain_sgd();
+  config.zero.stage = 3;
+  config.zero.offload_param.tier = Tier::host;
+  config.shoal.defer_update = DeferUpdate::on;
+  testing::FarQueue far;
+  far.wires = [] { return std::make_unique<testing::LateWires>(); };
+  const std::unique_ptr<Group> group = make_single_group();
+  const std::vector<UnitSpec> specs = {unit_spec(0, {1}), unit_spec(1, {1}), unit_spec(2, {1})};
+  const ModelLayout layout = lay_out(specs, {.world = 1, .persistence_threshold = 0});
+  const auto ledger = std::make_shared<Ledger>();
+  Weights weights(layout, shard_options(config), nullptr, *group, far, ledger);
+  Gradients gradients(layout, {.stage = 3}, {}, *group, far, far, ledger, {});
+  KeptStates states(layout, config, 0, far, ledger);
+  Updater updater(layout, specs, config, states, far, ledger);
+  Stepper stepper({layout, config, weights, gradients, updater, *group, far, ledger}, {0.5}, {0});
+  const auto homes = [&] {
+    std::vector<float> first;
+    for (int unit = 0; unit < 3; ++unit) first.push_back(floats_at(weights.shard(unit, 0), 1)[0]);
+    return first;
+  };
+  for (int step = 1; step <= 2; ++step) {
+    gradients.begin_micro_step(0);
+    for (const int unit : {2, 1, 0}) {
+      gradients.deposit(unit, 0, tensor_of({1}));
+      gradients.reduce(unit);
+    }
+    stepper.take();
+    stepper.read();
+    const float old = -0.5f * static_cast<float>(step - 1), now = -0.5f * static_cast<float>(step);
+    EXPECT_EQ(homes(), (std::vector<float>{old, old, old}));
+    stepper.settle(0);
+    EXPECT_EQ(homes(), (std::vector<float>{now, old, old}));
+    EXPECT_TRUE(stepper.has_pending());
+    stepper.settle(1);
+    EXPECT_FALSE(stepper.has_pending()) << "the last unit is updated, and on its way";
+    EXPECT_EQ(homes(), (std::vector<float>{now, now, old}));
+    stepper.settle_all();
+    EXPECT_EQ(homes(), (std::vector<float>{now, now, now}));
+  }
 }
 
 TEST(Stepper, LeavesTheUpdateToOneFromOutside) {

@@ -9,6 +9,7 @@
 #include "temp_folder.h"
 #include "unit/comm/rank_threads.h"
 #include "unit/optim/far_queue.h"
+#include "unit/optim/late_wires.h"
 #include "unit/shard/model_parts.h"
 
 namespace shoal {
@@ -385,21 +386,26 @@ TEST(Updater, StatesThatPassThroughTheDeviceGiveTheSameBits) {
   }
 }
 
-// From the middle of training on, with shares of a few chunks and of almost all. (fp32 has no share: its weights and
-// gradients are as many bytes as its states.)
+// From the middle of training on, with shares of a few chunks and of almost all. (With its weights on the device fp32
+// has no share: weights and gradients are as many bytes as its states.)
 TEST(Updater, TheHostUpdatesAShareBesideTheDeviceToTheSameBits) {
-  for (const DType dtype : {DType::bf16, DType::f16}) {
+  const testing::TempFolder folder;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const std::unique_ptr<Queue> near = make_host_queue();
     const Outcome expected = run_steps(*near, dtype, {});
     for (const double host_numel : {1.0, 1000.0}) {
       for (const double ratio : {0.7, 1.0}) {
-        testing::FarQueue far;
-        const ShoalConfig shoal{.offload_ring_size = 1};
-        far.refuse_above(2000);  // a ring that cannot grow
-        const Outcome got =
-            run_steps(far, dtype, {.tier = Tier::host, .ratio = ratio}, shoal, Tier::device, host_numel);
-        expect_same(got, expected, std::string(name_of(dtype)) + " at " + std::to_string(host_numel));
-        EXPECT_EQ(far.wires_made, 2) << "the host has a part";
+        for (const Tier weights : {Tier::device, Tier::host, Tier::disk}) {
+          if (dtype == DType::f32 && weights == Tier::device) continue;
+          testing::FarQueue far;
+          const ShoalConfig shoal{.offload_ring_size = 1};
+          far.refuse_above(2000);  // a ring that cannot grow
+          const OffloadConfig offload{.tier = Tier::host, .nvme_path = folder.path(), .ratio = ratio};
+          const Outcome got = run_steps(far, dtype, offload, shoal, weights, host_numel);
+          expect_same(got, expected,
+                      fmt::format("{} at {}, weights on {}", name_of(dtype), host_numel, name_of(weights)));
+          EXPECT_EQ(far.wires_made, weights == Tier::device ? 2 : 3) << "the host has a part";
+        }
       }
     }
   }
@@ -443,6 +449,55 @@ TEST(Updater, WeightsOfTheDiskAreUpdatedToTheSameBitsThere) {
       expect_same(run_steps(*near, dtype, offload, {}, Tier::disk), expected, what);
       expect_same(run_steps(far, dtype, offload, {.offload_ring_size = 2000}, Tier::disk), expected, what + " far");
     }
+  }
+}
+
+// Three units whose weights are in host memory or on disk, and what becomes of their homes.
+TEST(Updater, WeightsAreHomeWhenTheyAreNeededAndOnDiskAtOnce) {
+  const testing::TempFolder folder;
+  for (const Tier tier : {Tier::host, Tier::disk}) {
+    testing::FarQueue far;
+    far.wires = [] { return std::make_unique<testing::LateWires>(); };
+    const std::unique_ptr<Group> group = make_single_group();
+    Config config = config_with(optimizer_of(OptimizerKind::sgd), 3);
+    config.zero.offload_param = {.tier = tier, .nvme_path = folder.path(), .buffer_count = 3, .max_in_cpu = 0};
+    config.shoal.offload_chunk_size = 64;
+    std::vector<UnitSpec> specs;
+    for (int unit = 0; unit < 3; ++unit) specs.push_back(unit_spec(unit, {kNumel}));
+    const ModelLayout layout = lay_out(specs, {.world = 1, .persistence_threshold = 0});
+    const auto ledger = std::make_shared<Ledger>();
+    Weights weights(layout, shard_options(config), make_shard_file(layout, config, ledger), *group, far, ledger);
+    Gradients gradients(layout, {.stage = 3}, {}, *group, far, far, ledger, {});
+    KeptStates states(layout, config, 0, far, ledger);
+    Updater updater(layout, specs, config, states, far, ledger);
+    EXPECT_EQ(updater.runs_ahead(), tier == Tier::host ? 1 : 0);
+    gradients.begin_micro_step(0);
+    for (int unit = 2; unit >= 0; --unit) {
+      gradients.deposit(unit, 0, tensor_of(std::vector<float>(kNumel, 1.0f)));
+      gradients.reduce(unit);
+    }
+    gradients.wait();
+    const auto moved = [&] {  // of each unit: whether its home has the last element's new weight
+      std::vector<bool> units;
+      for (int unit = 0; unit < 3; ++unit) {
+        weights.fetch(unit);
+        units.push_back(reinterpret_cast<const float*>(weights.shard(unit, 0))[kNumel - 1] != 0);
+      }
+      return units;
+    };
+    const StepConstants constants = constants_of(config.optimizer, numbers_of(1, 0.01));
+    updater.begin_step(constants, weights, gradients);
+    for (int unit = 0; unit < 3; ++unit) updater.update(unit, constants, weights, gradients);
+    if (tier == Tier::disk) {
+      EXPECT_EQ(moved(), (std::vector<bool>{true, true, true}));
+      continue;
+    }
+    EXPECT_FALSE(moved()[2]);
+    updater.need(1);
+    EXPECT_EQ(moved(), (std::vector<bool>{true, true, false}));
+    updater.grow_ring(1 << 20);  // lists the work anew, or not
+    updater.need(2);
+    EXPECT_EQ(moved(), (std::vector<bool>{true, true, true}));
   }
 }
 

@@ -120,6 +120,8 @@ TEST(MemoryPlan, ALargeFlatComesInPieces) {
       lay_out({{.name = "u", .params = {{"p", {100 << 20}, DType::bf16, true, 0}}, .borrows = {}}},
               {.world = 1, .persistence_threshold = 0});
   EXPECT_EQ(plan_memory(layout, options).state_ring, size_t{32} << 20);
+  options.offload.chunk_numel = 1 << 20;
+  EXPECT_EQ(plan_memory(layout, options).state_ring, size_t{8} << 20) << "of half a chunk";
 }
 
 TEST(MemoryPlan, ShardedWeightsMayLieInHostMemory) {

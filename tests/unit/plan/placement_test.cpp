@@ -14,16 +14,19 @@ using ::testing::HasSubstr;
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// Four units of 16 Mi parameters in bf16: 128 MiB of weights, as much of gradients, 640 MiB of states.
-MemoryPlan plan_of(const Config& config) {
+// Units of 16 Mi parameters in bf16.
+MemoryPlan plan_of_units(const Config& config, int count) {
   std::vector<UnitSpec> units;
-  for (int unit = 0; unit < 4; ++unit) {
+  for (int unit = 0; unit < count; ++unit) {
     units.push_back({.name = "u" + std::to_string(unit),
                      .params = {{"p", {16 * (int64_t{1} << 20)}, DType::bf16, true, 0}},
                      .borrows = {}});
   }
   return plan_memory(lay_out(units, {.world = 1, .persistence_threshold = 0}), memory_options(config, true));
 }
+
+// Four: 128 MiB of weights, as much of gradients, 640 MiB of states.
+MemoryPlan plan_of(const Config& config) { return plan_of_units(config, 4); }
 
 Config config_at(int stage) {
   Config config;
@@ -153,36 +156,46 @@ TEST(Placement, WithoutAGpuStatesThatMemoryCannotHoldGoToDiskAndNoMore) {
     EXPECT_GT(plan.total() + plan.host_total(), host) << "the disk has too much";
   }
   config.zero.offload_param.tier = Tier::disk;
-  const Placement weights_too = place_without_gpu(all, 0, config, on_host);
-  EXPECT_EQ(with(config, weights_too).zero.offload_param, config.zero.offload_param) << "the config has them there";
-  config.zero.offload_param.tier = Tier::device;
+  for (const double ratio : {1.0, 0.5, 0.0}) {
+    config.zero.offload_param.ratio = ratio;
+    const Placement weights_too = place_without_gpu(all, 0, config, on_host);
+    EXPECT_EQ(with(config, weights_too).zero.offload_param, config.zero.offload_param) << "the config has them there";
+  }
+  config.zero.offload_param = {};
   EXPECT_THAT(testing::message_of([&] { place_without_gpu(100 * kMiB, 0, config, on_host); }),
               HasSubstr("with its states on disk"));
 }
 
+// With states alone away, and with weights too, which have slots beside the ring.
 TEST(Placement, ABudgetOfModelStatesIsFilledByTheRing) {
   Config config = config_at(3);
   config.shoal.offload_ring_size = 0;
-  const size_t device = 600 * kMiB;
-  const Placement placement = place({device, 1000 * kMiB}, 0, config, plan_of);
-  const Config placed = with(config, placement), filled = with_ring_within(device, placed, placement.plan);
-  EXPECT_GE(filled.shoal.offload_ring_size, static_cast<int64_t>(placement.plan.state_ring));
-  EXPECT_LE(plan_of(filled).total(), device);
-  EXPECT_GE(plan_of(filled).state_ring, placement.plan.state_ring);
-  Config fixed = placed;
-  fixed.shoal.offload_ring_size = 1 << 20;
-  EXPECT_EQ(with_ring_within(device, fixed, placement.plan).shoal, fixed.shoal) << "the config's own size stands";
+  config.shoal.offload_gradients = OffloadGradients::off;
+  const auto many_units = [](const Config& of) { return plan_of_units(of, 40); };
+  for (const size_t device : {6000 * kMiB, 2900 * kMiB}) {
+    const Placement placement = place({device, 20000 * kMiB}, 0, config, many_units);
+    EXPECT_EQ(placement.param, device < 3000 * kMiB ? Tier::host : Tier::device);
+    const Config placed = with(config, placement), filled = with_ring_within(device, placed, many_units);
+    const size_t chunk = 10 * kMiB;
+    EXPECT_LE(many_units(filled).total(), device);
+    EXPECT_GT(many_units(filled).total(), device - chunk) << "what is left holds no chunk";
+    Config fixed = placed;
+    fixed.shoal.offload_ring_size = 1 << 20;
+    EXPECT_EQ(with_ring_within(device, fixed, many_units).shoal, fixed.shoal) << "the config's own size stands";
+  }
 }
 
-// The host holds a share of the states with the weights, and not gradients with all states.
+// The host holds all states with a share of the weights, and not gradients too.
 TEST(Placement, TakesTheDiskLast) {
   Config config = config_at(3);
   config.zero.offload_optimizer.nvme_path = "/local";
   EXPECT_EQ(place({270 * kMiB, 760 * kMiB}, 0, config, plan_of).param, Tier::host);
   const Placement disk = place({180 * kMiB, 400 * kMiB}, 0, config, plan_of);
   EXPECT_EQ(disk.optimizer, Tier::disk);
+  EXPECT_FALSE(disk.gradients) << "it fits without";
   EXPECT_EQ(disk.plan, plan_of(with(config, disk)));
   EXPECT_LE(disk.plan.host_total(), 400 * kMiB);
+  EXPECT_LE(disk.plan.total(), 180 * kMiB);
 }
 
 TEST(Placement, MovesWeightsLastAndAtStage3Only) {

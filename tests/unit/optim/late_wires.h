@@ -1,0 +1,55 @@
+// Wires on which what goes out arrives only when somebody waits for it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "device/wires.h"
+
+namespace shoal::testing {
+
+class LateWires final : public Wires {
+ public:
+  void make_room(int) override {}
+  std::string pin(std::byte*, size_t) override { return ""; }
+  void follow_queue() override {}
+  void mark_queue() override {}
+  void follow_mark() override {}
+  void copy_in(int, std::byte* to, const std::byte* from, size_t nbytes, int after) override {
+    if (after >= 0) land(after);
+    std::memcpy(to, from, nbytes);
+  }
+  void hold_queue(int) override {}
+  void hold_queue_out(int chunk) override { land(chunk); }
+  void mark_used(int) override {}
+  void copy_out(int chunk, std::byte* to, const std::byte* from, size_t nbytes) override {
+    under_way_.push_back({chunk, to, from, nbytes});
+  }
+  void wait_in(int) override {}
+  void wait_out(int chunk) override { land(chunk); }
+  void wait_used(int) override {}
+  double newly_held_seconds() override { return 0; }
+
+ private:
+  struct Copy {
+    int chunk;
+    std::byte* to;
+    const std::byte* from;
+    size_t nbytes;
+  };
+  // That of the chunk and those that were given before it.
+  void land(int chunk) {
+    const auto is_it = [&](const Copy& copy) { return copy.chunk == chunk; };
+    const auto found = std::find_if(under_way_.begin(), under_way_.end(), is_it);
+    if (found == under_way_.end()) return;
+    for (auto copy = under_way_.begin(); copy <= found; ++copy) std::memcpy(copy->to, copy->from, copy->nbytes);
+    under_way_.erase(under_way_.begin(), found + 1);
+  }
+
+  std::vector<Copy> under_way_;
+};
+
+}  // namespace shoal::testing
