@@ -34,7 +34,7 @@ std::string check_param(const Value& value, const Settings& all) {
 // For keys of a section that speak of what its device may not do.
 Rule only_with(const std::string& section, const std::vector<std::string>& devices) {
   return [section, devices](const Value&, const Settings& all) -> std::string {
-    if (all.value("shoal.placement").as_text() == "auto") return "";
+    if (all.value("shoal.placement").as_text() != "config") return "";
     const std::string device = all.value(section + ".device").as_text();
     if (std::find(devices.begin(), devices.end(), device) != devices.end()) return "";
     return fmt::format("has no effect while {}.device is {}", section, device);

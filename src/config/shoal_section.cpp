@@ -7,7 +7,7 @@ namespace shoal::config {
 namespace {
 
 std::string check_speculation(const Value& value, const Settings& all) {
-  if (!value.as_boolean() || all.value("shoal.placement").as_text() != "auto") return "";
+  if (!value.as_boolean() || all.value("shoal.placement").as_text() == "config") return "";
   return "is for states that are known to be in host memory, and shoal.placement auto decides that later. Write the "
          "offload sections (`shoal plan` proposes them), or remove the key.";
 }
@@ -16,7 +16,7 @@ std::string check_speculation(const Value& value, const Settings& all) {
 
 std::vector<Section> shoal_sections() {
   const std::vector<std::string> transports = {"auto", "shm", "gloo"};
-  const std::vector<std::string> placements = {"config", "auto"};
+  const std::vector<std::string> placements = {"config", "auto", "fit"};
   const std::vector<std::string> updaters = {"auto", "gpu", "cpu"};
   const std::vector<std::string> on_off = {"auto", "on", "off"};
   Section section{
@@ -59,7 +59,9 @@ std::vector<Section> shoal_sections() {
                   "gradients, and the host updates, "
                   "unless offload_update is gpu or offload_gradients off; then weights, at stage 3. Without a GPU, in "
                   "host memory what fits, and the rest of the states on disk. Outside `shoal train`, which knows the "
-                  "activations, device_budget (without a GPU host_budget) must be given, for model states alone.")
+                  "activations, device_budget (without a GPU host_budget) must be given, for model states alone. fit: "
+                  "the "
+                  "same as auto, for Hugging Face, whose accelerate takes every \"auto\" for one of its own.")
               .fills(bound_to_choice(
                   [](auto& c) -> auto& { return c.shoal.auto_placement; }, placements)),
           integer("device_budget", 0)
@@ -75,7 +77,7 @@ std::vector<Section> shoal_sections() {
               .means("Memory of a host that placement auto plans with, for all its ranks. 0: what is free, "
                      "less a tenth.")
               .warns([](const Value&, const Settings& all) -> std::string {
-                if (all.value("shoal.placement").as_text() == "auto") return "";
+                if (all.value("shoal.placement").as_text() != "config") return "";
                 return "only placement auto and --recompute auto read it";
               })
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.host_budget; })),

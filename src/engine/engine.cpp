@@ -104,7 +104,7 @@ class Engine::Impl {
     if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
     if (world.rank() == 0) {
       for (const std::string& notice : config.notices) fmt::print(stderr, "shoal: {}\n", notice);
-      const std::string notice = notice_of_unused_disk(layout_, shard_options(config));
+      const std::string notice = notice_of_unused_offload(layout_, shard_options(config));
       if (!notice.empty()) fmt::print(stderr, "shoal: {}\n", notice);
     }
     say_of_disk("optimizer states", states_.memory().file());

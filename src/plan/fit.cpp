@@ -73,10 +73,15 @@ std::string offload_line(const OffloadPlan& plan, const std::string& flags, cons
                      budget.host ? fmt::format(" of {}", format_nbytes(*budget.host)) : "");
 }
 
+// "As settings: ...", to paste.
+std::string settings_line(const std::string& placement_flags, const std::string& flags) {
+  return fmt::format("As settings: {}{}{}", placement_flags, flags.empty() ? "" : " ", flags);
+}
+
 // Where GPU and host together are too small: states on disk, as few as must be, or weights too, with as many
-// activations as can be; "" where that would not fit either.
-std::string disk_line(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
-  if (!budget.host) return "";
+// activations as can be, and the settings; nothing where that would not fit either.
+std::vector<std::string> disk_lines(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
+  if (!budget.host) return {};
   Config stage3 = config;
   stage3.zero.stage = 3;
   for (OffloadConfig* offload : {&stage3.zero.offload_optimizer, &stage3.zero.offload_param}) {
@@ -90,34 +95,48 @@ std::string disk_line(const PlanSubject& subject, const Config& config, int worl
       return plan_stage(subject, placed, world, true).memory;
     });
     if (!placement || placement->plan.disk_total() == 0) continue;
-    return fmt::format("Stage 3 with {}{} would fit: {} a GPU, {} of host memory and {} of disk for {}.",
-                       settings_of(*placement), attempt.flags.empty() ? "" : " and " + attempt.flags,
-                       format_nbytes(placement->plan.total() + attempt.activations),
-                       format_nbytes((placement->plan.host_total() + attempt.host_activations) * ranks),
-                       format_nbytes(placement->plan.disk_total() * ranks), ranks_text(budget.ranks_per_host));
+    const std::string line =
+        fmt::format("Stage 3 with {}{} would fit: {} a GPU, {} of host memory and {} of disk for {}.",
+                    settings_of(*placement), attempt.flags.empty() ? "" : " and " + attempt.flags,
+                    format_nbytes(placement->plan.total() + attempt.activations),
+                    format_nbytes((placement->plan.host_total() + attempt.host_activations) * ranks),
+                    format_nbytes(placement->plan.disk_total() * ranks), ranks_text(budget.ranks_per_host));
+    return {line, settings_line(flags_of(*placement), attempt.flags)};
   }
-  return "";
+  return {};
 }
 
-// The first offload that fits, with as many activations as can be; if the host is always too small, the first that
-// fits the GPU, and what the disk could do.
+// The first offload that fits, where states leave before gradients and those before weights, and with each of them
+// activations are as many as can be: to compute some again costs less than a bus in every pass. If the host is always
+// too small, the first that fits the GPU, and what the disk could do.
 std::vector<std::string> offload_advice(const PlanSubject& subject, const Config& config, int world,
                                         const Budget& budget) {
-  std::string of_gpu_alone;
+  std::vector<std::pair<Attempt, std::vector<OffloadPlan>>> tried;
   for (const Attempt& attempt : attempts_of(subject)) {
     PlanSubject lighter = subject;
     lighter.activations = attempt.activations;
     lighter.host_activations = attempt.host_activations;
-    for (const OffloadPlan& plan : offload_plans(lighter, config, world, budget)) {
-      const std::string line = offload_line(plan, attempt.flags, budget);
-      if (fits(plan, budget)) return {line};
-      if (of_gpu_alone.empty()) of_gpu_alone = line;
+    tried.emplace_back(attempt, offload_plans(lighter, config, world, budget));
+  }
+  std::string of_gpu_alone;
+  for (const auto leaves :
+       {OffloadPlan::Leaves::states, OffloadPlan::Leaves::gradients, OffloadPlan::Leaves::weights}) {
+    for (const auto& [attempt, plans] : tried) {
+      for (const OffloadPlan& plan : plans) {
+        if (plan.leaves != leaves) continue;
+        const std::string line = offload_line(plan, attempt.flags, budget);
+        if (fits(plan, budget)) return {line, settings_line(plan.flags, attempt.flags)};
+        if (of_gpu_alone.empty()) of_gpu_alone = line;
+      }
     }
   }
   if (of_gpu_alone.empty())
     return {"Offload of every state would not fit either: gathered units and activations remain."};
   std::vector<std::string> lines = {of_gpu_alone};
-  if (const std::string line = disk_line(subject, config, world, budget); !line.empty()) lines.push_back(line);
+  const std::vector<std::string> of_disk = disk_lines(subject, config, world, budget);
+  lines.insert(lines.end(), of_disk.begin(), of_disk.end());
+  if (of_disk.empty() && budget.host)
+    lines.push_back("Nor would it with a disk: buffers, gradients and activations remain.");
   return lines;
 }
 
@@ -172,7 +191,10 @@ std::vector<OffloadPlan> offload_plans(const PlanSubject& subject, const Config&
   for (const Placement& placement : placements_within(room, stage3, plan_of)) {
     const std::string settings = settings_of(placement);
     if (settings.empty() || placement.uses_disk()) continue;
-    plans.push_back({settings, placement.plan.total() + subject.activations,
+    const auto leaves = placement.param != Tier::device ? OffloadPlan::Leaves::weights
+                        : placement.gradients           ? OffloadPlan::Leaves::gradients
+                                                        : OffloadPlan::Leaves::states;
+    plans.push_back({settings, flags_of(placement), leaves, placement.plan.total() + subject.activations,
                      (placement.plan.host_total() + subject.host_activations) * ranks});
   }
   return plans;

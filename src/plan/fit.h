@@ -25,9 +25,11 @@ bool fits(const StagePlan& plan, const Budget& budget);
 
 // Where the bytes of a rank would lie at stage 3 with offload.
 struct OffloadPlan {
-  std::string settings;  // "offload_optimizer, ratio 0.42,"
-  size_t device = 0;     // a rank
-  size_t host = 0;       // all ranks of a host
+  std::string settings;                                                      // "offload_optimizer, ratio 0.42,"
+  std::string flags;                                                         // the same for the command line
+  enum class Leaves { states, gradients, weights } leaves = Leaves::states;  // the last of them that leave the device
+  size_t device = 0;                                                         // a rank
+  size_t host = 0;                                                           // all ranks of a host
 };
 // Those that fit the budget's GPU, the least that must leave it first: a share of the states, gradients too, weights
 // too.

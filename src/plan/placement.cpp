@@ -119,6 +119,28 @@ std::string settings_of(const Placement& placement) {
   return text;
 }
 
+std::string flags_of(const Placement& placement) {
+  std::string flags = "--set zero_optimization.stage=3";
+  const auto section = [&](const char* name, Tier tier, double ratio, const std::string& more) {
+    std::string keys = tier == Tier::disk ? R"("device": "nvme", "nvme_path": "FOLDER")" : R"("device": "cpu")";
+    if (ratio < 1) keys += fmt::format(R"(, "ratio": {:.2f})", ratio);
+    flags += fmt::format(" --set 'zero_optimization.{}={{{}{}}}'", name, keys, more);
+  };
+  if (placement.optimizer != Tier::device && placement.ratio > 0) {
+    section("offload_optimizer", placement.optimizer, placement.ratio, "");
+    if (placement.disk_ratio < placement.ratio) {
+      flags += fmt::format(" --set shoal.offload_disk_ratio={:.2f}", placement.disk_ratio);
+    }
+  }
+  if (placement.gradients) flags += " --set shoal.offload_gradients=on --set shoal.offload_update=cpu";
+  if (placement.param != Tier::device) {
+    const bool disk = placement.param == Tier::disk;
+    section("offload_param", placement.param, placement.param_ratio,
+            disk ? fmt::format(R"(, "max_in_cpu": {})", placement.max_in_cpu) : "");
+  }
+  return flags;
+}
+
 std::vector<Placement> placements_within(size_t device, const Config& config, const PlanOf& plan_of) {
   const bool may_move_gradients =
       config.shoal.offload_update != OffloadUpdate::device && config.shoal.offload_gradients != OffloadGradients::off;

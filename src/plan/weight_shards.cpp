@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "layout/stage.h"
@@ -26,7 +27,8 @@ std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptio
   std::vector<UnitShards> units;
   int64_t all = 0;
   for (const UnitLayout& unit : layout.units) all += sharded_numel(unit, options.stage);
-  int64_t device_room = all - std::llround(static_cast<double>(all) * options.ratio);
+  constexpr double kRounding = 1e-6;  // of an element, in the product
+  int64_t device_room = all - static_cast<int64_t>(std::ceil(static_cast<double>(all) * options.ratio - kRounding));
   int64_t host_room = options.tier == Tier::disk ? options.max_in_host : 0;
   const auto stays = [](int64_t numel, int64_t& room) {
     if (numel > room) return false;
@@ -46,8 +48,13 @@ std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptio
   return units;
 }
 
-std::string notice_of_unused_disk(const ModelLayout& layout, const ShardOptions& options) {
+std::string notice_of_unused_offload(const ModelLayout& layout, const ShardOptions& options) {
+  if (options.stage < 3 || options.tier == Tier::device) return "";
   const std::vector<UnitShards> units = place_shards(layout, options);
+  if (std::all_of(units.begin(), units.end(), [](const UnitShards& unit) { return unit.nbytes == 0; })) {
+    return "offload_param: no parameter leaves the device, since each has at most as many elements as "
+           "stage3_param_persistence_threshold and stays whole on every rank. Lower that.";
+  }
   if (options.tier != Tier::disk || !shards_on_disk(units).empty()) return "";
   int64_t numel = 0;
   for (size_t unit = 0; unit < units.size(); ++unit) {

@@ -11,6 +11,9 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <cstdlib>
+#include <map>
+#include <mutex>
 #include <random>
 #include <system_error>
 #include <utility>
@@ -41,6 +44,39 @@ void make_parent(const fs::path& parent) {
   if (error) throw disk_error(parent, "make the folder", error.value());
 }
 
+// Folders that are there, for a process that ends while something still holds them: weights of parameters that live as
+// long as a Python interpreter.
+class Living {
+ public:
+  static Living& of_process() {
+    static Living* const living = [] {
+      std::atexit([] { of_process().remove(); });
+      return new Living;  // stays: folders may go later than it would
+    }();
+    return *living;
+  }
+  void add(const fs::path& folder) {
+    const std::lock_guard lock(mutex_);
+    folders_[folder] = ::getpid();
+  }
+  void take(const fs::path& folder) {
+    const std::lock_guard lock(mutex_);
+    folders_.erase(folder);
+  }
+
+ private:
+  // Those of a forked child's parent stay.
+  void remove() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [folder, owner] : folders_) {
+      if (owner == ::getpid()) remove_run_folder(folder);
+    }
+  }
+
+  std::mutex mutex_;
+  std::map<fs::path, pid_t> folders_;
+};
+
 }  // namespace
 
 ScratchFolder::ScratchFolder(const fs::path& parent, const std::string& host) : owner_(::getpid()) {
@@ -70,9 +106,11 @@ ScratchFolder::ScratchFolder(const fs::path& parent, const std::string& host) : 
   }
   if (::rename(fresh.c_str(), named.c_str()) != 0) give_up("name the folder", named);
   path_ = named;
+  Living::of_process().add(path_);
 }
 
 ScratchFolder::~ScratchFolder() {
+  Living::of_process().take(path_);
   if (::getpid() == owner_) remove_run_folder(path_);  // what cannot be removed, the next run removes
   ::close(lock_fd_);
 }

@@ -133,7 +133,8 @@ std::string Trace::end_step(int64_t step) {
   const auto result = torch::autograd::profiler::disableProfiler();
   const std::string words = words_of_gpu(result->events()) + words_of_waits(waits);
   result->save(path_);
-  if (!std::filesystem::exists(path_)) {
+  std::error_code none;  // the profiler says nothing of a file that it could not write
+  if (!std::filesystem::is_regular_file(path_, none) || std::filesystem::file_size(path_, none) == 0) {
     throw Error("--trace-steps",
                 fmt::format("{} was not written. Is the folder there, with space on its disk?", path_));
   }

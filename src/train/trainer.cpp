@@ -107,16 +107,9 @@ class Trainer {
     if (options_.out.empty()) progress_.say("no --out: nothing is saved");
     resume();
     open_files();
-    if (!options_.trace_steps.empty()) traced_ = read_step_span(options_.trace_steps);
-    if (traced_ && world_.rank() == 0) trace_.emplace(*traced_, options_.out + "/trace.json");
     const int64_t last = options_.stop_at > 0 ? std::min(options_.stop_at, options_.steps) : options_.steps;
     if (step_ >= last) progress_.say(fmt::format("step {} is reached already: nothing to do", last));
-    if (traced_ && (traced_->first <= step_ || traced_->last > last)) {
-      progress_.say(fmt::format("--trace-steps {}: this run takes steps {} to {}, so there is no trace",
-                                options_.trace_steps, step_ + 1, last));
-      traced_.reset();
-      trace_.reset();
-    }
+    choose_traced(last);
     while (step_ < last && stop_signal_ == 0) {
       if (trace_) trace_->begin_step(step_ + 1);
       begin_step();
@@ -294,6 +287,20 @@ class Trainer {
     metrics.disk_written_nbytes = mark_.disk.written_nbytes - before.disk.written_nbytes;
     if (metrics_ != nullptr) append(*metrics_, to_line(metrics));
     progress_.show(metrics, begun.step == last || (stop_signal_ != 0 && begun.step == step_));
+  }
+
+  // Those of the steps asked for that this run takes.
+  void choose_traced(int64_t last) {
+    if (options_.trace_steps.empty() || step_ >= last) return;
+    StepSpan asked = read_step_span(options_.trace_steps);
+    if (asked.first <= step_ || asked.first > last) {
+      progress_.say(fmt::format("--trace-steps {}: this run takes steps {} to {}, so there is no trace",
+                                options_.trace_steps, step_ + 1, last));
+      return;
+    }
+    asked.last = std::min(asked.last, last);
+    traced_ = asked;
+    if (world_.rank() == 0) trace_.emplace(asked, options_.out + "/trace.json");
   }
 
   // A step is read once it is decided, and what updates it may still be at work.

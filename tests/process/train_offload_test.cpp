@@ -134,17 +134,17 @@ TEST(TrainOffload, TwoRunsShareAPathWithoutTouchingEachOther) {
   EXPECT_EQ(entries_in(folder / "disk"), 0u);
 }
 
-// Rank 0's, in both files.
+// Rank 0's, in both files. The trace ends with the run.
 TEST(TrainOffload, ATraceShowsTheWaitsThatTheStepsCount) {
   const RunFolder folder;
   const Result result =
-      train(folder, "gpt2", "run", kSteps + states_on("nvme", folder) + Words{"--trace-steps", "3-5"});
+      train(folder, "gpt2", "run", kSteps + states_on("nvme", folder) + Words{"--trace-steps", "3-500"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   std::map<std::string, double> traced_ms = traced_waits(folder, "run");
   const std::string metrics = folder.read("run/metrics.jsonl");
   const auto counted_ms = [&](const char* key) {
     const std::vector<double> of_steps = numbers(column(metrics, key));
-    return std::accumulate(of_steps.begin() + 2, of_steps.begin() + 5, 0.0);
+    return std::accumulate(of_steps.begin() + 2, of_steps.end(), 0.0);
   };
   const double comm_ms = counted_ms("wait_comm_ms"), disk_ms = counted_ms("wait_disk_ms");
   EXPECT_GT(disk_ms, 0);

@@ -129,6 +129,14 @@ def test_a_schedule_of_torch_has_no_keys_beside_its_own():
     assert '[scheduler.parms] unknown key. Did you mean "params"?' in told, told
 
 
+def test_auto_in_our_own_section_is_a_value():
+    for word in ("auto", "fit"):
+        told = message(lambda word=word: through_deepspeed(config({"type": "AdamW"}, shoal={"placement": word, "host_budget": 8})))
+        assert "no placement fits: a rank may take 8 bytes of the host" in told, told
+    budget = {"placement": "fit", "host_budget": 1 << 30}
+    through_deepspeed(config({"type": "AdamW"}, shoal=budget)).destroy()
+
+
 # Text of a file, and what the message says after "[config <path>".
 FILES = {
     "a key that is given twice": (

@@ -52,7 +52,7 @@ def check(config: Mapping[str, Any], source: Source, optimizer: Any = None, sche
 
 
 def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any = None) -> dict[str, Any]:
-    """The config for Shoal: "auto" and what is unknown at the top level left out, and these two sections in place of its own."""
+    """The config for Shoal: "auto" (but in our own section) and what is unknown at the top level left out, and these two sections in place of its own."""
     known = set(_core.top_level_keys())
     result: dict[str, Any] = {}
     others = {key: value for key, value in config.items() if key not in ("optimizer", "scheduler")}
@@ -60,7 +60,7 @@ def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any =
         if key not in known:
             warning_once(f"[config {key}] is not a key that Shoal knows, and is ignored. docs/config.md lists the keys.")
         else:
-            result[key] = without_auto(value)
+            result[key] = value if key == "shoal" else without_auto(value)  # there "auto" is a value like others
     result = {key: value for key, value in result.items() if value != "auto"}
     for key, section in (("optimizer", optimizer), ("scheduler", scheduler)):
         if section is not None:

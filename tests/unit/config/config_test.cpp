@@ -41,12 +41,24 @@ TEST(Config, DefaultsInTheHeaderAreTheTables) { EXPECT_EQ(Config::from_text(R"({
 
 TEST(Config, EffectiveConfigReadsBackToTheSameConfig) { EXPECT_EQ(Config::from_text(Config{}.to_json()), Config{}); }
 
+TEST(Config, PlacementFitIsPlacementAuto) {
+  const auto placed = [](const char* word) {
+    return Config::from_text(fmt::format(R"({{"train_batch_size": 1, "shoal": {{"placement": "{}"}}}})", word));
+  };
+  EXPECT_TRUE(placed("fit").shoal.auto_placement);
+  EXPECT_EQ(placed("fit"), placed("auto"));
+  EXPECT_FALSE(placed("config").shoal.auto_placement);
+  EXPECT_EQ(at_path(json::parse(placed("fit").to_json(), "effective"), "shoal.placement"), Value("auto"));
+  EXPECT_EQ(Config::from_text(placed("fit").to_json()), placed("auto"));
+}
+
 TEST(Config, EveryCarriedOutKeyReachesTheConfigAndReadsBack) {
   int count = 0;
   for_every_key([&](const Section& section, const Key& key, const std::string& type) {
     if (!key.binding.load) return;
     if (key.name == "adam_w_mode" && type == "AdamW") return;  // only true is accepted there
     if (key.path == "fp8.enabled") return;                     // wants bf16 beside it: fp8_test.cpp
+    if (key.path == "shoal.placement") return;                 // two words for one thing: below
     const Value value = another_value(key, type);
     std::vector<std::string> spellings = key.aliases;
     spellings.push_back(key.name);

@@ -96,7 +96,25 @@ TEST(Advice, SaysThat70BDoNotFitOn8CardsOf24GBAndWhichOffloadWould) {
                           "Stage 3 with offload_optimizer and shoal.offload_gradients on with shoal.offload_update cpu "
                           "would fit: 16.3 GiB a GPU, 782.3 GiB of "
                           "host memory for 8 ranks.",
+                          "As settings: --set zero_optimization.stage=3 --set "
+                          "'zero_optimization.offload_optimizer={\"device\": \"cpu\"}' --set "
+                          "shoal.offload_gradients=on --set shoal.offload_update=cpu",
                           "Without offload stage 3 fits on 64 ranks."));
+}
+
+// A bus in every pass costs more than to compute activations again.
+TEST(Advice, MovesStatesWithFewerActivationsBeforeGradientsAndWeights) {
+  PlanSubject subject = subject_of_count(10 * kGB, Precision::bf16);
+  subject.activations = 60 * kGB;
+  subject.lighter = {{"--recompute full", 10 * kGB}};
+  const auto lines = advice(subject, config_in(Precision::bf16, 3), 1, {.device = 70 * kGB, .host = 400 * kGB});
+  EXPECT_THAT(lines.at(1), HasSubstr("Stage 3 with offload_optimizer, ratio 0.82 and --recompute full would fit"));
+  EXPECT_THAT(lines.at(2), HasSubstr(R"({"device": "cpu", "ratio": 0.82}' --recompute full)"));
+}
+
+TEST(Advice, SaysWhereADiskWouldNotHelpEither) {
+  const auto lines = advice_for(100 * kGB, 3, 1, {.device = 30 * kGB, .host = 20 * kGB});
+  EXPECT_THAT(lines, ::testing::Contains("Nor would it with a disk: buffers, gradients and activations remain."));
 }
 
 // 238 GB of weights, gradients and states are less than the two memories together.

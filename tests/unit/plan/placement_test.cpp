@@ -209,6 +209,21 @@ TEST(Placement, MovesWeightsLastAndAtStage3Only) {
 }
 
 // The units from the front stay, as many as fit.
+TEST(Placement, FlagsMakeTheConfigOfThePlacement) {
+  EXPECT_EQ(flags_of({.optimizer = Tier::disk,
+                      .ratio = 0.75,
+                      .disk_ratio = 0.5,
+                      .param = Tier::disk,
+                      .param_ratio = 0.5,
+                      .max_in_cpu = 7}),
+            "--set zero_optimization.stage=3 --set 'zero_optimization.offload_optimizer={\"device\": \"nvme\", "
+            "\"nvme_path\": \"FOLDER\", \"ratio\": 0.75}' --set shoal.offload_disk_ratio=0.50 --set "
+            "'zero_optimization.offload_param={\"device\": \"nvme\", \"nvme_path\": \"FOLDER\", \"ratio\": 0.50, "
+            "\"max_in_cpu\": 7}'");
+  EXPECT_EQ(flags_of({.param = Tier::host}),
+            "--set zero_optimization.stage=3 --set 'zero_optimization.offload_param={\"device\": \"cpu\"}'");
+}
+
 TEST(Placement, MovesNoMoreWeightsThanItMust) {
   Config config = config_at(3);
   config.shoal.offload_gradients = OffloadGradients::off;

@@ -50,18 +50,35 @@ TEST(WeightShards, TheFrontUnitsStayOnTheDeviceAsTheRatioSays) {
   EXPECT_EQ(tiers_of({.stage = 3, .tier = disk, .ratio = 0.5, .max_in_host = 1300}),
             (std::vector<Tier>{device, disk, device, host}))
       << "a unit that fits stays, whatever went before it";
-  EXPECT_EQ(notice_of_unused_disk(four_units(), {.stage = 3, .tier = disk, .ratio = 0, .max_in_host = 1 << 20}), "");
+  EXPECT_EQ(notice_of_unused_offload(four_units(), {.stage = 3, .tier = disk, .ratio = 0, .max_in_host = 1 << 20}), "");
 }
 
 TEST(WeightShards, ADiskThatNothingGoesToIsSpokenOf) {
   ShardOptions options{.stage = 3, .tier = Tier::disk, .max_in_host = 4352};  // 8704 elements on two ranks
-  EXPECT_EQ(notice_of_unused_disk(four_units(), options),
+  EXPECT_EQ(notice_of_unused_offload(four_units(), options),
             "offload_param.device nvme: all 4352 elements of a rank fit max_in_cpu 4352, nothing is on disk. Lower "
             "max_in_cpu.");
   options.max_in_host = 4351;
-  EXPECT_EQ(notice_of_unused_disk(four_units(), options), "");
-  EXPECT_EQ(notice_of_unused_disk(four_units(), {.stage = 2, .tier = Tier::disk, .max_in_host = 1 << 20}), "");
-  EXPECT_EQ(notice_of_unused_disk(four_units(), {.stage = 3, .tier = Tier::host, .max_in_host = 1 << 20}), "");
+  EXPECT_EQ(notice_of_unused_offload(four_units(), options), "");
+  EXPECT_EQ(notice_of_unused_offload(four_units(), {.stage = 2, .tier = Tier::disk, .max_in_host = 1 << 20}), "");
+  EXPECT_EQ(notice_of_unused_offload(four_units(), {.stage = 3, .tier = Tier::host, .max_in_host = 1 << 20}), "");
+}
+
+TEST(WeightShards, AShareHoweverSmallIsOfAtLeastOneUnit) {
+  const Tier device = Tier::device, host = Tier::host;
+  EXPECT_EQ(tiers_of({.stage = 3, .tier = host, .ratio = 1e-9}), (std::vector<Tier>{device, device, device, host}));
+}
+
+TEST(WeightShards, AnOffloadOfNothingIsSpokenOf) {
+  const ModelLayout whole =
+      lay_out({{"a", {{"w", {1024}, DType::bf16}}, {}}}, {.world = 2, .persistence_threshold = 1024});
+  for (const Tier tier : {Tier::host, Tier::disk}) {
+    EXPECT_NE(notice_of_unused_offload(whole, {.stage = 3, .tier = tier}).find("persistence_threshold"),
+              std::string::npos);
+    EXPECT_EQ(notice_of_unused_offload(four_units(), {.stage = 3, .tier = tier}), "");
+  }
+  EXPECT_EQ(notice_of_unused_offload(whole, {.stage = 3}), "");
+  EXPECT_EQ(notice_of_unused_offload(whole, {.stage = 2, .tier = Tier::host}), "");
 }
 
 TEST(WeightShards, TheFileHasThoseOnDisk) {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
 
 #include "message_of.h"
@@ -89,6 +90,20 @@ TEST(ScratchFolder, AForkedChildLeavesItsParentsFolder) {
             }),
             0);
   EXPECT_THAT(names_of(folder->path()), ElementsAre("lock"));
+}
+
+// As weights of parameters do that live as long as an interpreter. Its own, and not its parent's.
+TEST(ScratchFolder, AProcessThatEndsTakesWhatItStillHolds) {
+  const TempFolder temp;
+  const ScratchFolder of_parent(temp.path());
+  const int code = in_child([&]() -> int {
+    static ScratchFolder* const held = new ScratchFolder(temp.path());
+    put_file(held->path() / "weights", "x");
+    if (names_of(temp.path()).size() != 2) return 98;
+    std::exit(0);
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(names_of(temp.path()), ElementsAre(of_parent.path().filename().string()));
 }
 
 TEST(ScratchFolder, APathThatCannotBeUsedIsSaid) {

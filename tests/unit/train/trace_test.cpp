@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -85,6 +86,15 @@ TEST(Trace, ShowsWhatWasWaitedForBesideWhatRan) {
     EXPECT_GT(begins["disk"][i], begins["aten::ones"][i / 2] - slack);
     EXPECT_LT(ends["disk"][i], begins["aten::zeros"][i / 2] + slack);
   }
+}
+
+TEST(Trace, OneThatCannotBeWrittenIsSaid) {
+  const testing::TempFolder folder;
+  std::filesystem::create_directories(folder / "trace.json/in the way");
+  Trace trace({1, 1}, folder / "trace.json");
+  trace.begin_step(1);
+  at::ones({10}).sum();
+  EXPECT_NE(testing::message_of([&] { trace.end_step(1); }).find("was not written"), std::string::npos);
 }
 
 TEST(Trace, OneThatIsNotOverIsDropped) {

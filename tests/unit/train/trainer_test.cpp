@@ -62,7 +62,7 @@ TEST(Trainer, LeavesARunBehind) {
 }
 
 TEST(Trainer, TracesStepsThatItTakesAndNoOthers) {
-  for (const auto& [steps, is_there] : {std::pair("2-3", true), std::pair("4-9", false)}) {
+  for (const auto& [steps, is_there] : {std::pair("2-3", true), std::pair("4-9", true), std::pair("5-9", false)}) {
     const TempFolder folder;
     TrainOptions options = small(folder);
     options.read_behind = 1;
