@@ -65,7 +65,8 @@ std::vector<LighterWork> lighter_work(const PlanOptions& options, const models::
   }
   if (step.batch > 1) {
     least.batch = 1;
-    add(flags + (flags.empty() ? "" : " ") + "--batch 1", Recompute::full, least);
+    add(flags + (flags.empty() ? "" : " ") + "--set train_micro_batch_size_per_gpu=1", Recompute::full, least);
+    lighter.back().smaller_batch = true;
   }
   return lighter;
 }

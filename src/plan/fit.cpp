@@ -56,11 +56,12 @@ struct Attempt {
   std::string flags;
   size_t activations = 0;
   size_t host_activations = 0;
+  bool smaller_batch = false;
 };
 std::vector<Attempt> attempts_of(const PlanSubject& subject) {
   std::vector<Attempt> attempts = {{"", subject.activations, subject.host_activations}};
   for (const LighterWork& work : subject.lighter) {
-    attempts.push_back({work.flags, work.activations, work.host_activations});
+    attempts.push_back({work.flags, work.activations, work.host_activations, work.smaller_batch});
   }
   return attempts;
 }
@@ -78,37 +79,39 @@ std::string settings_line(const std::string& placement_flags, const std::string&
   return fmt::format("As settings: {}{}{}", placement_flags, flags.empty() ? "" : " ", flags);
 }
 
-// Where GPU and host together are too small: states on disk, as few as must be, or weights too, with as many
-// activations as can be, and the settings; nothing where that would not fit either.
+// Where GPU and host together are too small: states on disk, as few as must be, with as many activations as can be; or
+// weights too. With the settings; nothing where that would not fit either.
 std::vector<std::string> disk_lines(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
   if (!budget.host) return {};
   Config stage3 = config;
   stage3.zero.stage = 3;
-  for (OffloadConfig* offload : {&stage3.zero.offload_optimizer, &stage3.zero.offload_param}) {
-    if (offload->nvme_path.empty()) offload->nvme_path = "a disk";
-  }
+  stage3.zero.offload_optimizer.nvme_path = "a disk";
   const auto ranks = static_cast<size_t>(budget.ranks_per_host);
-  for (const Attempt& attempt : attempts_of(subject)) {
-    const size_t host = *budget.host / ranks;
-    const Room room{*budget.device, host - std::min(host, attempt.host_activations)};
-    const auto placement = find_place(room, attempt.activations, stage3, [&](const Config& placed) {
-      return plan_stage(subject, placed, world, true).memory;
-    });
-    if (!placement || placement->plan.disk_total() == 0) continue;
-    const std::string line =
-        fmt::format("Stage 3 with {}{} would fit: {} a GPU, {} of host memory and {} of disk for {}.",
-                    settings_of(*placement), attempt.flags.empty() ? "" : " and " + attempt.flags,
-                    format_nbytes(placement->plan.total() + attempt.activations),
-                    format_nbytes((placement->plan.host_total() + attempt.host_activations) * ranks),
-                    format_nbytes(placement->plan.disk_total() * ranks), ranks_text(budget.ranks_per_host));
-    return {line, settings_line(flags_of(*placement), attempt.flags)};
+  const size_t host = *budget.host / ranks;
+  for (const bool weights_too : {false, true}) {
+    stage3.zero.offload_param.nvme_path = weights_too ? "a disk" : "";
+    for (const Attempt& attempt : attempts_of(subject)) {
+      const Room room{*budget.device, host - std::min(host, attempt.host_activations)};
+      const auto placement = find_place(room, attempt.activations, stage3, [&](const Config& placed) {
+        return plan_stage(subject, placed, world, true).memory;
+      });
+      if (!placement || placement->plan.disk_total() == 0) continue;
+      const std::string line =
+          fmt::format("Stage 3 with {}{} would fit: {} a GPU, {} of host memory and {} of disk for {}.",
+                      settings_of(*placement), attempt.flags.empty() ? "" : " and " + attempt.flags,
+                      format_nbytes(placement->plan.total() + attempt.activations),
+                      format_nbytes((placement->plan.host_total() + attempt.host_activations) * ranks),
+                      format_nbytes(placement->plan.disk_total() * ranks), ranks_text(budget.ranks_per_host));
+      return {line, settings_line(flags_of(config, *placement), attempt.flags)};
+    }
   }
   return {};
 }
 
 // The first offload that fits, where states leave before gradients and those before weights, and with each of them
-// activations are as many as can be: to compute some again costs less than a bus in every pass. If the host is always
-// too small, the first that fits the GPU, and what the disk could do.
+// activations are as many as can be: a step with fewer of them, or with them in host memory, takes less time than one
+// that waits for the host's update, or for weights in every pass. A smaller micro-batch comes last of all. If the host
+// is always too small, the first that fits the GPU, and what the disk could do.
 std::vector<std::string> offload_advice(const PlanSubject& subject, const Config& config, int world,
                                         const Budget& budget) {
   std::vector<std::pair<Attempt, std::vector<OffloadPlan>>> tried;
@@ -119,14 +122,17 @@ std::vector<std::string> offload_advice(const PlanSubject& subject, const Config
     tried.emplace_back(attempt, offload_plans(lighter, config, world, budget));
   }
   std::string of_gpu_alone;
-  for (const auto leaves :
-       {OffloadPlan::Leaves::states, OffloadPlan::Leaves::gradients, OffloadPlan::Leaves::weights}) {
-    for (const auto& [attempt, plans] : tried) {
-      for (const OffloadPlan& plan : plans) {
-        if (plan.leaves != leaves) continue;
-        const std::string line = offload_line(plan, attempt.flags, budget);
-        if (fits(plan, budget)) return {line, settings_line(plan.flags, attempt.flags)};
-        if (of_gpu_alone.empty()) of_gpu_alone = line;
+  for (const bool smaller_batch : {false, true}) {
+    for (const auto leaves :
+         {OffloadPlan::Leaves::states, OffloadPlan::Leaves::gradients, OffloadPlan::Leaves::weights}) {
+      for (const auto& [attempt, plans] : tried) {
+        if (attempt.smaller_batch != smaller_batch) continue;
+        for (const OffloadPlan& plan : plans) {
+          if (plan.leaves != leaves) continue;
+          const std::string line = offload_line(plan, attempt.flags, budget);
+          if (fits(plan, budget)) return {line, settings_line(plan.flags, attempt.flags)};
+          if (of_gpu_alone.empty()) of_gpu_alone = line;
+        }
       }
     }
   }
@@ -136,7 +142,7 @@ std::vector<std::string> offload_advice(const PlanSubject& subject, const Config
   const std::vector<std::string> of_disk = disk_lines(subject, config, world, budget);
   lines.insert(lines.end(), of_disk.begin(), of_disk.end());
   if (of_disk.empty() && budget.host)
-    lines.push_back("Nor would it with a disk: buffers, gradients and activations remain.");
+    lines.push_back("States and weights on disk would not fit either: gradients, buffers and activations remain.");
   return lines;
 }
 
@@ -194,7 +200,7 @@ std::vector<OffloadPlan> offload_plans(const PlanSubject& subject, const Config&
     const auto leaves = placement.param != Tier::device ? OffloadPlan::Leaves::weights
                         : placement.gradients           ? OffloadPlan::Leaves::gradients
                                                         : OffloadPlan::Leaves::states;
-    plans.push_back({settings, flags_of(placement), leaves, placement.plan.total() + subject.activations,
+    plans.push_back({settings, flags_of(config, placement), leaves, placement.plan.total() + subject.activations,
                      (placement.plan.host_total() + subject.host_activations) * ranks});
   }
   return plans;

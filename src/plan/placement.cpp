@@ -119,26 +119,30 @@ std::string settings_of(const Placement& placement) {
   return text;
 }
 
-std::string flags_of(const Placement& placement) {
-  std::string flags = "--set zero_optimization.stage=3";
-  const auto section = [&](const char* name, Tier tier, double ratio, const std::string& more) {
-    std::string keys = tier == Tier::disk ? R"("device": "nvme", "nvme_path": "FOLDER")" : R"("device": "cpu")";
-    if (ratio < 1) keys += fmt::format(R"(, "ratio": {:.2f})", ratio);
-    flags += fmt::format(" --set 'zero_optimization.{}={{{}{}}}'", name, keys, more);
+std::string flags_of(const Config& config, const Placement& placement) {
+  std::vector<std::string> settings = {"zero_optimization.stage=3"};
+  if (config.shoal.auto_placement) settings.push_back("shoal.placement=config");
+  const auto section = [&](const std::string& name, const OffloadConfig& written, Tier tier, double ratio) {
+    const auto set = [&](const std::string& key) { settings.push_back("zero_optimization." + name + "." + key); };
+    if (tier == Tier::device && written.tier == Tier::device) return;
+    set(tier == Tier::device ? "device=none" : tier == Tier::host ? "device=cpu" : "device=nvme");
+    if (tier == Tier::disk && written.nvme_path.empty()) set("nvme_path=<folder>");
+    if (ratio < 1 || written.ratio != 1) set(fmt::format("ratio={:.2f}", ratio));
   };
-  if (placement.optimizer != Tier::device && placement.ratio > 0) {
-    section("offload_optimizer", placement.optimizer, placement.ratio, "");
-    if (placement.disk_ratio < placement.ratio) {
-      flags += fmt::format(" --set shoal.offload_disk_ratio={:.2f}", placement.disk_ratio);
-    }
+  const Tier optimizer = placement.ratio > 0 ? placement.optimizer : Tier::device;
+  const double ratio = optimizer == Tier::device ? 1 : placement.ratio;
+  section("offload_optimizer", config.zero.offload_optimizer, optimizer, ratio);
+  if (placement.disk_ratio < placement.ratio || config.shoal.offload_disk_ratio != 1) {
+    settings.push_back(fmt::format("shoal.offload_disk_ratio={:.2f}", placement.disk_ratio));
   }
-  if (placement.gradients) flags += " --set shoal.offload_gradients=on --set shoal.offload_update=cpu";
-  if (placement.param != Tier::device) {
-    const bool disk = placement.param == Tier::disk;
-    section("offload_param", placement.param, placement.param_ratio,
-            disk ? fmt::format(R"(, "max_in_cpu": {})", placement.max_in_cpu) : "");
+  if (placement.gradients) {
+    settings.insert(settings.end(), {"shoal.offload_update=cpu", "shoal.offload_gradients=on"});
   }
-  return flags;
+  section("offload_param", config.zero.offload_param, placement.param, placement.param_ratio);
+  if (placement.param == Tier::disk) {
+    settings.push_back(fmt::format("zero_optimization.offload_param.max_in_cpu={}", placement.max_in_cpu));
+  }
+  return "--set " + join(settings, " --set ");
 }
 
 std::vector<Placement> placements_within(size_t device, const Config& config, const PlanOf& plan_of) {

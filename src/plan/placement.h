@@ -32,8 +32,9 @@ struct Placement {
 Config with(const Config& config, const Placement& placement);
 // "offload_optimizer, ratio 0.42, and offload_param"; "" where everything is on the device.
 std::string settings_of(const Placement& placement);
-// The same as words for the command line, at stage 3: --set zero_optimization.stage=3 --set ...
-std::string flags_of(const Placement& placement);
+// Words for the command line that make of this config what with() makes of it at stage 3. Where the disk is new,
+// "<folder>" stands for the path, which no shell takes for one.
+std::string flags_of(const Config& config, const Placement& placement);
 
 // The placements that fit into so many bytes of the device, the least that must leave it first: nothing, states,
 // gradients too (unless the config keeps them, or lets the GPU update), as few weights as must be (at stage 3), after

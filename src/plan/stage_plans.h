@@ -33,6 +33,7 @@ struct LighterWork {
   std::string flags;  // that ask for it: "--recompute full"
   size_t activations = 0;
   size_t host_activations = 0;
+  bool smaller_batch = false;  // it is less work a step, and not the same done otherwise
 };
 
 // What is planned: a model, or only a number of parameters.

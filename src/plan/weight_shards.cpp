@@ -28,7 +28,8 @@ std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptio
   int64_t all = 0;
   for (const UnitLayout& unit : layout.units) all += sharded_numel(unit, options.stage);
   constexpr double kRounding = 1e-6;  // of an element, in the product
-  int64_t device_room = all - static_cast<int64_t>(std::ceil(static_cast<double>(all) * options.ratio - kRounding));
+  const auto moved = static_cast<int64_t>(std::ceil(static_cast<double>(all) * options.ratio - kRounding));
+  int64_t device_room = all - std::max<int64_t>(moved, options.ratio > 0 ? 1 : 0);
   int64_t host_room = options.tier == Tier::disk ? options.max_in_host : 0;
   const auto stays = [](int64_t numel, int64_t& room) {
     if (numel > room) return false;

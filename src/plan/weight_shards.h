@@ -30,8 +30,8 @@ struct UnitShards {
 // others, where the tier is the disk, each that still fits stays in host memory.
 std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptions& options);
 
-// What to say where nothing leaves the device, or where the disk is asked for and nothing goes there, for all fits what
-// may stay in host memory; empty otherwise.
+// What to say where there is nothing that could leave the device, or where the disk is asked for and nothing goes
+// there, for all fits what may stay in host memory; empty otherwise.
 std::string notice_of_unused_offload(const ModelLayout& layout, const ShardOptions& options);
 
 // The sizes of those on disk, in the order of units: the chunks of the file.

@@ -45,7 +45,7 @@ void make_parent(const fs::path& parent) {
 }
 
 // Folders that are there, for a process that ends while something still holds them: weights of parameters that live as
-// long as a Python interpreter.
+// long as a Python interpreter. Of the process, for only its end finds those that no destructor comes to.
 class Living {
  public:
   static Living& of_process() {
@@ -65,9 +65,11 @@ class Living {
   }
 
  private:
-  // Those of a forked child's parent stay.
+  // Those of a forked child's parent stay. A child that was forked while somebody had the lock leaves its own to the
+  // next run.
   void remove() {
-    const std::lock_guard lock(mutex_);
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return;
     for (const auto& [folder, owner] : folders_) {
       if (owner == ::getpid()) remove_run_folder(folder);
     }

@@ -5,7 +5,7 @@
 //   .shoal-new-<host>-<pid>-<random>/    on its way to become one: named when its lock is held
 //
 // Two runs on one path cannot touch each other's; what a killed run left is recognised by its lock, which nobody holds.
-// A process that ends takes its folders with it, whoever still holds them.
+// A process that ends by exit takes its folders with it, whoever still holds them.
 #pragma once
 
 #include <sys/types.h>

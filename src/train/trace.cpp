@@ -126,14 +126,22 @@ void Trace::begin_step(int64_t step) {
   WaitLog::of_process().begin();
 }
 
+std::string Trace::end_with(int64_t step) {
+  if (!running_) return "";
+  steps_.last = step;
+  return end_step(step);
+}
+
 std::string Trace::end_step(int64_t step) {
   if (!running_ || step != steps_.last) return "";
   const std::vector<Wait> waits = WaitLog::of_process().end();
   running_ = false;
   const auto result = torch::autograd::profiler::disableProfiler();
   const std::string words = words_of_gpu(result->events()) + words_of_waits(waits);
+  std::error_code none;
+  std::filesystem::remove(path_, none);  // one of an earlier run is no sign of this one
   result->save(path_);
-  std::error_code none;  // the profiler says nothing of a file that it could not write
+  // The profiler says nothing of a file that it could not write.
   if (!std::filesystem::is_regular_file(path_, none) || std::filesystem::file_size(path_, none) == 0) {
     throw Error("--trace-steps",
                 fmt::format("{} was not written. Is the folder there, with space on its disk?", path_));

@@ -35,6 +35,8 @@ class Trace {
   // What to tell the user, after the last one; "" before and later. Throws shoal::Error when the file cannot be
   // written.
   std::string end_step(int64_t step);
+  // The run ends with this step: so does the trace, if it has begun.
+  std::string end_with(int64_t step);
 
  private:
   StepSpan steps_;

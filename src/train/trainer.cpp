@@ -123,6 +123,7 @@ class Trainer {
       if (saves) save();
     }
     finish_steps(0, last);
+    if (trace_) end_trace();
     return finish(last);
   }
 
@@ -289,18 +290,25 @@ class Trainer {
     progress_.show(metrics, begun.step == last || (stop_signal_ != 0 && begun.step == step_));
   }
 
-  // Those of the steps asked for that this run takes.
+  // Those of the steps asked for that this run takes; a run that resumes takes the later ones.
   void choose_traced(int64_t last) {
     if (options_.trace_steps.empty() || step_ >= last) return;
     StepSpan asked = read_step_span(options_.trace_steps);
-    if (asked.first <= step_ || asked.first > last) {
+    asked.first = std::max(asked.first, step_ + 1);
+    asked.last = std::min(asked.last, last);
+    if (asked.first > asked.last) {
       progress_.say(fmt::format("--trace-steps {}: this run takes steps {} to {}, so there is no trace",
                                 options_.trace_steps, step_ + 1, last));
       return;
     }
-    asked.last = std::min(asked.last, last);
     traced_ = asked;
     if (world_.rank() == 0) trace_.emplace(asked, options_.out + "/trace.json");
+  }
+
+  // Of a run that was stopped.
+  void end_trace() {
+    await_gpu();
+    if (const std::string said = trace_->end_with(step_); !said.empty()) progress_.say(said);
   }
 
   // A step is read once it is decided, and what updates it may still be at work.

@@ -58,7 +58,7 @@ TEST(Config, EveryCarriedOutKeyReachesTheConfigAndReadsBack) {
     if (!key.binding.load) return;
     if (key.name == "adam_w_mode" && type == "AdamW") return;  // only true is accepted there
     if (key.path == "fp8.enabled") return;                     // wants bf16 beside it: fp8_test.cpp
-    if (key.path == "shoal.placement") return;                 // two words for one thing: below
+    if (key.path == "shoal.placement") return;                 // two words for one thing: above
     const Value value = another_value(key, type);
     std::vector<std::string> spellings = key.aliases;
     spellings.push_back(key.name);

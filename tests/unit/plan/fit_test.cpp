@@ -97,8 +97,8 @@ TEST(Advice, SaysThat70BDoNotFitOn8CardsOf24GBAndWhichOffloadWould) {
                           "would fit: 16.3 GiB a GPU, 782.3 GiB of "
                           "host memory for 8 ranks.",
                           "As settings: --set zero_optimization.stage=3 --set "
-                          "'zero_optimization.offload_optimizer={\"device\": \"cpu\"}' --set "
-                          "shoal.offload_gradients=on --set shoal.offload_update=cpu",
+                          "zero_optimization.offload_optimizer.device=cpu --set "
+                          "shoal.offload_update=cpu --set shoal.offload_gradients=on",
                           "Without offload stage 3 fits on 64 ranks."));
 }
 
@@ -109,12 +109,34 @@ TEST(Advice, MovesStatesWithFewerActivationsBeforeGradientsAndWeights) {
   subject.lighter = {{"--recompute full", 10 * kGB}};
   const auto lines = advice(subject, config_in(Precision::bf16, 3), 1, {.device = 70 * kGB, .host = 400 * kGB});
   EXPECT_THAT(lines.at(1), HasSubstr("Stage 3 with offload_optimizer, ratio 0.82 and --recompute full would fit"));
-  EXPECT_THAT(lines.at(2), HasSubstr(R"({"device": "cpu", "ratio": 0.82}' --recompute full)"));
+  EXPECT_EQ(lines.at(2),
+            "As settings: --set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=cpu --set "
+            "zero_optimization.offload_optimizer.ratio=0.82 --recompute full");
+  subject.activations = 45 * kGB;  // gradients would do, with all of them
+  EXPECT_THAT(advice(subject, config_in(Precision::bf16, 3), 1, {.device = 70 * kGB, .host = 400 * kGB}).at(1),
+              HasSubstr("--recompute full would fit"));
+  subject.lighter = {{"--smaller", 10 * kGB, 0, /*smaller_batch=*/true}};
+  EXPECT_THAT(advice(subject, config_in(Precision::bf16, 3), 1, {.device = 70 * kGB, .host = 400 * kGB}).at(1),
+              HasSubstr("shoal.offload_update cpu would fit"))
+      << "a micro-batch is the last to shrink";
+}
+
+// Weights come from a disk in every pass: first fewer activations, with states there.
+TEST(Advice, PutsWeightsOnDiskLast) {
+  PlanSubject subject = subject_of_count(10 * kGB, Precision::bf16);
+  subject.activations = 60 * kGB;
+  subject.lighter = {{"--recompute full", 10 * kGB}};
+  const Budget budget{.device = 70 * kGB, .host = 8 * kGB};
+  const auto lines = advice(subject, config_in(Precision::bf16, 3), 1, budget);
+  EXPECT_THAT(lines.at(2), HasSubstr("Stage 3 with offload_optimizer to nvme"));
+  EXPECT_THAT(lines.at(2), HasSubstr("and --recompute full would fit"));
+  EXPECT_EQ(lines.at(2).find("offload_param"), std::string::npos);
 }
 
 TEST(Advice, SaysWhereADiskWouldNotHelpEither) {
   const auto lines = advice_for(100 * kGB, 3, 1, {.device = 30 * kGB, .host = 20 * kGB});
-  EXPECT_THAT(lines, ::testing::Contains("Nor would it with a disk: buffers, gradients and activations remain."));
+  EXPECT_THAT(lines, ::testing::Contains("States and weights on disk would not fit either: gradients, buffers "
+                                         "and activations remain."));
 }
 
 // 238 GB of weights, gradients and states are less than the two memories together.

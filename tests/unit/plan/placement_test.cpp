@@ -208,22 +208,51 @@ TEST(Placement, MovesWeightsLastAndAtStage3Only) {
   EXPECT_THAT(testing::message_of([&] { place(room, 0, config_at(2), plan_of); }), HasSubstr("stage 3"));
 }
 
-// The units from the front stay, as many as fit.
+// Over a config that moves nothing, one that moves other things, and one that leaves it to Shoal.
 TEST(Placement, FlagsMakeTheConfigOfThePlacement) {
-  EXPECT_EQ(flags_of({.optimizer = Tier::disk,
-                      .ratio = 0.75,
-                      .disk_ratio = 0.5,
-                      .param = Tier::disk,
-                      .param_ratio = 0.5,
-                      .max_in_cpu = 7}),
-            "--set zero_optimization.stage=3 --set 'zero_optimization.offload_optimizer={\"device\": \"nvme\", "
-            "\"nvme_path\": \"FOLDER\", \"ratio\": 0.75}' --set shoal.offload_disk_ratio=0.50 --set "
-            "'zero_optimization.offload_param={\"device\": \"nvme\", \"nvme_path\": \"FOLDER\", \"ratio\": 0.50, "
-            "\"max_in_cpu\": 7}'");
-  EXPECT_EQ(flags_of({.param = Tier::host}),
-            "--set zero_optimization.stage=3 --set 'zero_optimization.offload_param={\"device\": \"cpu\"}'");
+  const std::vector<Placement> placements = {
+      {.optimizer = Tier::host, .ratio = 0.5},
+      {.optimizer = Tier::host, .gradients = true},
+      {.optimizer = Tier::host, .param = Tier::host, .param_ratio = 0.25},
+      {.param = Tier::host},
+      {.optimizer = Tier::disk,
+       .ratio = 0.75,
+       .disk_ratio = 0.5,
+       .param = Tier::disk,
+       .param_ratio = 0.5,
+       .max_in_cpu = 7},
+  };
+  const std::vector<std::string> bases = {
+      R"({"train_batch_size": 1, "zero_optimization": {"stage": 1}})",
+      R"({"train_batch_size": 1, "shoal": {"offload_disk_ratio": 0.3}, "zero_optimization": {"stage": 3,
+          "offload_optimizer": {"device": "nvme", "nvme_path": "/local", "ratio": 0.9, "buffer_count": 7},
+          "offload_param": {"device": "cpu", "ratio": 0.9}}})",
+      R"({"train_batch_size": 1, "shoal": {"placement": "auto"}, "zero_optimization": {"stage": 3}})"};
+  for (const std::string& base : bases) {
+    const Config config = Config::from_text(base);
+    for (const Placement& placement : placements) {
+      const std::string flags = flags_of(config, placement);
+      std::vector<std::string> settings;
+      for (std::string rest = flags; !rest.empty();) {
+        ASSERT_TRUE(rest.starts_with("--set ")) << flags;
+        const size_t next = rest.find(" --set ", 1);
+        settings.push_back(rest.substr(6, next == std::string::npos ? next : next - 6));
+        rest = next == std::string::npos ? "" : rest.substr(next + 1);
+      }
+      Config expected = with(config, placement);
+      expected.zero.stage = 3;
+      expected.shoal.auto_placement = false;
+      Config made = Config::from_text(base, {}, "config", settings);
+      for (OffloadConfig* offload : {&made.zero.offload_optimizer, &made.zero.offload_param}) {
+        if (offload->nvme_path == "<folder>") offload->nvme_path.clear();
+      }
+      EXPECT_EQ(made.zero, expected.zero) << flags;
+      EXPECT_EQ(made.shoal, expected.shoal) << flags;
+    }
+  }
 }
 
+// The units from the front stay, as many as fit.
 TEST(Placement, MovesNoMoreWeightsThanItMust) {
   Config config = config_at(3);
   config.shoal.offload_gradients = OffloadGradients::off;

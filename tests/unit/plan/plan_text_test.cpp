@@ -59,7 +59,7 @@ stage       2 + 2 + 12           Shoal
 Stage 2 does not fit: 51.02 MiB a rank, 40 MiB a GPU.
 No stage fits; stage 3 takes 43.02 MiB a rank.
 Stage 3 with offload_optimizer, ratio 0.41 would fit: 39.82 MiB a GPU, 8.204 MiB of host memory for 1 rank.
-As settings: --set zero_optimization.stage=3 --set 'zero_optimization.offload_optimizer={"device": "cpu", "ratio": 0.41}'
+As settings: --set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=cpu --set zero_optimization.offload_optimizer.ratio=0.41
 Without offload stage 3 fits on 8 ranks.
 )");
 }

@@ -66,7 +66,7 @@ TEST(WeightShards, ADiskThatNothingGoesToIsSpokenOf) {
 
 TEST(WeightShards, AShareHoweverSmallIsOfAtLeastOneUnit) {
   const Tier device = Tier::device, host = Tier::host;
-  EXPECT_EQ(tiers_of({.stage = 3, .tier = host, .ratio = 1e-9}), (std::vector<Tier>{device, device, device, host}));
+  EXPECT_EQ(tiers_of({.stage = 3, .tier = host, .ratio = 1e-12}), (std::vector<Tier>{device, device, device, host}));
 }
 
 TEST(WeightShards, AnOffloadOfNothingIsSpokenOf) {

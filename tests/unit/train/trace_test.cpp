@@ -88,6 +88,19 @@ TEST(Trace, ShowsWhatWasWaitedForBesideWhatRan) {
   }
 }
 
+TEST(Trace, EndsWithARunThatIsStopped) {
+  const testing::TempFolder folder;
+  Trace trace({2, 9}, folder / "trace.json");
+  trace.begin_step(1);
+  EXPECT_EQ(trace.end_with(1), "") << "it has not begun";
+  trace.begin_step(2);
+  at::ones({10}).sum();
+  EXPECT_EQ(trace.end_step(2), "");
+  EXPECT_THAT(trace.end_with(2), ::testing::StartsWith("trace of steps 2 to 2: "));
+  EXPECT_NE(folder.read("trace.json").find("aten::sum"), std::string::npos);
+  EXPECT_EQ(trace.end_with(2), "");
+}
+
 TEST(Trace, OneThatCannotBeWrittenIsSaid) {
   const testing::TempFolder folder;
   std::filesystem::create_directories(folder / "trace.json/in the way");
