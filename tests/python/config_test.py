@@ -132,7 +132,7 @@ def test_a_schedule_of_torch_has_no_keys_beside_its_own():
 def test_auto_in_our_own_section_is_a_value():
     for word in ("auto", "fit"):
         told = message(lambda word=word: through_deepspeed(config({"type": "AdamW"}, shoal={"placement": word, "host_budget": 8})))
-        assert "no placement fits: a rank may take 8 bytes of the host" in told, told
+        assert "no placement fits: a rank may take 8 B of the host" in told, told
     budget = {"placement": "fit", "host_budget": 1 << 30}
     through_deepspeed(config({"type": "AdamW"}, shoal=budget)).destroy()
 
