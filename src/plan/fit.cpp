@@ -114,27 +114,25 @@ std::vector<std::string> disk_lines(const PlanSubject& subject, const Config& co
 // is always too small, the first that fits the GPU, and what the disk could do.
 std::vector<std::string> offload_advice(const PlanSubject& subject, const Config& config, int world,
                                         const Budget& budget) {
-  std::vector<std::pair<Attempt, std::vector<OffloadPlan>>> tried;
+  std::vector<std::pair<Attempt, OffloadPlan>> candidates;
   for (const Attempt& attempt : attempts_of(subject)) {
     PlanSubject lighter = subject;
     lighter.activations = attempt.activations;
     lighter.host_activations = attempt.host_activations;
-    tried.emplace_back(attempt, offload_plans(lighter, config, world, budget));
-  }
-  std::string of_gpu_alone;
-  for (const bool smaller_batch : {false, true}) {
-    for (const auto leaves :
-         {OffloadPlan::Leaves::states, OffloadPlan::Leaves::gradients, OffloadPlan::Leaves::weights}) {
-      for (const auto& [attempt, plans] : tried) {
-        if (attempt.smaller_batch != smaller_batch) continue;
-        for (const OffloadPlan& plan : plans) {
-          if (plan.leaves != leaves) continue;
-          const std::string line = offload_line(plan, attempt.flags, budget);
-          if (fits(plan, budget)) return {line, settings_line(plan.flags, attempt.flags)};
-          if (of_gpu_alone.empty()) of_gpu_alone = line;
-        }
-      }
+    for (OffloadPlan& plan : offload_plans(lighter, config, world, budget)) {
+      candidates.emplace_back(attempt, std::move(plan));
     }
+  }
+  const auto cost = [](const std::pair<Attempt, OffloadPlan>& candidate) {
+    return std::pair(candidate.first.smaller_batch, candidate.second.leaves);
+  };
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [&](const auto& left, const auto& right) { return cost(left) < cost(right); });
+  std::string of_gpu_alone;
+  for (const auto& [attempt, plan] : candidates) {
+    const std::string line = offload_line(plan, attempt.flags, budget);
+    if (fits(plan, budget)) return {line, settings_line(plan.flags, attempt.flags)};
+    if (of_gpu_alone.empty()) of_gpu_alone = line;
   }
   if (of_gpu_alone.empty())
     return {"Offload of every state would not fit either: gathered units and activations remain."};

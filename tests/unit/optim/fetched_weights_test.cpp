@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "unit/device/quiet_wires.h"
 #include "unit/optim/far_queue.h"
 #include "unit/optim/named_wires.h"
 
@@ -13,14 +14,11 @@ namespace shoal {
 namespace {
 
 // Copies at once, and writes down what it was asked for.
-class ToldWires final : public Wires {
+class ToldWires final : public testing::QuietWires {
  public:
   explicit ToldWires(std::vector<std::string>& told) : told_(told) {}
   void make_room(int chunks) override { room_ = chunks; }
-  std::string pin(std::byte*, size_t) override { return ""; }
   void follow_queue() override { told_.push_back("follow"); }
-  void mark_queue() override {}
-  void follow_mark() override {}
   void copy_in(int chunk, std::byte* to, const std::byte* from, size_t nbytes, int after) override {
     EXPECT_LT(chunk, room_);
     told_.push_back(fmt::format("in {} after {}", chunk, after));
@@ -34,9 +32,7 @@ class ToldWires final : public Wires {
     told_.push_back(fmt::format("out {}", chunk));
     std::memcpy(to, from, nbytes);
   }
-  void wait_in(int) override {}
   void wait_out(int chunk) override { told_.push_back(fmt::format("wait for {}", chunk)); }
-  void wait_used(int) override {}
   double newly_held_seconds() override { return 0.5; }
 
  private:

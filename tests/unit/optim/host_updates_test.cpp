@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "optim/group_steps.h"
+#include "unit/device/quiet_wires.h"
 #include "unit/optim/far_queue.h"
 #include "unit/optim/named_wires.h"
 
@@ -36,13 +37,8 @@ GroupSteps sgd_steps(double lr) {
 }
 
 // Copies are through when somebody waits for them, and not before.
-class LazyWires final : public Wires {
+class LazyWires final : public testing::QuietWires {
  public:
-  void make_room(int) override {}
-  std::string pin(std::byte*, size_t) override { return ""; }
-  void follow_queue() override {}
-  void mark_queue() override {}
-  void follow_mark() override {}
   void copy_in(int chunk, std::byte* to, const std::byte* from, size_t nbytes, int) override {
     const std::lock_guard lock(mutex_);
     in_[chunk].push_back({to, from, nbytes});
@@ -53,11 +49,8 @@ class LazyWires final : public Wires {
   }
   void hold_queue(int chunk) override { carry(in_, chunk); }
   void hold_queue_out(int chunk) override { carry(out_, chunk); }
-  void mark_used(int) override {}
   void wait_in(int chunk) override { carry(in_, chunk); }
   void wait_out(int chunk) override { carry(out_, chunk); }
-  void wait_used(int) override {}
-  double newly_held_seconds() override { return 0; }
 
  private:
   struct Copy {

@@ -7,31 +7,21 @@
 #include <string>
 #include <vector>
 
-#include "device/wires.h"
+#include "unit/device/quiet_wires.h"
 
 namespace shoal::testing {
 
-class LateWires final : public Wires {
+class LateWires final : public QuietWires {
  public:
-  void make_room(int) override {}
-  std::string pin(std::byte*, size_t) override { return ""; }
-  void follow_queue() override {}
-  void mark_queue() override {}
-  void follow_mark() override {}
   void copy_in(int, std::byte* to, const std::byte* from, size_t nbytes, int after) override {
     if (after >= 0) land(after);
     std::memcpy(to, from, nbytes);
   }
-  void hold_queue(int) override {}
   void hold_queue_out(int chunk) override { land(chunk); }
-  void mark_used(int) override {}
   void copy_out(int chunk, std::byte* to, const std::byte* from, size_t nbytes) override {
     under_way_.push_back({chunk, to, from, nbytes});
   }
-  void wait_in(int) override {}
   void wait_out(int chunk) override { land(chunk); }
-  void wait_used(int) override {}
-  double newly_held_seconds() override { return 0; }
 
  private:
   struct Copy {
