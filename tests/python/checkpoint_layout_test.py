@@ -35,7 +35,7 @@ class Frozen(Net):
         return super().forward(ids) + self.frozen.weight.sum()
 
 
-def make(stage: int, universal: bool = False, kind: str = "torch", **zero):
+def make(stage: int, universal: bool = False, kind: str = "torch", precision: str = "fp32", **zero):
     import deepspeed
 
     torch.manual_seed(0)
@@ -47,6 +47,8 @@ def make(stage: int, universal: bool = False, kind: str = "torch", **zero):
         "train_micro_batch_size_per_gpu": 2,
         "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0, **zero},
         "checkpoint": {"load_universal": universal},
+        "bf16": {"enabled": precision == "bf16"},
+        "fp16": {"enabled": precision == "fp16", "initial_scale_power": 4},
     }
     return deepspeed.initialize(model=model, optimizer=cls(groups, lr=1e-2), config=config)[0]
 
@@ -69,16 +71,16 @@ def states(engine) -> dict[str, float]:
     return found | {"seen": engine.module.seen.tolist()}
 
 
-def save(folder: str, stage: int, kind: str = "torch", **others) -> dict:
+def save(folder: str, stage: int, kind: str = "torch", precision: str = "fp32", **others) -> dict:
     zero = {"sub_group_size": 100} if stage == 3 else {}
-    engine = make(stage, kind=kind, **zero)
+    engine = make(stage, kind=kind, precision=precision, **zero)
     train(engine, 2)
     engine.save_checkpoint(folder, client_state={"epoch": 7}, **others)
     return states(engine)
 
 
-def load(folder: str, stage: int, universal: bool = False, tag: str | None = None) -> dict:
-    engine = make(stage, universal)
+def load(folder: str, stage: int, universal: bool = False, tag: str | None = None, **others) -> dict:
+    engine = make(stage, universal, **others)
     path, client = engine.load_checkpoint(folder, tag=tag)
     assert path is not None and client["epoch"] == 7 and engine.global_steps == 2, (path, client)
     return states(engine)
@@ -146,6 +148,215 @@ def test_deepspeeds_own_optimizers_count_in_integers():
         run(__file__, "save", 1, folder=folder, stage=2, kind="ours")
         inner = read(folder, "zero_pp_rank_0_mp_rank_00_optim_states.pt")["optimizer_state_dict"]["base_optimizer_state"]
         assert [state["step"] for state in inner["state"].values()] == [2, 2] == [g["step"] for g in inner["param_groups"]]
+        assert all(group["bias_correction"] for group in inner["param_groups"]), "its FusedAdam takes it from the group"
+
+
+# Kind of the optimizer, precision, and where DeepSpeed's stage 0 keeps fp32 weights.
+PLAIN = (("torch", "fp32", None), ("ours", "fp32", None), ("torch", "bf16", "fp32_groups"), ("ours", "fp16", "fp32_groups_flat"))
+MODEL_FILE = "mp_rank_00_model_states.pt"
+
+
+def test_stage_0_has_all_states_in_the_models_file():
+    import deepspeed  # noqa: F401  the classes in the file
+
+    for kind, precision, masters in PLAIN:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "global_step2").mkdir()
+            Path(folder, "global_step2", "zero_pp_rank_0_mp_rank_00_optim_states.pt").write_text("of an earlier save")
+            saved = run(__file__, "save", 2, folder=folder, stage=0, kind=kind, precision=precision)[0]
+            assert os.listdir(Path(folder, "global_step2")) == [MODEL_FILE]
+            check_plain(read(folder, MODEL_FILE), kind, masters)
+            options = {"kind": kind, "precision": precision}
+            for world, stage in ((2, 0), (1, 3)):
+                found = run(__file__, "load", world, folder=folder, stage=stage, **options)[0]
+                assert found == saved, {key: (found[key], saved[key]) for key in saved if found[key] != saved[key]} | options
+            source, target = Path(folder, "global_step2"), Path(folder, "global_step2_universal")
+            command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal"]
+            subprocess.run([*command, "--input_folder", str(source), "--output_folder", str(target)], check=True, timeout=120)
+            assert run(__file__, "load", 1, folder=folder, stage=2, universal=True, **options)[0] == saved
+
+
+def check_plain(model: dict, kind: str, masters: str | None) -> None:
+    optimizer = model["optimizer"]
+    inner = optimizer["optimizer_state_dict"] if masters else optimizer
+    shapes = [list(group.values()) for group in model["param_shapes"]]
+    flat = masters == "fp32_groups_flat"
+    numbers = [group["params"] for group in inner["param_groups"]]
+    if flat:
+        wanted = [[(sum(shape.numel() for shape in group),)] for group in shapes]
+    else:
+        wanted = [[tuple(shape) for shape in group] for group in shapes]
+    assert [number for group in numbers for number in group] == list(range(sum(map(len, wanted)))) == list(inner["state"])
+    for key in ("exp_avg", "exp_avg_sq"):
+        assert [[tuple(inner["state"][number][key].shape) for number in group] for group in numbers] == wanted
+    if masters:
+        found = [[flat] for flat in optimizer[masters]] if flat else optimizer[masters]
+        assert [[tuple(value.shape) for value in group] for group in found] == wanted
+        assert all(value.dtype == torch.float32 for group in found for value in group)
+        assert optimizer["cur_scale"] == (16 if flat else 1) and optimizer["dynamic_loss_scale"] == flat
+    assert [group["weight_decay"] for group in inner["param_groups"]] == [0.1, 0.0]
+    assert all(int(state["step"]) == 2 for state in inner["state"].values())
+    assert all(torch.is_tensor(state["step"]) == (kind == "torch") for state in inner["state"].values())
+
+
+def odd_groups(model: nn.Module, case: str) -> torch.optim.Optimizer:
+    """Groups as people make them."""
+    from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
+    from deepspeed.ops.adam import FusedAdam
+
+    every = list(model.parameters())
+    trained = [param for param in every if param.requires_grad]
+    frozen = [param for param in every if not param.requires_grad]
+    if case == "frozen among them":
+        return torch.optim.AdamW([{"params": every[::2]}, {"params": every[1::2], "weight_decay": 0.0}], lr=1e-2)
+    if case == "all frozen in one":
+        return torch.optim.AdamW([{"params": frozen}, {"params": trained}], lr=1e-2)
+    if case == "all frozen in one, FusedAdam":
+        return FusedAdam([{"params": frozen}, {"params": trained}], lr=1e-2)
+    if case == "outside of all":
+        return torch.optim.AdamW(trained[:-2], lr=1e-2)
+    if case == "outside of all, FusedAdam":
+        return FusedAdam(trained[:-2], lr=1e-2)
+    if case == "no states":
+        return torch.optim.SGD(every, lr=1e-2)
+    if case == "one number for all elements":
+        return torch.optim.NAdam(trained[:-1], lr=1e-2)
+    return DeepSpeedCPUAdagrad(trained, lr=1e-2)
+
+
+# With the precisions that differ; "bf16 model" is a model of bf16 under a config that does not say so.
+ODD = {
+    "frozen among them": ("fp32", "bf16", "bf16 model"),
+    "all frozen in one": ("fp32", "bf16"),
+    "all frozen in one, FusedAdam": ("fp32", "bf16"),
+    "outside of all": ("fp32", "bf16"),
+    "outside of all, FusedAdam": ("fp32", "bf16"),
+    "no states": ("fp32",),
+    "one number for all elements": ("fp32", "bf16"),
+    "Adagrad": ("fp32",),
+}
+
+
+def odd_round_trips(folder: str) -> dict:
+    """By case: whether runs that resume go on as the one that saved, and the names of states in the file of stage 0."""
+    import deepspeed
+    from deepspeed import utils
+
+    def begin(case: str, precision: str, stage: int):
+        torch.manual_seed(0)
+        model = Frozen().bfloat16() if precision == "bf16 model" else Frozen()
+        config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage}}
+        config["bf16"] = {"enabled": precision == "bf16"}
+        return deepspeed.initialize(model=model, optimizer=odd_groups(model, case), config=config)[0]
+
+    def weights(engine) -> list:
+        return [utils.safe_get_full_fp32_param(param).tolist() for param in engine.module.parameters()]
+
+    def goes_on(case: str, precision: str, saved_at: int, resumed_at: int, place: str) -> bool:
+        first, second = begin(case, precision, saved_at), begin(case, precision, resumed_at)
+        train(first, 2)
+        first.save_checkpoint(place)
+        second.load_checkpoint(place)
+        for engine in (first, second):
+            train(engine, 2)
+        return weights(first) == weights(second)
+
+    found = {}
+    for case, precision in ((case, precision) for case, precisions in ODD.items() for precision in precisions):
+        places = [os.path.join(folder, f"{case} {precision} {number}") for number in range(3)]
+        same = [goes_on(case, precision, *stages, place) for stages, place in zip(((0, 0), (0, 3), (2, 0)), places)]
+        model = torch.load(Path(places[0], "global_step2", MODEL_FILE), weights_only=False)["optimizer"]
+        states = model.get("optimizer_state_dict", model)["state"]
+        found[f"{case}, {precision}"] = [same, sorted({key for state in states.values() for key in state})]
+    return found
+
+
+def test_stage_0_resumes_with_groups_of_any_kind():
+    with tempfile.TemporaryDirectory() as folder:
+        found = run(__file__, "odd_round_trips", 2, folder=folder)[0]
+    assert all(same == [True, True, True] for same, _ in found.values()), found
+    assert found["no states, fp32"][1] == ["step"] and found["Adagrad, fp32"][1] == ["exp_avg_sq", "step"]
+    assert "mu_product" in found["one number for all elements, fp32"][1]
+
+
+def as_deepspeed_writes(folder: str, path: Path) -> None:
+    """A checkpoint of stage 0 without what DeepSpeed does not write, and with the empty step that it counts in 16 bits (and
+    here in fp32); FusedAdam's count is in a group's last parameter alone, and its masters want gradients."""
+    model = read(folder, MODEL_FILE)
+    for key in ("param_shapes", "frozen_param_shapes", "frozen_param_fragments"):
+        del model[key]
+    model["shared_params"] = None
+    optimizer = model["optimizer"]
+    optimizer.pop("loss_scaler", None)
+    for master in optimizer.get("fp32_groups_flat", []):
+        master.requires_grad_(True)
+    inner = optimizer.get("optimizer_state_dict", optimizer)
+    for group in inner["param_groups"]:
+        for number in group["params"]:
+            last = number == group["params"][-1] or torch.is_tensor(inner["state"][number]["step"])
+            inner["state"][number]["step"] = inner["state"][number]["step"] + 1 if last else 0
+    torch.save(model, path)
+
+
+def load_nameless(folder: str, **others) -> list:
+    found = load(folder, **others)
+    engine = make(**others)
+    engine.load_checkpoint(folder)
+    return [found, engine._shoal.core.progress().applied_steps, engine.cur_scale]
+
+
+def load_otherwise(folder: str) -> dict:
+    """What becomes of a checkpoint without names in an optimizer whose groups are in another order."""
+    import deepspeed
+    import shoal
+
+    torch.manual_seed(0)
+    model = Frozen()
+    trained = [param for param in model.parameters() if param.requires_grad]
+    groups = [{"params": trained[1::2], "weight_decay": 0.0}, {"params": trained[::2], "weight_decay": 0.1}]
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
+    engine = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(groups, lr=1e-2), config=config)[0]
+    try:
+        engine.load_checkpoint(folder)
+    except shoal.Error as error:
+        return {"error": str(error)}
+    return states(engine)
+
+
+def load_into_one_group(folder: str) -> str:
+    import deepspeed
+    import shoal
+
+    model = Frozen()
+    config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 2}}
+    engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
+    try:
+        engine.load_checkpoint(folder)
+    except shoal.Error as error:
+        engine.load_checkpoint(folder, load_optimizer_states=False)
+        return str(error)
+    return ""
+
+
+def test_a_deepspeeds_stage_0_is_read_by_the_order_of_groups():
+    import deepspeed  # noqa: F401  the classes in the file
+
+    for kind, precision, _ in PLAIN:
+        with tempfile.TemporaryDirectory() as folder:
+            options = {"kind": kind, "precision": precision}
+            saved = run(__file__, "save", 1, folder=folder, stage=0, **options)[0]
+            as_deepspeed_writes(folder, Path(folder, "global_step2", MODEL_FILE))
+            found, steps, scale = run(__file__, "load_nameless", 3, folder=folder, stage=3, **options)[0]
+            assert found == saved and steps == 3 and scale == (16 if precision == "fp16" else 1), (options, steps, scale)
+            if kind == "ours":
+                message = run(__file__, "load_into_one_group", 1, folder=folder)[0]
+                assert "writes no names" in message and "load_optimizer_states=False" in message, message
+            elif precision == "fp32":
+                assert "writes no names" in run(__file__, "load_otherwise", 1, folder=folder)[0]["error"]
+                command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal"]
+                ends = ["--input_folder", str(Path(folder, "global_step2")), "--output_folder", str(Path(folder, "universal"))]
+                done = subprocess.run([*command, *ends], capture_output=True, text=True, timeout=120)
+                assert done.returncode != 0 and "have no names" in done.stderr, done.stderr
 
 
 def save_scaler(folder: str, fp16: dict) -> None:

@@ -67,7 +67,7 @@ def config(job: dict) -> dict:
         "checkpoint": {"load_universal": bool(job.get("universal"))},
     }
     if job["precision"] == "bf16":
-        result["data_types"] = {"grad_accum_dtype": "fp32"} if job["stage"] != 1 else {}
+        result["data_types"] = {"grad_accum_dtype": "fp32"} if job["stage"] > 1 else {}
     return result
 
 
@@ -84,7 +84,8 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = Model()
-    optimizer = torch.optim.AdamW(groups(model), lr=1e-2, betas=(0.9, 0.95))
+    cls = deepspeed.ops.adam.FusedAdam if job.get("fused") else torch.optim.AdamW
+    optimizer = cls(groups(model), lr=1e-2, betas=(0.9, 0.95))
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config(job))
     rank = int(os.environ["RANK"])
     result: dict = {"losses": [], "rates": [], "norms": [], "scales": []}
@@ -101,7 +102,7 @@ def main() -> None:
         engine.step()
         result["losses"].append(loss.item())
         result["rates"].append(engine.get_lr())
-        result["norms"].append(float(engine.get_global_grad_norm()) if engine.was_step_applied() else 0.0)
+        result["norms"].append(float(engine.get_global_grad_norm() or 0.0) if engine.was_step_applied() else 0.0)
         result["scales"].append(scale_of(engine))
     result["states"] = states(engine, model)
     result["scale"] = scale_of(engine)
@@ -112,11 +113,14 @@ def main() -> None:
 
 
 def scale_of(engine: deepspeed.DeepSpeedEngine) -> float:
-    return float(getattr(engine.optimizer, "cur_scale", 1.0))  # the real stage 1 in bf16 has none
+    holder = getattr(engine.optimizer, "loss_scale_config", engine.optimizer)  # of the real stage 0
+    return float(getattr(holder, "cur_scale", 1.0))  # the real stage 1 in bf16 has none
 
 
 def states(engine: deepspeed.DeepSpeedEngine, model: nn.Module) -> dict[str, torch.Tensor]:
     optimizer = engine.optimizer
+    if engine.zero_optimization_stage() == 0 and not hasattr(engine, "_shoal"):
+        return states_of_the_real_stage_0(engine, model)
     if hasattr(optimizer, "_hp_optimizer_states_linked"):
         # The real stages 1 and 2 look for a torch optimizer's states before it has made them, and never again.
         optimizer._link_all_hp_params()
@@ -129,6 +133,24 @@ def states(engine: deepspeed.DeepSpeedEngine, model: nn.Module) -> dict[str, tor
             for state in ("exp_avg", "exp_avg_sq"):
                 found[f"{name} {state}"] = utils.safe_get_full_optimizer_state(param, state)
     return {name: value.detach().clone() for name, value in found.items() if value is not None}
+
+
+def states_of_the_real_stage_0(engine: deepspeed.DeepSpeedEngine, model: nn.Module) -> dict[str, torch.Tensor]:
+    """Which its safe_get functions do not give. Masters are the parameters themselves, copies of them, or a flat a group."""
+    names = {param: name for name, param in model.named_parameters()}
+    optimizer, found = engine.optimizer, {}
+    inner = getattr(optimizer, "optimizer", optimizer)
+    for index, group in enumerate(getattr(optimizer, "fp16_groups", [own["params"] for own in inner.param_groups])):
+        masters = optimizer.fp32_groups_flat[index : index + 1] if hasattr(optimizer, "fp32_groups_flat") else None
+        masters = masters or (optimizer.fp32_groups[index] if hasattr(optimizer, "fp32_groups") else group)
+        numels = [param.numel() for param in group] if len(masters) != len(group) else None
+        for key in (None, "exp_avg", "exp_avg_sq"):
+            values = [(master if key is None else inner.state[master].get(key)) for master in masters]
+            if values[0] is None:
+                continue
+            values = values[0].split(numels) if numels else values
+            found |= {names[param] + (f" {key}" if key else ""): value for param, value in zip(group, values)}
+    return {name: value.detach().clone() for name, value in found.items()}
 
 
 main()

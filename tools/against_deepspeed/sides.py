@@ -37,7 +37,7 @@ class Sides:
     def python(self, side: str) -> str:
         return sys.executable if side == "ours" else self.real
 
-    def call(self, side: str, *arguments: str, again: bool = True) -> str:
+    def call(self, side: str, *arguments: str, again: int = 3) -> str:
         command = [self.python(side), *arguments]
         try:
             done = subprocess.run(command, env=self.environment(side), capture_output=True, text=True, timeout=LIMIT_SECONDS)
@@ -46,7 +46,7 @@ class Sides:
         aborted = ABORT in done.stderr and "Traceback" not in done.stderr.split(ABORT)[0]
         if done.returncode != 0 and side == "real" and again and aborted:
             print(f"note   real aborted without an exception, and is started again: {' '.join(arguments)[:120]}", flush=True)
-            return self.call(side, *arguments, again=False)
+            return self.call(side, *arguments, again=again - 1)
         if done.returncode != 0:
             own = done.stderr.split("torch/distributed/elastic/multiprocessing/api.py")[0]  # torchrun's own trace follows
             raise RuntimeError(f"{side} {' '.join(arguments)[:200]}\n{done.stdout[-1500:]}\n{own[-3000:]}")

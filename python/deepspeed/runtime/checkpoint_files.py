@@ -50,7 +50,7 @@ def remove_stale(folder: str, stage: int, bf16: bool, ranks: int) -> None:
         elif match["what"] == "model":
             stale = stage != 3 or int(match["rank"]) >= ranks
         else:
-            stale = bool(match["bf16"]) != bf16 or int(match["rank"]) >= ranks
+            stale = stage == 0 or bool(match["bf16"]) != bf16 or int(match["rank"]) >= ranks
         if stale:
             os.remove(os.path.join(folder, name))
 

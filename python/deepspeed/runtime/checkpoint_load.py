@@ -13,7 +13,7 @@ from shoal import buffers
 
 from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime import partitions
-from deepspeed.runtime.checkpoint_save import STATE_NAMES
+from deepspeed.runtime.checkpoint_save import state_names
 
 # What the engine writes at the top level of the model's file; the rest is the client's.
 _OURS = {
@@ -22,6 +22,9 @@ _OURS = {
     "global_steps", "global_samples", "micro_steps", "dp_world_size", "mp_world_size", "ds_config", "ds_version",
     "universal_checkpoint_info", "zero_stage", "autoep_layers",
 }  # fmt: skip
+
+_CUT_OVER_RANKS = ("base_optimizer_state", "param_slice_mappings", "single_partition_of_fp32_groups", "fp32_flat_groups",
+                   "optimizer_state_dict", "param_alignment_paddings", "group_paddings", "partition_count")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,12 @@ def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
         raise shoal.Error(f"[load_checkpoint] {folder} is not a universal checkpoint, and the config has "
                           "checkpoint.load_universal. Give the tag of a universal one, or leave the key out.")
     saved = open_saved(folder)
+    takes_states = wanted.optimizer and engine.basic_optimizer is not None and saved.has_states
+    if takes_states:
+        saved.take_names(engine)
     _load_weights(engine, saved, wanted.strict)
-    if wanted.optimizer and engine.basic_optimizer is not None:
-        if not saved.shards and saved.models[0].get("optimizer"):
-            raise shoal.Error(f"[load_checkpoint] {folder} was saved by a DeepSpeed at stage 0, whose states of the optimizer "
-                              "are not read. Take the weights alone with load_optimizer_states=False.")
-        if saved.shards:
-            _load_moments(engine, saved)
+    if takes_states:
+        _load_moments(engine, saved)
     _load_progress(engine, saved, wanted.optimizer)
     model = saved.models[0]
     schedule = model.get("lr_scheduler")
@@ -68,16 +70,25 @@ def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
 class Saved:
     """The files of one checkpoint, and parameters put together from them."""
 
-    def __init__(self, folder: str):
+    def __init__(self, folder: str, models: list[Any] | None = None):
+        """models: what is in the files of the model, where they are read already."""
         self.folder = folder
         paths = files.find_model_files(folder)
         if not paths:
             raise shoal.Error(f"[load_checkpoint] {folder} holds no model states. Give the folder and tag of a checkpoint.")
-        self.models = [files.read(path) for path in paths]
+        self.models = models if models is not None else [files.read(path) for path in paths]
         self.shards = [files.read(path)["optimizer_state_dict"] for path in files.find_optimizer_files(folder)]
         self.world = len(self.shards) or int(self.models[0].get("dp_world_size", 1))
         self.stage = int(self.shards[0]["zero_stage"]) if self.shards else (3 if len(self.models) > 1 else 0)
         self.shapes = self.models[0].get("param_shapes") or []
+
+    @property
+    def has_states(self) -> bool:
+        """Whether it has states of an optimizer."""
+        return bool(self.shards)
+
+    def take_names(self, engine: Any) -> None:
+        """For checkpoints that do not say what their states are of."""
 
     def slices(self, name: str | None) -> list[list[torch.Tensor]]:
         """Of each rank, the flats of the fp32 weights (None) or of a state of the optimizer."""
@@ -108,6 +119,18 @@ class Saved:
         counts = [state["step"] for state in inner["state"].values() if "step" in state]
         counts += [group["step"] for group in inner["param_groups"] if "step" in group]
         return counts[0] if counts else int(self.models[0].get("global_steps", 0))
+
+    def applied_steps(self) -> int:
+        """How many steps the optimizer's corrections count."""
+        return int(self.models[0].get("global_steps", 0)) - int(self.models[0].get("skipped_steps", 0))
+
+    def scaler(self) -> Any:
+        """What was kept of the loss scale, or None."""
+        return self.shards[0].get("loss_scaler") if self.shards else None
+
+    def common(self) -> dict[str, Any]:
+        """What is one for all ranks, beside the groups."""
+        return {key: value for key, value in self.shards[0].items() if key not in _CUT_OVER_RANKS}
 
     def wholes(self, name: str | None) -> dict[str, torch.Tensor]:
         """Each trained parameter's state, whole, in fp32."""
@@ -178,9 +201,9 @@ class Saved:
 
 
 def _load_weights(engine: Any, saved: Saved, strict: bool) -> None:
-    values = saved.wholes(None) if saved.shards else {}
+    values = saved.wholes(None) if saved.has_states else {}
     values |= saved.frozen()
-    if not saved.shards:
+    if not saved.has_states:
         values = saved.module() | values
     params = dict(engine.module.named_parameters())
     missing = sorted(set(params) - set(values))
@@ -198,7 +221,7 @@ def _load_weights(engine: Any, saved: Saved, strict: bool) -> None:
 
 
 def _load_moments(engine: Any, saved: Saved) -> None:
-    for name, kind in STATE_NAMES[engine.optimizer_type].items():
+    for name, kind in state_names(engine).items():
         for param, value in saved.wholes(name).items():
             engine._shoal.write_part(param, kind, value)
     groups = [_settings(group) for group in saved.inner(0)["param_groups"]]
@@ -219,8 +242,8 @@ def _load_progress(engine: Any, saved: Saved, optimizer_states: bool) -> None:
         engine.skipped_steps = int(model.get("skipped_steps", 0))
         engine.micro_steps = int(model.get("micro_steps", engine.global_steps * engine.gradient_accumulation_steps()))
         progress.skipped_steps = engine.skipped_steps
-        progress.applied_steps = engine.global_steps - engine.skipped_steps
-        scaler = saved.shards[0].get("loss_scaler") if saved.shards else None
+        progress.applied_steps = saved.applied_steps()
+        scaler = saved.scaler()
         if engine.fp16_enabled() and scaler is not None:
             progress.loss_scale = float(scaler.cur_scale)
             progress.loss_scale_step = int(getattr(scaler, "cur_iter", 0))

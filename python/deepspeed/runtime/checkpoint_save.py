@@ -11,6 +11,7 @@ import torch
 import shoal
 from shoal import _core, buffers, state
 
+from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
 from deepspeed.ops.group_holder import GroupHolder
 from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime import partitions
@@ -29,13 +30,21 @@ STATE_NAMES = {
 }
 
 
+def state_names(engine: Any) -> dict[str, str]:
+    """What the checkpoint calls the states of the engine's optimizer, and what the core does."""
+    if isinstance(engine.basic_optimizer, DeepSpeedCPUAdagrad):  # which has a name of its own for it
+        return {"exp_avg_sq": "first_moment"}
+    return STATE_NAMES[engine.optimizer_type]
+
+
 def save(
     engine: Any,
     save_dir: str,
     tag: str | None,
     client_state: dict[str, Any],
     save_latest: bool,
-    exclude_frozen: bool = False,
+    exclude_frozen: bool,
+    writer: type[Writer],
 ) -> bool:
     world = engine._shoal.world
     tag = str(tag) if tag is not None else f"global_step{engine.global_steps}"
@@ -44,7 +53,7 @@ def save(
     if world.rank == 0:
         os.makedirs(folder, exist_ok=True)
     world.barrier()
-    Writer(engine, folder, exclude_frozen).write(client_state)
+    writer(engine, folder, exclude_frozen).write(client_state)
     world.barrier()
     if world.rank == 0:  # an earlier save under this tag, by more ranks or at another stage, would be read with it
         files.remove_stale(folder, engine.zero_optimization_stage(), engine.bfloat16_enabled(), world.size)
@@ -77,6 +86,8 @@ def save_model(engine: Any, save_dir: str, name: str, exclude_frozen: bool) -> b
 
 
 class Writer:
+    states_in_model = False  # those of the optimizer: in the model's file, or in one of each rank
+
     def __init__(self, engine: Any, folder: str, exclude_frozen: bool = False):
         self.exclude_frozen = exclude_frozen
         self.engine = engine
@@ -95,9 +106,10 @@ class Writer:
         optimizer = self._optimizer_part() if self.engine.basic_optimizer is not None else None
         if self.stage == 3 or self.rank == 0:
             values = self._model_part(frozen, fragments)
+            values["optimizer"] = optimizer if self.states_in_model else None
             values.update({key: value for key, value in client_state.items() if key not in values})
             files.write(files.model_file(self.folder, self.stage, self.rank), values)
-        if optimizer is not None:
+        if optimizer is not None and not self.states_in_model:
             values = {"optimizer_state_dict": optimizer, "ds_config": self.engine.config, "ds_version": __version__}
             files.write(files.optimizer_file(self.folder, self.engine.bfloat16_enabled(), self.rank), values)
 
@@ -114,7 +126,6 @@ class Writer:
         return {
             "module": self._module_part(saved_buffers),
             "buffer_names": list(saved_buffers),
-            "optimizer": None,
             "param_shapes": shapes,
             "frozen_param_shapes": OrderedDict(frozen),
             "frozen_param_fragments": OrderedDict(fragments),
@@ -175,11 +186,12 @@ class Writer:
     def _slices(self, kind: str) -> list[torch.Tensor] | None:
         """This rank's slice of each group, in DeepSpeed's cut; None if the optimizer keeps no such state. Stages 1 and 2
         write weights without the padding of the last slice, and states of the optimizer with it."""
-        found = []
+        found, kept = [], False
         for group in self._cut_groups():
             wholes = {name: self.shoal.read_state(name, kind) for name, _ in group}
-            if any(value is None for value in wholes.values()):
-                return None
+            kept |= any(value is not None for value in wholes.values())
+            for name, numel in group:  # an optimizer of the client's has none for what it does not hold
+                wholes[name] = torch.zeros(numel, device="cpu") if wholes[name] is None else wholes[name]
             if self.stage == 3:
                 found.append(torch.cat([self._lone_share(wholes[name]) for name, _ in group]))
                 continue
@@ -190,7 +202,7 @@ class Writer:
                 values[part.at : part.at + part.numel] = whole[part.begin : part.begin + part.numel]
             padding = self._padding(total) if kind == "weight" else 0
             found.append(values[: max(0, values.numel() - padding)].clone())
-        return found
+        return found if kept or kind == "weight" else None
 
     def _padding(self, total: int) -> int:
         return partitions.padding_of(total, self.world) if self.rank == self.world - 1 else 0
@@ -200,13 +212,11 @@ class Writer:
         weights = self._slices("weight")
         # A tensor each: one that states share would count once for each of them when it is loaded.
         states: dict[int, dict[str, Any]] = {index: {"step": self._step_as_kept(step)} for index in range(len(weights))}
-        for name, kind in STATE_NAMES[self.engine.optimizer_type].items():
+        for name, kind in state_names(self.engine).items():
             for index, values in enumerate(self._slices(kind) or []):
                 states[index][name] = values
-        groups = [{key: value for key, value in group.items() if key != "params"} for group in self.engine.optimizer.param_groups]
-        if isinstance(self.engine.basic_optimizer, GroupHolder):
-            groups = [group | {"step": step} for group in groups]
-        inner = {"state": states, "param_groups": [group | {"params": own} for group, own in zip(groups, self._flats_of_groups())]}
+        groups = [group | {"params": own} for group, own in zip(self._group_settings(step), self._flats_of_groups())]
+        inner = {"state": states, "param_groups": groups}
         common = {
             "zero_stage": self.stage,
             "loss_scaler": self._loss_scaler(),
@@ -230,6 +240,11 @@ class Writer:
                 for group in self.groups
             ],
         }
+
+    def _group_settings(self, step: int) -> list[dict[str, Any]]:
+        """The optimizer's groups without their parameters; DeepSpeed's own optimizers count steps there too."""
+        groups = [{key: value for key, value in group.items() if key != "params"} for group in self.engine.optimizer.param_groups]
+        return [group | {"step": step} for group in groups] if isinstance(self.engine.basic_optimizer, GroupHolder) else groups
 
     def _flats_of_groups(self) -> list[list[int]]:
         """Which flats are a group's: one at stages 1 and 2, its sub-groups at stage 3."""

@@ -21,10 +21,9 @@ import shoal
 
 from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime.checkpoint_load import Saved
+from deepspeed.runtime.checkpoint_plain import PlainSaved
 
 STATES = {"fp32": None, "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
-_CUT_OVER_RANKS = ("base_optimizer_state", "param_slice_mappings", "single_partition_of_fp32_groups", "fp32_flat_groups",
-                   "optimizer_state_dict", "param_alignment_paddings", "group_paddings", "partition_count")  # fmt: skip
 
 
 def is_universal(folder: str) -> bool:
@@ -32,15 +31,23 @@ def is_universal(folder: str) -> bool:
 
 
 def open_saved(folder: str) -> Saved:
-    """The checkpoint of a folder, universal or not."""
-    return UniversalSaved(folder) if is_universal(folder) else Saved(folder)
+    """The checkpoint of a folder, of any kind."""
+    if is_universal(folder):
+        return UniversalSaved(folder)
+    saved = Saved(folder)
+    return PlainSaved(folder, saved.models) if not saved.shards and saved.models[0].get("optimizer") else saved
 
 
 def convert(source: str, target: str) -> None:
     """A checkpoint of any stage and world as a universal one. `latest_universal` is written last."""
-    saved = Saved(source)
-    if not saved.shards:
-        raise shoal.Error(f"[ds_to_universal] {source} holds no states of an optimizer. Convert a checkpoint of stage 1 to 3.")
+    if is_universal(source):
+        raise shoal.Error(f"[ds_to_universal] {source} is universal already. Convert a checkpoint as it was saved.")
+    saved = open_saved(source)
+    if not saved.has_states:
+        raise shoal.Error(f"[ds_to_universal] {source} holds no states of an optimizer. Convert a checkpoint with them.")
+    if not saved.names():
+        raise shoal.Error(f"[ds_to_universal] {source} was saved by a DeepSpeed at stage 0, whose states have no names. Load it "
+                          "with load_checkpoint, save it again, and convert that.")
     os.makedirs(os.path.join(target, "zero"), exist_ok=True)
     step = saved.step()
     for name, key in STATES.items():
@@ -51,13 +58,16 @@ def convert(source: str, target: str) -> None:
             _write(target, param, name, {"param": value.float().clone(), "cat_dim": 0})
     for param in saved.names():
         _write(target, param, "step", step)
-    common = {key: value for key, value in saved.shards[0].items() if key not in _CUT_OVER_RANKS}
+    common = saved.common()
     groups = saved.inner(0)["param_groups"]
     common["param_groups"] = groups
     common["optimizer_state_dict"] = {"state": {0: {"step": step}}, "param_groups": groups}
     files.write(os.path.join(target, "zero", "optimizer_state.pt"), common)
-    for path in files.find_model_files(source):
-        shutil.copy2(path, target)
+    for path, model in zip(files.find_model_files(source), saved.models):
+        if model.get("optimizer"):  # its states are in folders of their own now
+            files.write(os.path.join(target, os.path.basename(path)), model | {"optimizer": None})
+        else:
+            shutil.copy2(path, target)
     parent, tag = os.path.split(os.path.abspath(target))
     files.write_text(os.path.join(parent, "latest_universal"), tag)
 
@@ -73,8 +83,7 @@ class UniversalSaved(Saved):
 
     def __init__(self, folder: str):
         super().__init__(folder)
-        self.common = files.read(os.path.join(folder, "zero", "optimizer_state.pt"))
-        self.shards = [self.common]
+        self.shards = [files.read(os.path.join(folder, "zero", "optimizer_state.pt"))]
 
     def wholes(self, name: str | None) -> dict[str, torch.Tensor]:
         found: dict[str, torch.Tensor] = {}
@@ -90,4 +99,5 @@ class UniversalSaved(Saved):
         return found
 
     def inner(self, rank: int) -> dict[str, Any]:
-        return self.common if "param_groups" in self.common else self.common["optimizer_state_dict"]
+        shared = self.shards[0]
+        return shared if "param_groups" in shared else shared["optimizer_state_dict"]

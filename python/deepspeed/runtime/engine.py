@@ -14,7 +14,7 @@ from shoal.engine import check_model
 
 from deepspeed import comm
 from deepspeed.accelerator import rank_device
-from deepspeed.runtime import checkpoint_load, checkpoint_save, client_states, lr_schedules, optimizers
+from deepspeed.runtime import checkpoint_load, checkpoint_plain, checkpoint_save, client_states, lr_schedules, optimizers
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.config import Source, check, translate, without_auto
 from deepspeed.runtime.config_getters import ConfigGetters
@@ -301,7 +301,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         save_latest: bool = True,
         exclude_frozen_parameters: bool = False,
     ) -> bool:
-        return checkpoint_save.save(self, save_dir, tag, client_state or {}, save_latest, exclude_frozen_parameters)
+        writer = checkpoint_plain.PlainWriter if self.zero_optimization_stage() == 0 else checkpoint_save.Writer
+        return checkpoint_save.save(self, save_dir, tag, client_state or {}, save_latest, exclude_frozen_parameters, writer)
 
     def load_checkpoint(
         self,

@@ -25,7 +25,7 @@ def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
     groups = optimizer.param_groups
     if not isinstance(optimizer, GroupHolder) and type(optimizer) not in _KNOWN:
         return None  # a subclass may do anything
-    shared = {key: groups[0][key] for key in ("betas", "eps", "momentum", "dampening", "nesterov") if key in groups[0]}
+    shared = {key: groups[0][key] for key in ("betas", "eps", "momentum", "dampening", "nesterov", "bias_correction") if key in groups[0]}
     for refused in (*_unknown_options(groups), *(key for key in shared if _differ(groups, key))):
         if isinstance(optimizer, GroupHolder):
             raise Error(
@@ -41,7 +41,7 @@ def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
         if type(optimizer) is torch.optim.Adam and groups[0].get("decoupled_weight_decay"):
             decoupled = True
         params["eps"] = float(shared["eps"])
-        if getattr(optimizer, "bias_correction", True) is False:
+        if shared.get("bias_correction", True) is False:
             params["bias_correction"] = False
         return {"type": "AdamW" if decoupled else "Adam", "params": params | ({} if decoupled else {"adam_w_mode": False})}
     if isinstance(optimizer, torch.optim.SGD):

@@ -30,7 +30,7 @@ def get_fp32_state_dict_from_zero_checkpoint(
     saved = open_saved(os.path.join(checkpoint_dir, tag))
     result = {name: value.float() for name, value in saved.buffers().items() if value.is_floating_point()}
     result |= {name: value for name, value in saved.buffers().items() if not value.is_floating_point()}
-    trained = saved.wholes(None) if saved.shards else saved.module()
+    trained = saved.wholes(None) if saved.has_states else saved.module()
     for values in (trained, {} if exclude_frozen_parameters else saved.frozen()):
         result |= {name: value.float() if lazy_mode else value.float().clone() for name, value in values.items()}
     for alias, owner in (saved.models[0].get("shared_params") or {}).items():

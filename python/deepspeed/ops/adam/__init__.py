@@ -7,6 +7,14 @@ from typing import Any, Iterable
 from deepspeed.ops.group_holder import GroupHolder, refuse_small_states
 
 
+def _group(
+    lr: float, bias_correction: bool, betas: tuple[float, float], eps: float, weight_decay: float, amsgrad: bool
+) -> dict[str, Any]:
+    """What a group has where it says nothing else. A DeepSpeed that loads our checkpoint takes all of it from there."""
+    common = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+    return common | {"bias_correction": bias_correction, "amsgrad": amsgrad}
+
+
 class FusedAdam(GroupHolder):
     def __init__(
         self,
@@ -20,9 +28,8 @@ class FusedAdam(GroupHolder):
         amsgrad: bool = False,
         set_grad_none: bool = True,
     ):
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad})
+        super().__init__(params, _group(lr, bias_correction, betas, eps, weight_decay, amsgrad))
         self.adam_w_mode = adam_w_mode
-        self.bias_correction = bias_correction
 
 
 class DeepSpeedCPUAdam(GroupHolder):
@@ -39,11 +46,8 @@ class DeepSpeedCPUAdam(GroupHolder):
         fp32_optimizer_states: bool = True,
     ):
         refuse_small_states(type(self).__name__, fp32_optimizer_states)
-        super().__init__(
-            model_params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
-        )
+        super().__init__(model_params, _group(lr, bias_correction, betas, eps, weight_decay, amsgrad))
         self.adam_w_mode = adamw_mode
-        self.bias_correction = bias_correction
 
 
 __all__ = ["DeepSpeedCPUAdam", "FusedAdam"]
