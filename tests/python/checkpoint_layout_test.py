@@ -213,6 +213,10 @@ def odd_groups(model: nn.Module, case: str) -> torch.optim.Optimizer:
         return torch.optim.AdamW([{"params": frozen}, {"params": trained}], lr=1e-2)
     if case == "all frozen in one, FusedAdam":
         return FusedAdam([{"params": frozen}, {"params": trained}], lr=1e-2)
+    if case == "none in one":
+        return torch.optim.AdamW([{"params": [], "lr": 1.0}, {"params": trained}], lr=1e-2)
+    if case == "none in one, FusedAdam":
+        return FusedAdam([{"params": [], "lr": 1.0}, {"params": trained}], lr=1e-2)
     if case == "outside of all":
         return torch.optim.AdamW(trained[:-2], lr=1e-2)
     if case == "outside of all, FusedAdam":
@@ -229,6 +233,8 @@ ODD = {
     "frozen among them": ("fp32", "bf16", "bf16 model"),
     "all frozen in one": ("fp32", "bf16"),
     "all frozen in one, FusedAdam": ("fp32", "bf16"),
+    "none in one": ("fp32", "bf16"),
+    "none in one, FusedAdam": ("fp32", "bf16"),
     "outside of all": ("fp32", "bf16"),
     "outside of all, FusedAdam": ("fp32", "bf16"),
     "no states": ("fp32",),
@@ -257,9 +263,10 @@ def odd_round_trips(folder: str) -> dict:
         train(first, 2)
         first.save_checkpoint(place)
         second.load_checkpoint(place)
+        rates = [[group["lr"] for group in engine.optimizer.param_groups] for engine in (first, second)]
         for engine in (first, second):
             train(engine, 2)
-        return weights(first) == weights(second)
+        return weights(first) == weights(second) and rates[0] == rates[1]
 
     found = {}
     for case, precision in ((case, precision) for case, precisions in ODD.items() for precision in precisions):
@@ -279,12 +286,40 @@ def test_stage_0_resumes_with_groups_of_any_kind():
     assert "mu_product" in found["one number for all elements, fp32"][1]
 
 
+def adagrad_under_another_name(folder: str, stage: int) -> bool:
+    """Whether DeepSpeedCPUAdagrad reads what torch's class would have written."""
+    import deepspeed
+    from deepspeed import utils
+    from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
+
+    sums = []
+    for kind in (torch.optim.Adagrad, DeepSpeedCPUAdagrad):
+        torch.manual_seed(0)
+        model = Net()
+        config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage}}
+        engine = deepspeed.initialize(model=model, optimizer=kind(model.parameters(), lr=1e-2), config=config)[0]
+        if kind is torch.optim.Adagrad:
+            train(engine, 2)
+            engine.save_checkpoint(folder)
+        else:
+            engine.load_checkpoint(folder)
+        sums.append([utils.safe_get_full_optimizer_state(param, "sum").tolist() for param in model.parameters()])
+    return sums[0] == sums[1]
+
+
+def test_adagrad_is_read_under_either_name():
+    for stage in (0, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            assert run(__file__, "adagrad_under_another_name", 1, folder=folder, stage=stage)[0]
+
+
 def as_deepspeed_writes(folder: str, path: Path) -> None:
     """A checkpoint of stage 0 without what DeepSpeed does not write, and with the empty step that it counts in 16 bits (and
     here in fp32); FusedAdam's count is in a group's last parameter alone, and its masters want gradients."""
     model = read(folder, MODEL_FILE)
     for key in ("param_shapes", "frozen_param_shapes", "frozen_param_fragments"):
         del model[key]
+    del model["applied_steps"]
     model["shared_params"] = None
     optimizer = model["optimizer"]
     optimizer.pop("loss_scaler", None)
@@ -299,10 +334,13 @@ def as_deepspeed_writes(folder: str, path: Path) -> None:
 
 
 def load_nameless(folder: str, **others) -> list:
+    """The states, the counts of steps here and in a run that resumes what this one saves, and the loss scale."""
     found = load(folder, **others)
-    engine = make(**others)
+    engine, again = make(**others), make(**others)
     engine.load_checkpoint(folder)
-    return [found, engine._shoal.core.progress().applied_steps, engine.cur_scale]
+    engine.save_checkpoint(folder, tag="again", save_latest=False)
+    again.load_checkpoint(folder, tag="again")
+    return [found, [each._shoal.core.progress().applied_steps for each in (engine, again)], engine.cur_scale]
 
 
 def load_otherwise(folder: str) -> dict:
@@ -347,7 +385,7 @@ def test_a_deepspeeds_stage_0_is_read_by_the_order_of_groups():
             saved = run(__file__, "save", 1, folder=folder, stage=0, **options)[0]
             as_deepspeed_writes(folder, Path(folder, "global_step2", MODEL_FILE))
             found, steps, scale = run(__file__, "load_nameless", 3, folder=folder, stage=3, **options)[0]
-            assert found == saved and steps == 3 and scale == (16 if precision == "fp16" else 1), (options, steps, scale)
+            assert found == saved and steps == [3, 3] and scale == (16 if precision == "fp16" else 1), (options, steps, scale)
             if kind == "ours":
                 message = run(__file__, "load_into_one_group", 1, folder=folder)[0]
                 assert "writes no names" in message and "load_optimizer_states=False" in message, message

@@ -13,12 +13,12 @@ from shoal import buffers
 
 from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime import partitions
-from deepspeed.runtime.checkpoint_save import state_names
+from deepspeed.runtime.checkpoint_save import ADAGRAD_NAMES, state_names
 
 # What the engine writes at the top level of the model's file; the rest is the client's.
 _OURS = {
     "module", "buffer_names", "optimizer", "param_shapes", "frozen_param_shapes", "frozen_param_fragments",
-    "shared_params", "lr_scheduler", "data_sampler", "random_ltd", "sparse_tensor_module_names", "skipped_steps",
+    "shared_params", "lr_scheduler", "data_sampler", "random_ltd", "sparse_tensor_module_names", "applied_steps", "skipped_steps",
     "global_steps", "global_samples", "micro_steps", "dp_world_size", "mp_world_size", "ds_config", "ds_version",
     "universal_checkpoint_info", "zero_stage", "autoep_layers",
 }  # fmt: skip
@@ -121,8 +121,9 @@ class Saved:
         return counts[0] if counts else int(self.models[0].get("global_steps", 0))
 
     def applied_steps(self) -> int:
-        """How many steps the optimizer's corrections count."""
-        return int(self.models[0].get("global_steps", 0)) - int(self.models[0].get("skipped_steps", 0))
+        """How many steps the optimizer's corrections count. Of a DeepSpeed's own, those that were not skipped."""
+        model = self.models[0]
+        return int(model.get("applied_steps", int(model.get("global_steps", 0)) - int(model.get("skipped_steps", 0))))
 
     def scaler(self) -> Any:
         """What was kept of the loss scale, or None."""
@@ -222,9 +223,14 @@ def _load_weights(engine: Any, saved: Saved, strict: bool) -> None:
 
 def _load_moments(engine: Any, saved: Saved) -> None:
     for name, kind in state_names(engine).items():
-        for param, value in saved.wholes(name).items():
+        names = ADAGRAD_NAMES if engine.optimizer_type == "Adagrad" else (name,)
+        for param, value in next(filter(None, map(saved.wholes, names)), {}).items():
             engine._shoal.write_part(param, kind, value)
     groups = [_settings(group) for group in saved.inner(0)["param_groups"]]
+    own = engine.basic_optimizer.param_groups
+    if len(groups) < len(own):  # without those that have no parameters
+        rest = iter(groups)
+        groups = [next(rest, {}) if group["params"] else {} for group in own]
     engine.optimizer.load_state_dict({"param_groups": groups})
 
 

@@ -33,9 +33,7 @@ class PlainWriter(Writer):
 
     def __init__(self, engine: Any, folder: str, exclude_frozen: bool = False):
         super().__init__(engine, folder, exclude_frozen)
-        own = engine.basic_optimizer.param_groups if engine.basic_optimizer is not None else []
-        self.held, beside = self.groups[: len(own)], self.groups[len(own) :]
-        self.beside = [name for group in beside for name, _ in group]
+        self.beside = [name for group in self.groups[len(self.held) :] for name, _ in group]
         trained = [self.params[name].dtype for group in self.groups for name, _ in group]
         self.has_masters = any(dtype != torch.float32 for dtype in trained)
         self.flat = self.has_masters and isinstance(engine.basic_optimizer, FusedAdam)
@@ -60,7 +58,7 @@ class PlainWriter(Writer):
         if self.flat:
             return [[index] for index in range(len(self.held))]
         found, first = [], 0
-        for own, trained in zip(self.engine.basic_optimizer.param_groups, self.held):
+        for own, trained in zip(self.owners, self.held):
             count = len(trained if self.has_masters else own["params"])
             found.append(list(range(first, first + count)))
             first += count
@@ -69,8 +67,7 @@ class PlainWriter(Writer):
     def _trained_numbers(self) -> list[list[int]]:
         if self.has_masters:
             return self._numbers()
-        groups = self.engine.basic_optimizer.param_groups
-        return [trained_of(self.engine, own["params"], numbers) for own, numbers in zip(groups, self._numbers())]
+        return [trained_of(self.engine, own["params"], numbers) for own, numbers in zip(self.owners, self._numbers())]
 
     def _read(self, kind: str) -> list[list[Any]]:
         """A state by groups, of each parameter or in one flat; None for what the optimizer keeps no such state of."""
@@ -118,6 +115,7 @@ class PlainSaved(Saved):
 
     def __init__(self, folder: str, models: list[Any] | None = None):
         super().__init__(folder, models)
+        self.shards, self.stage = [], 0  # files of ranks are of an earlier save
         self.optimizer: dict[str, Any] = self.models[0]["optimizer"]
         self.flat = "fp32_groups_flat" in self.optimizer
         self.has_masters = self.flat or "fp32_groups" in self.optimizer
@@ -149,7 +147,7 @@ class PlainSaved(Saved):
                               "the weights alone with load_optimizer_states=False.")
         self.shapes, self.numbers = shapes, numbers
 
-    def _sizes(self, shapes: OrderedDict) -> list[tuple[int, ...] | None]:
+    def _sizes(self, shapes: OrderedDict) -> list[tuple[int, ...]]:
         if self.flat:
             return [(sum(torch.Size(shape).numel() for shape in shapes.values()),)]
         return [tuple(shape) for shape in shapes.values()]
@@ -187,7 +185,7 @@ class PlainSaved(Saved):
 
     def applied_steps(self) -> int:
         """As the optimizer counted: DeepSpeed's of 16 bits count an empty step that makes their states."""
-        return int(self.step())
+        return int(self.models[0].get("applied_steps", self.step()))
 
     def wholes(self, name: str | None) -> dict[str, torch.Tensor]:
         if name is None and not self.shapes:

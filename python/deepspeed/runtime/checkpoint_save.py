@@ -29,11 +29,13 @@ STATE_NAMES = {
     "Adagrad": {"sum": "first_moment"},
 }
 
+ADAGRAD_NAMES = ("sum", "exp_avg_sq")  # torch's, and that of DeepSpeed's own class
+
 
 def state_names(engine: Any) -> dict[str, str]:
     """What the checkpoint calls the states of the engine's optimizer, and what the core does."""
-    if isinstance(engine.basic_optimizer, DeepSpeedCPUAdagrad):  # which has a name of its own for it
-        return {"exp_avg_sq": "first_moment"}
+    if isinstance(engine.basic_optimizer, DeepSpeedCPUAdagrad):
+        return {ADAGRAD_NAMES[1]: "first_moment"}
     return STATE_NAMES[engine.optimizer_type]
 
 
@@ -96,7 +98,10 @@ class Writer:
         self.stage = engine.zero_optimization_stage()
         self.rank, self.world = self.shoal.world.rank, self.shoal.world.size
         self.params = dict(engine.module.named_parameters())
-        self.groups = engine.named_groups()
+        own, named = engine.basic_optimizer.param_groups if engine.basic_optimizer is not None else [], engine.named_groups()
+        self.owners = [group for group in own if group["params"]]  # DeepSpeed drops groups without parameters
+        self.held = [trained for group, trained in zip(own, named) if group["params"]]
+        self.groups = self.held + named[len(own) :]
 
     def write(self, client_state: dict[str, Any]) -> None:
         frozen = {name: param.shape for name, param in self.params.items() if not param.requires_grad}
@@ -134,6 +139,7 @@ class Writer:
             "data_sampler": None,
             "random_ltd": None,
             "sparse_tensor_module_names": set(),
+            "applied_steps": self.shoal.core.progress().applied_steps,
             "skipped_steps": engine.skipped_steps,
             "global_steps": engine.global_steps,
             "global_samples": engine.global_samples,
@@ -243,7 +249,7 @@ class Writer:
 
     def _group_settings(self, step: int) -> list[dict[str, Any]]:
         """The optimizer's groups without their parameters; DeepSpeed's own optimizers count steps there too."""
-        groups = [{key: value for key, value in group.items() if key != "params"} for group in self.engine.optimizer.param_groups]
+        groups = [{key: value for key, value in group.items() if key != "params"} for group in self.owners]
         return [group | {"step": step} for group in groups] if isinstance(self.engine.basic_optimizer, GroupHolder) else groups
 
     def _flats_of_groups(self) -> list[list[int]]:

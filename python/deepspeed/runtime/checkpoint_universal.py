@@ -35,7 +35,7 @@ def open_saved(folder: str) -> Saved:
     if is_universal(folder):
         return UniversalSaved(folder)
     saved = Saved(folder)
-    return PlainSaved(folder, saved.models) if not saved.shards and saved.models[0].get("optimizer") else saved
+    return PlainSaved(folder, saved.models) if saved.models[0].get("optimizer") else saved  # no other stage has it there
 
 
 def convert(source: str, target: str) -> None:

@@ -17,6 +17,8 @@ from deepspeed.ops.lion import DeepSpeedCPULion, FusedLion
 
 # Of a section with torch_adam: what torch's class has and the core has not.
 _TORCH_ONLY = ("amsgrad", "maximize", "capturable", "differentiable")
+# What all groups must have alike.
+_SHARED = ("betas", "eps", "momentum", "dampening", "nesterov", "bias_correction")
 _KNOWN = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD, torch.optim.Adagrad)
 
 
@@ -25,7 +27,7 @@ def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
     groups = optimizer.param_groups
     if not isinstance(optimizer, GroupHolder) and type(optimizer) not in _KNOWN:
         return None  # a subclass may do anything
-    shared = {key: groups[0][key] for key in ("betas", "eps", "momentum", "dampening", "nesterov", "bias_correction") if key in groups[0]}
+    shared = {key: groups[0][key] for key in _SHARED if key in groups[0]}
     for refused in (*_unknown_options(groups), *(key for key in shared if _differ(groups, key))):
         if isinstance(optimizer, GroupHolder):
             raise Error(
