@@ -70,13 +70,16 @@ void enter(Engine& engine, int unit, const py::tuple& args, const py::dict& kwar
 void leave(Engine& engine, int unit, const py::object& output) {
   std::vector<at::Tensor> outputs;
   collect_tensors(output, outputs);
-  const bool failed = output.is_none();  // what torch hands to hooks after an exception
   py::gil_scoped_release without_gil;
-  if (failed) {
-    engine.abandon(unit);
-  } else {
-    engine.exit(unit, outputs);
-  }
+  engine.exit(unit, outputs);
+}
+
+void read_outside_uses(Engine& engine, int unit, const py::tuple& args, const py::dict& kwargs) {
+  std::vector<at::Tensor> inputs;
+  collect_tensors(args, inputs);
+  collect_tensors(kwargs, inputs);
+  py::gil_scoped_release without_gil;
+  engine.read_outside_uses(unit, inputs);
 }
 
 // What this rank owns of one state of a parameter, as (begin, fp32 values).
@@ -210,8 +213,13 @@ void bind_engine(py::module_& module) {
            py::keep_alive<1, 4>())
       .def("enter", &enter)
       .def("leave", &leave)
-      .def("begin_backward", &Engine::begin_backward, Released())
+      .def("abandon", &Engine::abandon, Released())
+      .def("read_outside_uses", &read_outside_uses)
+      .def_property_readonly("in_backward", &Engine::in_backward)
+      .def("begin_backward", &Engine::begin_backward, py::arg("root"), Released())
       .def("finish_backward", &Engine::finish_backward, Released())
+      .def("abandon_backward", &Engine::abandon_backward, py::arg("because"), Released())
+      .def("expect_scaled_loss", &Engine::expect_scaled_loss)
       .def("set_boundary", &Engine::set_boundary, py::arg("is_last"))
       .def_property_readonly("at_boundary", &Engine::at_boundary)
       .def("set_groups",

@@ -131,6 +131,11 @@ class Engine {
   void exit(int unit, const Tensors& outputs);
   // Instead of exit(), when the use ended with an exception.
   void abandon(int unit);
+  // A parameter of the unit is read, and no use of the unit is open: it becomes live, in forward until the use `until`
+  // ends, in backward until backward is over. Between passes nothing happens.
+  void read_outside_uses(int unit, const Tensors& inputs);
+  // Between begin_backward() and its end.
+  bool in_backward() const;
 
   // Runs a part of the model (run() calls inside) without keeping its activations; backward runs it again, with the
   // same random numbers. Its inputs are kept; with activation_checkpointing.cpu_checkpointing those that need a
@@ -144,11 +149,17 @@ class Engine {
   bool evaluating() const;
 
   // Back-propagates the loss of this micro-step, divided by the accumulation steps and times the loss scale.
-  // After an exception the pass cannot be finished: destroy the engine.
+  // After an exception the pass cannot be finished: the engine refuses everything but its destruction.
   void backward(const at::Tensor& loss);
-  // backward() in two halves: between them the caller back-propagates what it likes, scaled by loss_scale().
-  void begin_backward();
+  // backward() in two halves: between them the caller back-propagates what it likes, scaled by loss_scale(). With
+  // `root` it is that alone, once, and reductions go on beside it; without, they begin in finish_backward().
+  void begin_backward(const at::Tensor& root = {});
   void finish_backward();
+  // Instead of finish_backward(), when the caller's backward ended with an exception: the engine goes no further.
+  void abandon_backward(const std::string& because);
+  // With backward_from_outside: the loss that is back-propagated next was multiplied by loss_scale(). What comes from
+  // outside is divided by the accumulation steps as it comes.
+  void expect_scaled_loss();
   // Whether the backwards that follow end a step, told from outside; nothing: by the count of micro-steps.
   void set_boundary(std::optional<bool> is_last);
   // Whether the next backward ends a step.

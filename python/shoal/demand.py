@@ -1,8 +1,8 @@
 """Parameters that are read outside their unit: the read enters the unit, until the use that is open then ends.
 
 At stage 3 a module inside a unit answers for its parameters by `WatchedParameters`. A read of one by name, `block.weight`,
-while the unit is released and some other unit's forward runs, has the unit gathered. Between passes nothing is: a
-released parameter raises when it is touched.
+while the unit is released and some other unit's forward runs, has the unit gathered; so does one in backward, where a
+region is repeated. Between passes nothing is: a released parameter raises when it is touched.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ class WatchedParameters(dict):
 
     def __getitem__(self, name: str) -> Any:
         param = dict.__getitem__(self, name)
-        units = self.units
-        if units and self.unit not in units and param is not None and not gathering.is_gathered(param):
+        if self.unit not in self.units and param is not None and not gathering.is_gathered(param):
             self.uses.demand(self.unit)
         return param
 

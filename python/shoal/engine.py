@@ -154,19 +154,26 @@ class Engine:
     def backward(self, loss: torch.Tensor, scale_by_accumulation: bool = True, retain_graph: bool = False) -> None:
         """Back-propagates the loss of this micro-step, divided by the accumulation steps."""
         core = self._live("backward")
-        if loss.numel() != 1 or not loss.requires_grad:
-            has = "has" if loss.requires_grad else "has not"
-            raise _core.Error(
-                f"[backward] the loss has {loss.numel()} elements and {has} a graph. Pass a scalar that the model computed."
-            )
+        _check_loss("backward", loss)
         scale = core.loss_scale
         if scale_by_accumulation:
             scale /= self.core_config.accumulation_steps
         root = loss.float()
-        core.begin_backward()
-        with self.explaining("backward"):
-            torch.autograd.backward(root, torch.full_like(root, scale, requires_grad=False), retain_graph=retain_graph)
+        core.begin_backward(root)
+        try:
+            with self.explaining("backward"):
+                torch.autograd.backward(root, torch.full_like(root, scale, requires_grad=False), retain_graph=retain_graph)
+        except BaseException as error:
+            core.abandon_backward(str(error).partition("\n")[0] or type(error).__name__)
+            raise
         core.finish_backward()
+
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
+        """The loss times the loss scale, for a backward() of its own. That divides by the accumulation steps as it goes."""
+        core = self._live("scale")
+        _check_loss("scale", loss)
+        core.expect_scaled_loss()
+        return loss.float() * core.loss_scale
 
     def step(self) -> _core.StepResult:
         """Ends the micro-step; at an accumulation boundary updates the weights."""
@@ -367,6 +374,14 @@ class Engine:
         if self.core is None:
             raise _core.Error(f"[{place}] the engine was destroyed. Call initialize again.")
         return self.core
+
+
+def _check_loss(place: str, loss: torch.Tensor) -> None:
+    if loss.numel() != 1 or not loss.requires_grad:
+        has = "has" if loss.requires_grad else "has not"
+        raise _core.Error(
+            f"[{place}] the loss has {loss.numel()} elements and {has} a graph. Pass a scalar that the model computed."
+        )
 
 
 def _without_optimizer(config: str | os.PathLike | Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from torch import nn
@@ -11,46 +12,54 @@ from torch.utils.hooks import RemovableHandle
 class OpenUses:
     """The uses of an engine's units that are open now, innermost last, and units that were entered on demand in them."""
 
-    __slots__ = ("core", "units", "inputs")
+    __slots__ = ("core", "units", "inputs", "handled")
 
     def __init__(self, core: Any):
         self.core = core
         self.units: list[int] = []
         self.inputs: list[tuple | None] = []  # of a use by its module's call; None: on demand
+        self.handled: list[BaseException | None] = []  # that the caller was handling when the use began
 
     def enter(self, unit: int, args: tuple, kwargs: dict) -> None:
         self.core.enter(unit, args, kwargs)
-        self.units.append(unit)
-        self.inputs.append((args, kwargs))
+        self._push(unit, (args, kwargs))
 
     def demand(self, unit: int) -> None:
-        """Has a unit whole until the innermost open use ends. Between passes there is none, and nothing happens."""
-        if not self.units or unit in self.units:
-            return
-        args, kwargs = next(given for given in reversed(self.inputs) if given is not None)
-        self.core.enter(unit, args, kwargs)
-        self.units.append(unit)
-        self.inputs.append(None)
+        """Has a unit whole: in forward until the innermost open use ends, in backward until that is over. Between passes
+        nothing happens."""
+        if self.core.in_backward:
+            self.core.read_outside_uses(unit, (), {})
+        elif self.units and unit not in self.units:
+            args, kwargs = next(given for given in reversed(self.inputs) if given is not None)
+            self.core.read_outside_uses(unit, args, kwargs)
+            self._push(unit, None)
 
     def leave(self, unit: int, output: Any) -> None:
-        if output is None:  # what torch hands to hooks after an exception
-            if unit in self.units:
-                self._forget_down_to(unit)
-            self.core.leave(unit, None)
+        if unit not in self.units:  # it could not be entered
+            return
+        if output is None and sys.exc_info()[1] is not self.handled[-1]:  # torch calls hooks after an exception too
+            self._forget_down_to(unit)
+            self.core.abandon(unit)
             return
         while self.inputs[-1] is None:
-            self.inputs.pop()
-            self.core.leave(self.units.pop(), output)
-        self.inputs.pop()
-        self.units.pop()
+            self.core.leave(self._pop(), output)
+        self._pop()
         self.core.leave(unit, output)
+
+    def _push(self, unit: int, given: tuple | None) -> None:
+        self.units.append(unit)
+        self.inputs.append(given)
+        self.handled.append(sys.exc_info()[1])
+
+    def _pop(self) -> int:
+        self.inputs.pop()
+        self.handled.pop()
+        return self.units.pop()
 
     def _forget_down_to(self, unit: int) -> None:
         """The core forgets what is inside the use that failed by itself."""
-        while True:
-            self.inputs.pop()
-            if self.units.pop() == unit:
-                return
+        while self._pop() != unit:
+            pass
 
 
 class UnitHook:
@@ -86,8 +95,15 @@ class AfterForward(UnitHook):
 
 
 def attach(module: nn.Module, unit: int, uses: OpenUses) -> list[RemovableHandle]:
-    """Reports each forward of `module` as a use of the unit. Ours is entered first and left last."""
+    """Reports each forward of `module` as a use of the unit; of a list or a dict, which has none, those of its members. Ours
+    is entered first and left last."""
+    if not has_forward(module):
+        return [handle for child in module.children() for handle in attach(child, unit, uses)]
     return [
         module.register_forward_pre_hook(BeforeForward(uses.enter, unit), prepend=True, with_kwargs=True),
         module.register_forward_hook(AfterForward(uses.leave, unit), with_kwargs=True, always_call=True),
     ]
+
+
+def has_forward(module: nn.Module) -> bool:
+    return type(module).forward is not nn.Module.forward or "forward" in vars(module)

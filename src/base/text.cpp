@@ -61,6 +61,8 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
   return best;
 }
 
+std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {
   std::string out;
   for (const std::string& part : parts) {

@@ -20,6 +20,9 @@ std::string format_shape(const std::vector<int64_t>& shape);
 // The candidate with the smallest edit distance to word, or "" when none is near enough to be a likely typo.
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
 
+// Up to the first end of a line: what an error of torch says before its backtrace.
+std::string first_line(std::string_view text);
+
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 
 // A stable 64-bit hash (FNV-1a): equal on every rank and every build.

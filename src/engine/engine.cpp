@@ -138,7 +138,7 @@ class Engine::Impl {
     } catch (const std::exception& error) {
       fmt::print(stderr, "shoal: the last step of an engine that goes is lost: {}\n", error.what());
     }
-    gradient_hooks_.clear();
+    passes_.unhook_gradients();
     gathered_.clear();
     weights_.leave();
     // After an error collectives may be under way: their workers stop before the memory that they write is given back.
@@ -151,16 +151,12 @@ class Engine::Impl {
     for (int param = 0; param < static_cast<int>(spec.params.size()); ++param) {
       if (!spec.params[static_cast<size_t>(param)].trainable) continue;
       const at::Tensor& tensor = blueprint_.tensors[static_cast<size_t>(unit)][static_cast<size_t>(param)];
-      gradient_hooks_.emplace_back(
-          tensor, [this, unit, param](const at::Tensor& grad) { passes_.take_gradient(unit, param, grad); },
-          [this, unit, param, &tensor] { return passes_.target_of_gradient(unit, param, tensor); });
+      passes_.hook_gradient(unit, param, tensor);
     }
   }
 
   Tensors run(int unit, const Tensors& inputs, const Forward& forward) {
-    check_unit(unit);
-    if (inside_gathered_) throw Error("run", "a unit is used inside with_gathered. Leave it first.");
-    check_whole("run");
+    check_use(unit);
     Stopwatch watch(times_.forward, timing_);
     passes_.enter(unit, inputs);
     Tensors outputs;
@@ -200,13 +196,35 @@ class Engine::Impl {
                   "an earlier step failed half-way, and its weights are of two steps. Resume from a checkpoint.");
     }
     if (!passes_.lost_because().empty()) {
-      throw Error(place, fmt::format("an earlier pass could not gather its weights: {} Resume from a checkpoint.",
-                                     passes_.lost_because()));
+      throw Error(place, fmt::format("{} Destroy the engine and resume from a checkpoint.", passes_.lost_because()));
     }
   }
 
-  void begin_backward() {
-    check_whole("backward");
+  // The same where no backward is to be under way but one that runs: one of autograd's own that ended with an exception
+  // told nobody.
+  void check_sound(const char* place) {
+    if (passes_.in_backward() && RunningGraph::id_of_now() < 0) abandon_backward("it never came to its end.");
+    check_whole(place);
+  }
+
+  // Before a use of a unit, at every door.
+  void check_use(int unit) {
+    check_unit(unit);
+    if (inside_gathered_) throw Error("run", "a unit is used inside with_gathered. Leave it first.");
+    check_sound("run");
+    check_usable(unit);
+    check_stream(unit);
+  }
+
+  void begin_backward(const at::Tensor& root) {
+    prepare_backward();
+    passes_.begin_backward(root);
+    tell_gradients();
+  }
+
+  void prepare_backward() {
+    check_sound("backward");
+    if (passes_.in_backward()) throw Error("backward", "is called inside a backward of the same engine.");
     if (!boundary_ && micro_step_ == config_.batch.accumulation_steps) {
       throw Error(
           "backward",
@@ -222,12 +240,19 @@ class Engine::Impl {
                   "accumulate in. Set gradient_accumulation_steps to 2 or more.");
     }
     stepper_.settle_all();  // gradients will be overwritten
-    passes_.begin_backward();
+  }
+
+  void tell_gradients() {
     gradients_.set_last(is_last());
     if (is_last() && !updates_outside_) updater_.read_ahead();
   }
 
+  void abandon_backward(const std::string& because) {
+    passes_.lose(fmt::format("an earlier backward failed half-way, and its gradients are incomplete: {}", because));
+  }
+
   void finish_backward() {
+    check_whole("backward");
     reduced_ = is_last();
     passes_.finish_backward();
     ++micro_step_;
@@ -236,12 +261,14 @@ class Engine::Impl {
 
   // A gradient came and Engine::backward was not called: autograd itself says when it is through.
   void begin_outside_backward() {
-    if (loss_scale() != 1) {
+    if (!std::exchange(loss_is_scaled_, false) && loss_scale() != 1) {
       throw Error("backward", fmt::format("loss.backward() does not know the loss scale, {}. Call "
-                                          "engine.backward(loss).",
+                                          "engine.backward(loss), or engine.scale(loss).backward().",
                                           loss_scale()));
     }
-    begin_backward();
+    prepare_backward();
+    passes_.begin_running_backward(1.0 / static_cast<double>(config_.batch.accumulation_steps));
+    tell_gradients();
     torch::autograd::Engine::get_default_engine().queue_callback([this, alive = passes_.alive()] {
       if (!alive.expired()) finish_backward();
     });
@@ -254,16 +281,20 @@ class Engine::Impl {
                               loss.numel(), loss.requires_grad() ? "has" : "has not"));
     }
     Stopwatch watch(times_.backward, timing_);
-    begin_backward();
+    // In fp32: a 16-bit loss could not hold the scale.
+    const at::Tensor root = loss.scalar_type() == at::kFloat ? loss : loss.to(at::kFloat);
+    begin_backward(root);
     // Torch has one thread for all backward passes of a GPU. Ranks that are threads of one process would wait for each
     // other in it, so each goes through its backward in its own thread.
     const OwnThreadBackward own_thread;
-    // In fp32: a 16-bit loss could not hold the scale.
-    const at::Tensor root = loss.scalar_type() == at::kFloat ? loss : loss.to(at::kFloat);
     try {
       torch::autograd::backward({root}, {backward_scale(root)});
     } catch (const c10::OutOfMemoryError& error) {
+      abandon_backward("the GPU's memory was full.");
       throw explain(out_of_memory("backward", error.what_without_backtrace()));
+    } catch (const std::exception& error) {
+      abandon_backward(first_line(error.what()));
+      throw;
     }
     finish_backward();
   }
@@ -285,7 +316,7 @@ class Engine::Impl {
   }
 
   PendingStep step_later(const OutsideUpdate& update) {
-    check_whole("step");
+    check_sound("step");
     if (micro_step_ == 0) throw Error("step", "no gradient has come since the last step. Call backward(loss) first.");
     if (!boundary_.value_or(micro_step_ >= config_.batch.accumulation_steps)) return PendingStep(pending_.add_inside());
     if (!reduced_) {
@@ -420,7 +451,7 @@ class Engine::Impl {
   GatherParts gather_parts() { return {layout_, weights_, states_, weights_channel_->bytes(), *queue_, ledger_}; }
 
   void with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use) {
-    check_whole("with_gathered");
+    check_sound("with_gathered");
     if (!passes_.between_passes()) {
       throw Error("with_gathered", "a pass is open: its forward ran and its backward did not. Gather between passes.");
     }
@@ -439,6 +470,7 @@ class Engine::Impl {
   }
 
   int begin_gathered(const std::vector<std::string>& names) {
+    check_sound("gather");
     stepper_.settle_all();
     auto gathered = std::make_unique<GatheredParams>(gather_parts(), addresses_of(names));
     gathered_[++last_gathered_] = std::move(gathered);
@@ -471,13 +503,14 @@ class Engine::Impl {
     }
   }
 
-  void check_between_steps(const char* place) const {
-    check_whole(place);
+  void check_between_steps(const char* place) {
+    check_sound(place);
     if (passes_.between_passes() && micro_step_ == 0 && !inside_gathered_) return;
     throw Error(place, "a step is under way. Read and write the state after step(), before the next forward.");
   }
 
   void await_gradients() {
+    check_sound("gradients");
     if (!passes_.between_passes() || micro_step_ == 0 || !reduced_) {
       throw Error("gradients", "there are none: they are complete after the backward that ends a step, until step().");
     }
@@ -575,8 +608,8 @@ class Engine::Impl {
   PendingSteps pending_{stepper_, passes_.alive(), timing_,
                         [this](const StepResult& result, const StepTimes& times) { print(result, times); }};
   at::Generator generator_;
-  std::vector<GradientHook> gradient_hooks_;
   bool hooked_ = false;           // hooks of modules report uses, and every forward begins with one
+  bool loss_is_scaled_ = false;   // the next one from outside
   bool reduced_ = false;          // the last backward ended a step
   std::optional<bool> boundary_;  // told from outside; nothing: by the count of micro-steps
   int64_t micro_step_ = 0;        // of the step that is being accumulated
@@ -611,18 +644,22 @@ at::Tensor Engine::run(int unit, const at::Tensor& input, const std::function<at
 }
 
 void Engine::enter(int unit, const Tensors& inputs) {
-  impl_->check_unit(unit);
-  if (impl_->inside_gathered_) throw Error("run", "a unit is used inside with_gathered. Leave it first.");
-  impl_->check_whole("run");
-  impl_->check_usable(unit);
-  impl_->check_stream(unit);
+  impl_->check_use(unit);
   impl_->calls_.enter(unit, inputs);
 }
 void Engine::exit(int unit, const Tensors& outputs) { impl_->calls_.exit(unit, outputs); }
 void Engine::abandon(int unit) { impl_->calls_.abandon(unit); }
 
-void Engine::begin_backward() { impl_->begin_backward(); }
+void Engine::read_outside_uses(int unit, const Tensors& inputs) {
+  impl_->check_use(unit);
+  impl_->calls_.read_outside_uses(unit, inputs);
+}
+bool Engine::in_backward() const { return impl_->passes_.in_backward(); }
+
+void Engine::begin_backward(const at::Tensor& root) { impl_->begin_backward(root); }
 void Engine::finish_backward() { impl_->finish_backward(); }
+void Engine::abandon_backward(const std::string& because) { impl_->abandon_backward(because); }
+void Engine::expect_scaled_loss() { impl_->loss_is_scaled_ = true; }
 void Engine::set_boundary(std::optional<bool> is_last) { impl_->boundary_ = is_last; }
 bool Engine::at_boundary() const {
   return impl_->boundary_.value_or(impl_->micro_step_ + 1 >= impl_->config_.batch.accumulation_steps);
@@ -642,7 +679,7 @@ at::Tensor Engine::recompute(const at::Tensor& input, const std::function<at::Te
 void Engine::evaluate(const std::function<void()>& forward) {
   double evaluation = 0;  // no part of a step's times
   Stopwatch watch(evaluation, impl_->timing_);
-  impl_->check_whole("evaluate");
+  impl_->check_sound("evaluate");
   impl_->passes_.begin_evaluation();
   at::NoGradGuard without_graph;
   try {

@@ -6,6 +6,10 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+#include <cstring>
+#include <typeinfo>
+
 #include "shoal/error.h"
 
 namespace shoal {
@@ -37,7 +41,7 @@ struct GradientHook::OnNode final : ag::FunctionPreHook {
   ag::variable_list operator()(const ag::variable_list& grads) override {
     const auto calls = calls_.lock();
     if (!calls) return grads;  // the engine is gone: autograd accumulates as it always did
-    if (grads.at(0).defined()) calls->take(grads[0]);
+    calls->take(grads.at(0));
     return {at::Tensor()};  // nothing left to accumulate
   }
   std::weak_ptr<Calls> calls_;
@@ -47,6 +51,31 @@ GradientHook::GradientHook(const at::Tensor& param, Take take, Target target)
     : calls_(std::make_shared<Calls>(Calls{std::move(take), std::move(target)})),
       accumulator_(ag::impl::grad_accumulator(param)) {
   accumulator_->add_pre_hook(std::make_unique<OnNode>(calls_));
+}
+
+std::unique_ptr<RunningGraph> RunningGraph::now() {
+  if (ag::get_current_graph_task_nodes_in_graph() == nullptr) return nullptr;
+  std::unique_ptr<RunningGraph> graph(new RunningGraph);
+  graph->id_ = id_of_now();
+  return graph;
+}
+
+int RunningGraph::id_of_now() { return ag::get_current_graph_task_id(); }
+
+bool RunningGraph::reaches(const GradientHook& hook) const {
+  ag::Node* node = hook.accumulator_.get();
+  if (ag::get_current_graph_task_nodes_in_graph()->count(node) == 0) return false;
+  const auto* asked_for = ag::get_current_graph_task_exec_info();
+  if (asked_for == nullptr || asked_for->empty()) return true;
+  const auto found = asked_for->find(node);
+  return found != asked_for->end() && found->second.needed_;
+}
+
+bool RunningGraph::may_nest() const {
+  const auto& nodes = *ag::get_current_graph_task_nodes_in_graph();
+  // By its name: torch::autograd::PyNode lives in a library that we do not link.
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const ag::Node* node) { return std::strstr(typeid(*node).name(), "PyNode") != nullptr; });
 }
 
 // See [Note: gradients made where they are kept].

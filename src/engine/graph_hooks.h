@@ -15,7 +15,8 @@ struct Node;
 
 namespace shoal {
 
-// Calls `take` with each gradient of the parameter instead of letting autograd accumulate it, as long as this lives.
+// Calls `take` with each gradient of the parameter instead of letting autograd accumulate it, as long as this lives;
+// with an undefined one where a graph comes to the parameter and brings nothing.
 class GradientHook {
  public:
   using Take = std::function<void(const at::Tensor&)>;
@@ -29,6 +30,7 @@ class GradientHook {
   };
   struct OnNode;
   friend at::Tensor gradient_target(const at::Tensor& param);
+  friend class RunningGraph;
 
   std::shared_ptr<Calls> calls_;                        // the node's hook holds it weakly
   std::shared_ptr<torch::autograd::Node> accumulator_;  // autograd itself keeps it only weakly
@@ -43,6 +45,27 @@ class GradientHook {
 // keeps it in another dtype, the parameter is no engine's, or somebody else may get hold of the gradient, by a hook on
 // the parameter or by asking autograd for it.
 at::Tensor gradient_target(const at::Tensor& param);
+
+// The graph that the calling thread back-propagates now, as autograd itself counted it before it began: each parameter
+// in it gets its gradient once, the sum of all its uses there.
+class RunningGraph {
+ public:
+  // Null outside a backward. Valid while the graph runs.
+  static std::unique_ptr<RunningGraph> now();
+  // Of the innermost graph that runs; -1: none does. No two graphs have the same.
+  static int id_of_now();
+
+  int id() const { return id_; }
+  // Whether it will come to the hook's parameter.
+  bool reaches(const GradientHook& hook) const;
+  // Whether a function that is written in Python is part of it. Such a one may run a graph of its own when its turn
+  // comes (torch.utils.checkpoint with use_reentrant=True), which may reach any parameter.
+  bool may_nest() const;
+
+ private:
+  RunningGraph() = default;
+  int id_ = -1;
+};
 
 // Calls back when the nodes of one pass's graph are about to run.
 class NodeHooks {

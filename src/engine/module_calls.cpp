@@ -2,6 +2,7 @@
 #include "engine/module_calls.h"
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 
@@ -23,8 +24,18 @@ ModuleCalls::Kind ModuleCalls::enter_as(int unit, const std::vector<at::Tensor>&
     return Kind::without_graph;
   }
   passes_.begin_evaluation();
-  passes_.enter(unit, inputs);
+  try {
+    passes_.enter(unit, inputs);
+  } catch (const std::exception& error) {  // some ranks may be inside by now, and this one is not
+    passes_.lose(fmt::format("an evaluation could not begin: {}", error.what()));
+    throw;
+  }
   return Kind::evaluation;
+}
+
+void ModuleCalls::read_outside_uses(int unit, const std::vector<at::Tensor>& inputs) {
+  if (!passes_.in_backward()) enter(unit, inputs);
+  if (!passes_.evaluating()) passes_.read_outside_uses(unit);
 }
 
 void ModuleCalls::exit(int unit, const std::vector<at::Tensor>& outputs) {

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "base/check.h"
 #include "plan/memory.h"
 #include "shard/param_slot.h"
 #include "shoal/error.h"
@@ -68,17 +70,11 @@ void Passes::enter(int unit, const std::vector<at::Tensor>& inputs) {
   if (mode_ == Mode::evaluate) return;
   if (inside_region()) {
     regions_.back()->units.push_back(unit);
-    for (const int other : needed(unit)) {
-      ++units_[static_cast<size_t>(other)].recomputed_uses;
-      if (!nested) reduce_order_.expect(other);
-    }
+    for (const int other : needed(unit)) ++units_[static_cast<size_t>(other)].recomputed_uses;
   } else if (nested) {
     nested_held_.back().push_back(unit);
   } else {
-    for (const int other : needed(unit)) {
-      ++units_[static_cast<size_t>(other)].plain_uses;
-      reduce_order_.expect(other);
-    }
+    for (const int other : needed(unit)) ++units_[static_cast<size_t>(other)].plain_uses;
     follow_inputs(unit, inputs);
   }
   running_.push_back(unit);
@@ -111,17 +107,16 @@ void Passes::follow_inputs(int unit, const std::vector<at::Tensor>& inputs) {
 void Passes::enter_without_graph(int unit) {
   if (!schedule_.is_open()) open_training_pass();
   enter_needed(unit);
-  for (const int other : needed(unit)) {
-    ++units_[static_cast<size_t>(other)].recomputed_uses;
-    reduce_order_.expect(other);
-  }
+  for (const int other : needed(unit)) ++units_[static_cast<size_t>(other)].recomputed_uses;
 }
 
 void Passes::exit_without_graph(int unit) { exit_needed(unit); }
 
 bool Passes::enter_repeated(int unit, const std::vector<at::Tensor>& inputs) {
+  learn_graph();
   UnitPass& pass = units_[static_cast<size_t>(unit)];
-  if (pass.recomputed_uses == 0) {  // for the values alone
+  // For the values alone: also where a region is repeated without a graph, inside another one.
+  if (pass.recomputed_uses == 0 || !at::GradMode::is_enabled()) {
     enter_needed(unit);
     return true;
   }
@@ -130,9 +125,19 @@ bool Passes::enter_repeated(int unit, const std::vector<at::Tensor>& inputs) {
   for (const int other : needed(unit)) {
     --units_[static_cast<size_t>(other)].recomputed_uses;
     ++units_[static_cast<size_t>(other)].repeated_uses;
+    units_[static_cast<size_t>(other)].repeated = true;
   }
   follow_inputs(unit, inputs);
   return false;
+}
+
+void Passes::read_outside_uses(int unit) {
+  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  pass.unseen = true;
+  if (mode_ != Mode::backward) return;
+  learn_graph();
+  pass.held = true;
+  if (!std::exchange(pass.in_backward, true)) enter_needed(unit);
 }
 
 void Passes::exit_repeated(int unit) { exit_needed(unit); }
@@ -143,9 +148,11 @@ void Passes::exit(int unit, const std::vector<at::Tensor>& outputs) {
   if (held_by_nested) return;
   exit_needed(unit);
   if (mode_ == Mode::evaluate || inside_region()) return;
+  bool seen = false;
   for (const at::Tensor& output : outputs) {
-    hooks_.before_backward_of(output, [this, unit] { begin_unit_backward(unit); });
+    seen |= hooks_.before_backward_of(output, [this, unit] { begin_unit_backward(unit); });
   }
+  if (!seen) units_[static_cast<size_t>(unit)].outputs_unseen = true;
 }
 
 void Passes::abandon(int unit) {
@@ -171,19 +178,78 @@ void Passes::finish_evaluation() {
   mode_ = Mode::forward;
 }
 
-void Passes::begin_backward() {
+void Passes::begin_backward(const at::Tensor& root) {
+  const bool known = root.defined() && hooks_.before_backward_of(root, [this] { learn_graph(); });
+  open_backward(known ? Graph::awaited : Graph::unknown);
+}
+
+void Passes::begin_running_backward(double factor) {
+  open_backward(Graph::awaited);
+  factor_ = factor;
+}
+
+void Passes::open_backward(Graph graph) {
   if (!schedule_.is_open()) open_training_pass();  // a loss that no unit took part in
   mode_ = Mode::backward;
   close_phase();
   carry_out(schedule_.begin(Phase::backward));
-  for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
-    UnitPass& pass = units_[static_cast<size_t>(unit)];
-    if (pass.trainable == 0 || pass.plain_uses + pass.recomputed_uses > 0 || schedule_.has_passed(unit)) continue;
-    pass.reduced_when_passed = true;
-    reduce_order_.expect(unit);
-  }
+  graph_ = graph;
   // Before the first reduction: see [Note: one order for all ranks] in gather_schedule.h.
   if (!gather_orders_agreed_) agree_on_order(Phase::forward);
+}
+
+// See [Note: when a unit's gradients are complete].
+void Passes::learn_graph() {
+  if (mode_ != Mode::backward || graph_ != Graph::awaited) return;
+  const std::unique_ptr<RunningGraph> graph = RunningGraph::now();
+  if (!graph) return;
+  graph_ = Graph::runs;
+  graph_id_ = graph->id();
+  graph_may_nest_ = graph->may_nest();
+  count_due(*graph, /*nested=*/false);
+  // At stage 3 a unit that was not entered cannot be read. (A whole one can: then the late gradient is an error.)
+  const bool sees_all = options_.stage == 3 || !graph_may_nest_;
+  for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
+    UnitPass& pass = units_[static_cast<size_t>(unit)];
+    if (pass.trainable == 0) continue;
+    if (pass.gradients_due > 0 || pass.recomputed_uses > 0 || (pass.unseen && graph_may_nest_) || !sees_all) {
+      reduce_order_.expect(unit);
+    } else if (!schedule_.has_passed(unit)) {
+      pass.reduced_when_passed = true;
+      reduce_order_.expect(unit);
+    }
+  }
+  for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
+    const UnitPass& pass = units_[static_cast<size_t>(unit)];
+    if (pass.outputs_unseen && pass.gradients_due > 0) begin_unit_backward(unit);
+  }
+}
+
+void Passes::learn_nested_graph() {
+  const int id = RunningGraph::id_of_now();
+  if (graph_ != Graph::runs || id == graph_id_) return;
+  if (std::find(nested_graphs_.begin(), nested_graphs_.end(), id) != nested_graphs_.end()) return;
+  nested_graphs_.push_back(id);
+  count_due(*RunningGraph::now(), /*nested=*/true);
+}
+
+void Passes::count_due(const RunningGraph& graph, bool nested) {
+  std::vector<bool> reached(units_.size(), false);
+  for (const HookedParam& param : gradient_hooks_) {
+    if (!graph.reaches(param.hook)) continue;
+    ++units_[static_cast<size_t>(param.unit)].gradients_due;
+    reached[static_cast<size_t>(param.unit)] = true;
+  }
+  for (size_t unit = 0; unit < units_.size() && nested; ++unit) {  // what was repeated was repeated for this graph
+    if (!std::exchange(units_[unit].repeated, false) && reached[unit]) units_[unit].unseen = true;
+  }
+}
+
+void Passes::hook_gradient(int unit, int param, const at::Tensor& tensor) {
+  gradient_hooks_.push_back(
+      {unit, GradientHook(
+                 tensor, [this, unit, param](const at::Tensor& grad) { take_gradient(unit, param, grad); },
+                 [this, unit, param, tensor] { return target_of_gradient(unit, param, tensor); })});
 }
 
 void Passes::finish_backward() {
@@ -193,6 +259,9 @@ void Passes::finish_backward() {
   carry_out(schedule_.finish());
   hooks_.clear();
   running_.clear();
+  nested_graphs_.clear();
+  graph_ = Graph::unknown;
+  factor_ = 1;
   mode_ = Mode::forward;
   for (UnitPass& unit : units_) unit = UnitPass{.trainable = unit.trainable};
   if (!gather_orders_agreed_) {
@@ -215,9 +284,20 @@ void Passes::finish_backward() {
 
 void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
   check_in_backward("unit " + layout_.units[static_cast<size_t>(unit)].name);
-  gradients_.deposit(unit, param, grad);
+  learn_graph();
+  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  if (nested_held_.empty()) {
+    learn_nested_graph();
+  } else if (pass.recomputed_uses == 0) {
+    pass.unseen = true;
+  }
+  if (grad.defined()) gradients_.deposit(unit, param, grad, factor_);
   if (!nested_held_.empty()) return;
-  ++units_[static_cast<size_t>(unit)].gradients_in;
+  ++pass.gradients_in;
+  if (graph_ == Graph::runs) {
+    SHOAL_CHECK(pass.gradients_due > 0, "unit {}: a gradient came that autograd had not counted", unit);
+    --pass.gradients_due;
+  }
   go_on();
   reduce_if_complete(unit);
   release_if_through(unit);
@@ -225,6 +305,7 @@ void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
 
 at::Tensor Passes::target_of_gradient(int unit, int param, const at::Tensor& like) {
   if (mode_ != Mode::backward) return {};  // the gradient will be refused
+  if (factor_ != 1) return {};
   const UnitPass& pass = units_[static_cast<size_t>(unit)];
   if (pass.has_regions || pass.plain_uses + pass.recomputed_uses + pass.repeated_uses != 1) return {};
   std::byte* target = gradients_.target(unit, param, to_dtype(like.scalar_type(), "parameter"));
@@ -234,6 +315,7 @@ at::Tensor Passes::target_of_gradient(int unit, int param, const at::Tensor& lik
 
 void Passes::begin_nested() {
   check_in_backward("recompute");
+  learn_graph();
   nested_held_.emplace_back();
 }
 
@@ -321,6 +403,7 @@ void Passes::go_on() {
 
 void Passes::begin_unit_backward(int unit) {
   check_in_backward("unit " + layout_.units[static_cast<size_t>(unit)].name);
+  learn_graph();
   UnitPass& pass = units_[static_cast<size_t>(unit)];
   if (pass.in_backward) return;
   pass.in_backward = true;
@@ -334,23 +417,30 @@ void Passes::check_in_backward(const std::string& place) {
               "a gradient came outside Engine::backward. Call engine.backward(loss) instead of loss.backward().");
 }
 
-// Each graph that holds uses of the unit hands over each parameter's gradient once.
-int Passes::gradients_expected(const UnitPass& pass) const {
-  return pass.trainable * (pass.repeated_uses + (pass.plain_uses > 0 ? 1 : 0));
+// Of the graphs that have begun. Where autograd was not asked: each graph that was seen to use the unit hands over each
+// parameter's gradient once.
+bool Passes::gradients_are_in(const UnitPass& pass) const {
+  if (graph_ == Graph::runs) return pass.gradients_due == 0 && (!pass.repeated || pass.trainable == 0);
+  const int seen = pass.trainable * (pass.repeated_uses + (pass.plain_uses > 0 ? 1 : 0));
+  return pass.gradients_in >= std::max(pass.trainable, seen);
+}
+
+// See [Note: when a unit's gradients are complete].
+bool Passes::is_complete(const UnitPass& pass) const {
+  if (graph_ != Graph::runs || pass.recomputed_uses > 0) return false;
+  return gradients_are_in(pass) && !(pass.unseen && graph_may_nest_);
 }
 
 void Passes::reduce_if_complete(int unit) {
   UnitPass& pass = units_[static_cast<size_t>(unit)];
-  if (pass.reduced || pass.trainable == 0 || pass.recomputed_uses > 0) return;
-  if (pass.gradients_in < gradients_expected(pass)) return;
+  if (pass.reduced || pass.trainable == 0 || !is_complete(pass)) return;
   pass.reduced = true;
   reduce(reduce_order_.ready(unit));
 }
 
 void Passes::release_if_through(int unit) {
   UnitPass& pass = units_[static_cast<size_t>(unit)];
-  if (!pass.in_backward || pass.held || pass.inputs_pending > 0) return;
-  if (pass.gradients_in < std::max(pass.trainable, gradients_expected(pass))) return;
+  if (!pass.in_backward || pass.held || pass.inputs_pending > 0 || !gradients_are_in(pass)) return;
   pass.in_backward = false;
   exit_needed(unit);
 }
@@ -376,7 +466,7 @@ void Passes::expect_weights() {
   try {
     weights_.expect(schedule_.upcoming(weights_.reads_ahead()));
   } catch (const std::exception& error) {
-    lost_because_ = error.what();
+    lose(fmt::format("an earlier pass could not gather its weights: {}", error.what()));
     throw;
   }
 }
@@ -385,7 +475,7 @@ void Passes::gather(int unit) {
   try {
     weights_.gather(unit);
   } catch (const std::exception& error) {
-    lost_because_ = error.what();
+    lose(fmt::format("an earlier pass could not gather its weights: {}", error.what()));
     throw;
   }
 }

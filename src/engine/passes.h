@@ -2,12 +2,20 @@
 // gradient comes, a node is about to run) into the schedules' actions and has weights and gradients carry them out.
 //
 // [Note: when a unit's backward begins and ends]
-// It begins when the first of the nodes that made its outputs is about to run: the unit is gathered again. Its
-// gradients are complete when every trainable parameter has handed over its gradient, once for all plain uses, since
-// autograd sums those first, and every recomputed region that used it is through: then its reduction may start. The
-// unit is released at the later of: all its gradients are in; the gradients of all its inputs are complete, so nothing
-// that reads its weights is left to run. What never completes (unused outputs, inputs without a gradient) is settled
-// when backward is over.
+// It begins when the first of the nodes that made its outputs is about to run: the unit is gathered again. The unit is
+// released at the later of: all its gradients are in; the gradients of all its inputs are complete, so nothing that
+// reads its weights is left to run. What never completes (inputs without a gradient) is settled when backward is over.
+//
+// [Note: when a unit's gradients are complete]
+// Nobody's hooks decide that, since a parameter may be used where no hook sees it: by a parent that calls a block's
+// members, by a function. Autograd counts, before a graph runs, which nodes it will come to; a parameter among them
+// gets one gradient from that graph, the sum of all its uses there, and one that is not among them gets none. So when
+// the graph of the loss begins, every unit knows how many gradients it will bring (RunningGraph). Graphs that run
+// inside it, of recomputed regions, bring theirs on top; regions that were seen in forward are waited for. What remains
+// is a region that nobody saw, of a function written in Python: where there may be one, a unit that was not seen in use
+// waits for the end of backward. A gradient that comes after its unit was reduced is an error, never a loss
+// (Gradients::deposit). Without the loss's graph (begin_backward() without a root: the caller may back-propagate
+// several) nothing is reduced before the end.
 //
 // [Note: recompute inside backward]
 // A recomputed region runs its forward without a graph, notes which units it used, and in backward runs again with a
@@ -74,12 +82,22 @@ class Passes {
   // True if exit_repeated must follow; false if the unit stays live until the repeated graph's gradients are in.
   bool enter_repeated(int unit, const std::vector<at::Tensor>& inputs);
   void exit_repeated(int unit);
+  // Somebody reads a parameter of the unit outside its uses. In forward it was entered for that, and how often it is
+  // read in regions that will be repeated nobody knows; in backward it becomes live, until backward is over.
+  void read_outside_uses(int unit);
 
   void begin_evaluation();
   void finish_evaluation();
 
-  void begin_backward();
+  // `root`: what alone is back-propagated before finish_backward(); undefined: anything may be.
+  void begin_backward(const at::Tensor& root = {});
+  // The same where that is under way, inside its first event. Gradients are multiplied by `factor` as they come.
+  void begin_running_backward(double factor);
   void finish_backward();
+  // From now on every gradient of a parameter is given to take_gradient().
+  void hook_gradient(int unit, int param, const at::Tensor& tensor);
+  // No more.
+  void unhook_gradients() { gradient_hooks_.clear(); }
   // Called when a gradient comes and nobody began a backward; it begins one and sees to its end. Without it that is an
   // error.
   void when_backward_begins_outside(std::function<void()> begin) { begin_outside_ = std::move(begin); }
@@ -90,6 +108,7 @@ class Passes {
   // Called between the parts of training passes, often: other work may keep step with them.
   void when_work_goes_on(std::function<void()> call) { on_work_ = std::move(call); }
 
+  // Undefined: a graph has come to the parameter and brings nothing.
   void take_gradient(int unit, int param, const at::Tensor& grad);
   // See [Note: gradients made where they are kept] in graph_hooks.h.
   at::Tensor target_of_gradient(int unit, int param, const at::Tensor& like);
@@ -110,6 +129,10 @@ class Passes {
   // Why a pass could not gather its weights; empty: none failed so. What is gathered is not what the schedule holds for
   // gathered any more, so nothing goes on.
   const std::string& lost_because() const { return lost_because_; }
+  // A pass cannot be finished.
+  void lose(const std::string& because) {
+    if (lost_because_.empty()) lost_because_ = because;
+  }
 
   bool between_passes() const { return !schedule_.is_open(); }
   bool in_backward() const { return mode_ == Mode::backward; }
@@ -119,13 +142,22 @@ class Passes {
 
  private:
   enum class Mode : uint8_t { forward, backward, evaluate };
+  enum class Graph : uint8_t {
+    unknown,  // anything may be back-propagated
+    awaited,  // the root's, which has not begun to run
+    runs,
+  };
   struct UnitPass {
-    int trainable = 0;        // own trainable parameters; the same in every pass
-    int plain_uses = 0;       // in this pass's forward, with a graph
-    int recomputed_uses = 0;  // by regions that are not through yet
-    int gradients_in = 0;     // from the outer graph, and from those that somebody else repeats
-    int repeated_uses = 0;    // by graphs that somebody else repeats, in this backward
-    int inputs_pending = 0;   // inputs whose gradient is not complete
+    int trainable = 0;            // own trainable parameters; the same in every pass
+    int plain_uses = 0;           // in this pass's forward, with a graph
+    int recomputed_uses = 0;      // by regions that are not through yet
+    int gradients_in = 0;         // from the outer graph, and from those that somebody else repeats
+    int gradients_due = 0;        // of the graphs that run now; see [Note: when a unit's gradients are complete]
+    int repeated_uses = 0;        // by graphs that somebody else repeats, in this backward
+    int inputs_pending = 0;       // inputs whose gradient is not complete
+    bool repeated = false;        // used by a graph that somebody else repeats, and that does not run yet
+    bool unseen = false;          // regions that nobody saw in forward use it, or may
+    bool outputs_unseen = false;  // of a use: none of them is a tensor that we find
     bool in_backward = false;
     bool held = false;  // has frozen parameters, and what reads them cannot be followed: live until backward is over
     bool has_regions = false;  // recomputed regions inside its own forward
@@ -146,7 +178,13 @@ class Passes {
   void begin_unit_backward(int unit);
   // Outside a backward weights are released and gradients have no place to go.
   void check_in_backward(const std::string& place);
-  int gradients_expected(const UnitPass& pass) const;
+  // Before the first event of a backward, and of a graph inside it: which gradients it will bring.
+  void open_backward(Graph graph);
+  void learn_graph();
+  void learn_nested_graph();
+  void count_due(const RunningGraph& graph, bool nested);
+  bool is_complete(const UnitPass& pass) const;
+  bool gradients_are_in(const UnitPass& pass) const;
   void follow_inputs(int unit, const std::vector<at::Tensor>& inputs);
   void reduce_if_complete(int unit);
   void release_if_through(int unit);
@@ -171,6 +209,16 @@ class Passes {
   std::vector<int> running_;                   // units whose forward is running with a graph or inside a region
   std::vector<std::vector<int>> nested_held_;  // per nested backward: units that it holds
   std::vector<bool> has_frozen_;               // per unit: sharded parameters that are not trained
+  struct HookedParam {
+    int unit = 0;
+    GradientHook hook;
+  };
+  std::vector<HookedParam> gradient_hooks_;
+  Graph graph_ = Graph::unknown;
+  double factor_ = 1;  // of gradients, in this backward
+  bool graph_may_nest_ = false;
+  int graph_id_ = -1;               // of the root's graph
+  std::vector<int> nested_graphs_;  // ids of those inside it that have begun
   std::function<void(int)> on_need_;
   std::function<void(int)> on_reduced_;
   std::function<void()> on_work_;

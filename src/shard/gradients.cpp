@@ -1,6 +1,8 @@
 // See gradients.h.
 #include "shard/gradients.h"
 
+#include <ATen/ops/mul.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -98,6 +100,7 @@ void Gradients::begin_micro_step(int64_t index) {
   last_ = index + 1 == options_.accumulation_steps;
   for (Unit& unit : units_) {
     for (Param& param : unit.params) param.seen = param.lent = false;
+    unit.reduced = false;
     unit.reduces.clear();
   }
   if (homes_) homes_->begin_micro_step(/*brings=*/index > 0);
@@ -114,21 +117,27 @@ std::byte* Gradients::target(int unit_index, int param_index, DType dtype) {
   Param& param = unit.params[static_cast<size_t>(param_index)];
   SHOAL_CHECK(param.flat >= 0, "a frozen parameter is to get a gradient");
   const Flat& flat = unit.flats[static_cast<size_t>(param.flat)];
-  if (param.lent || is_added(flat, param) || collected_dtype(flat) != dtype) return nullptr;
+  if (unit.reduced || param.lent || is_added(flat, param) || collected_dtype(flat) != dtype) return nullptr;
   param.lent = true;
   return place_of(unit_index, param);
 }
 
-void Gradients::deposit(int unit_index, int param_index, const at::Tensor& grad) {
+void Gradients::deposit(int unit_index, int param_index, const at::Tensor& grad, double factor) {
   Unit& unit = units_[static_cast<size_t>(unit_index)];
   Param& param = unit.params[static_cast<size_t>(param_index)];
   SHOAL_CHECK(param.flat >= 0, "a frozen parameter got a gradient");
+  if (unit.reduced) {
+    throw Error("gradient in unit " + layout_.units[static_cast<size_t>(unit_index)].name,
+                "it came when the unit's gradients were reduced already. A function that back-propagates by itself "
+                "uses the unit's parameters, and no use of the unit was seen there. If it is torch.utils.checkpoint, "
+                "pass use_reentrant=False.");
+  }
   if (!grad.defined() || grad.layout() != at::kStrided || grad.numel() != param.numel) {
     throw Error("gradient in unit " + layout_.units[static_cast<size_t>(unit_index)].name,
                 "a parameter's gradient is sparse or has another shape than the parameter. Use dense gradients "
                 "(embeddings with sparse=false).");
   }
-  const at::Tensor dense = grad.contiguous();
+  const at::Tensor dense = factor == 1 ? grad.contiguous() : at::mul(grad, factor).contiguous();
   const DType in = to_dtype(dense.scalar_type(), "gradient");
   const Flat& flat = unit.flats[static_cast<size_t>(param.flat)];
   const DType out = collected_dtype(flat);
@@ -143,8 +152,10 @@ void Gradients::deposit(int unit_index, int param_index, const at::Tensor& grad)
 }
 
 void Gradients::reduce(int unit_index) {
-  fill_missing(unit_index);
   Unit& unit = units_[static_cast<size_t>(unit_index)];
+  SHOAL_CHECK(!unit.reduced, "unit {} is reduced twice in one micro-step", unit_index);
+  fill_missing(unit_index);
+  unit.reduced = true;
   std::vector<Handle> bring_home;
   bool has_home = false;
   for (size_t index = 0; index < unit.flats.size(); ++index) {

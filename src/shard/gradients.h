@@ -36,8 +36,9 @@ class Gradients {
   void begin_micro_step(int64_t index);
   // Whether it ends the step; until told, it does when it is the last of the accumulation steps.
   void set_last(bool last) { last_ = last; }
-  // Takes one gradient of a parameter; a second one in the same micro-step is added.
-  void deposit(int unit, int param, const at::Tensor& grad);
+  // Takes one gradient of a parameter, times a factor; a second one in the same micro-step is added. One that comes
+  // when the unit's reduction has begun would be lost, and is an error.
+  void deposit(int unit, int param, const at::Tensor& grad, double factor = 1);
   // Where the next gradient of a parameter, in this dtype, may be made and then deposited from; once in a micro-step.
   // Null where it would be added to what is there, or kept in another dtype.
   std::byte* target(int unit, int param, DType dtype);
@@ -95,6 +96,7 @@ class Gradients {
     std::vector<Flat> flats;
     std::vector<Param> params;
     int slot = -1;
+    bool reduced = false;         // in this micro-step: nothing is added any more
     std::vector<Handle> reduces;  // of this micro-step
   };
   struct Slot {

@@ -148,7 +148,9 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss times the loss scale, for loss.backward() without the engine."""
-        return loss * self.cur_scale
+        if self.basic_optimizer is None:
+            raise shoal.Error("[scale] the engine has no optimizer: it was made for inference. Give it one.")
+        return self._shoal.scale(loss)
 
     def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
         self._take_groups()

@@ -34,4 +34,11 @@ TEST(Text, HashIsStable) {
   EXPECT_NE(hash_text("a"), hash_text("b"));
 }
 
+TEST(FirstLine, EndsBeforeTheBacktrace) {
+  EXPECT_EQ(first_line("what is wrong\nframe 0\nframe 1"), "what is wrong");
+  EXPECT_EQ(first_line("one line"), "one line");
+  EXPECT_EQ(first_line(""), "");
+  EXPECT_EQ(first_line("\nrest"), "");
+}
+
 }  // namespace shoal

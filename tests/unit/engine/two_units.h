@@ -31,7 +31,7 @@ struct TwoUnits {
       weights.take_params(unit, std::move(slots));
       const std::vector<float> values(3, static_cast<float>(unit + 2));
       std::memcpy(weights.shard(unit, 0), values.data(), values.size() * sizeof(float));
-      hooks.emplace_back(tensor, [this, unit](const at::Tensor& grad) { passes.take_gradient(unit, 0, grad); });
+      passes.hook_gradient(unit, 0, tensor);
     }
   }
 
@@ -42,7 +42,7 @@ struct TwoUnits {
     return y;
   }
   void backward(const at::Tensor& loss) {
-    passes.begin_backward();
+    passes.begin_backward(loss);
     torch::autograd::backward({loss}, {});
     passes.finish_backward();
     gradients.wait();
@@ -58,7 +58,6 @@ struct TwoUnits {
   Gradients gradients;
   Passes passes;
   std::vector<at::Tensor> params;
-  std::vector<GradientHook> hooks;
 };
 
 }  // namespace shoal::testing
