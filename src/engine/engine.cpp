@@ -98,7 +98,7 @@ class Engine::Impl {
     }
     passes_.when_work_goes_on([this] { updater_.pace(); });
     passes_.when_reduced([this](int unit) {
-      if (is_last() && !updates_outside_) stepper_.begin_ahead(unit);
+      if (is_last() && !updates_outside_ && !accumulates_more_) stepper_.begin_ahead(unit);
     });
     hooked_ = options.backward_from_outside;
     if (hooked_) passes_.when_backward_begins_outside([this] { begin_outside_backward(); });
@@ -186,7 +186,7 @@ class Engine::Impl {
     return event;
   }
 
-  bool is_last() const { return boundary_.value_or(micro_step_ + 1 == config_.batch.accumulation_steps); }
+  bool is_last() const { return boundary_.value_or(micro_step_ + 1 >= config_.batch.accumulation_steps); }
 
   // A step that threw half-way has updated some units and not others; a pass that could not gather its weights has some
   // units gathered and not others.
@@ -225,21 +225,40 @@ class Engine::Impl {
   void prepare_backward() {
     check_sound("backward");
     if (passes_.in_backward()) throw Error("backward", "is called inside a backward of the same engine.");
-    if (!boundary_ && micro_step_ == config_.batch.accumulation_steps) {
-      throw Error(
-          "backward",
-          fmt::format("{} micro-steps are accumulated and wait for their update. Call step() first.", micro_step_));
-    }
     if (hooked_ && passes_.between_passes()) {
       throw Error("backward",
                   "no forward of the model has run since the last backward. Pass the loss of a new forward, once.");
     }
-    if (!is_last() && config_.batch.accumulation_steps == 1) {
-      throw Error("backward",
-                  "the boundary was set to false, and gradient_accumulation_steps is 1, so there is no memory to "
-                  "accumulate in. Set gradient_accumulation_steps to 2 or more.");
-    }
     stepper_.settle_all();  // gradients will be overwritten
+    const bool has_mean = micro_step_ > 0 && reduced_;
+    if (has_mean || (!is_last() && config_.batch.accumulation_steps == 1)) accumulate_more();
+  }
+
+  // More backwards come before a step than the config says: what is reduced already stays, and memory for the sum is
+  // taken when it is first needed.
+  void accumulate_more() {
+    if (accumulates_more_) return;
+    const bool moves_states = device_.is_cuda() && config_.zero.offload_optimizer.tier_in_use() != Tier::device;
+    if (moves_states || config_.shoal.speculative_update) {
+      throw Error("backward",
+                  fmt::format("more backwards come before a step than gradient_accumulation_steps, {}, and with "
+                              "optimizer states off the GPU, or updated ahead, the memory to add them up in is planned "
+                              "before the run. Set gradient_accumulation_steps to the number of backwards in a step.",
+                              config_.batch.accumulation_steps));
+    }
+    accumulates_more_ = true;
+    gradients_.wait();
+    const auto held = [&] {
+      return ledger_->line(MemoryKind::gradients).nbytes + ledger_->line(MemoryKind::reduce_slots).nbytes;
+    };
+    const size_t before = held();
+    gradients_.accumulate_more();
+    updater_.find_gradients_again();
+    if (weights_channel_->notes().rank() != 0 || held() <= before) return;
+    fmt::print(stderr,
+               "shoal: more backwards come before a step than gradient_accumulation_steps, {}: gradients are added up, "
+               "in {} more than planned on each rank\n",
+               config_.batch.accumulation_steps, format_nbytes(held() - before));
   }
 
   void tell_gradients() {
@@ -555,7 +574,9 @@ class Engine::Impl {
 
   MemoryReport memory() const {
     MemoryReport report;
-    report.planned = plan_memory(layout_, memory_options(config_, device_.is_cuda()));
+    MemoryOptions planned = memory_options(config_, device_.is_cuda());
+    planned.gradients = gradients_.options();
+    report.planned = plan_memory(layout_, planned);
     report.held.weights = ledger_->line(MemoryKind::weights).nbytes;
     report.held.gradients = ledger_->line(MemoryKind::gradients).nbytes;
     report.held.states = ledger_->line(MemoryKind::states).nbytes;
@@ -608,11 +629,12 @@ class Engine::Impl {
   PendingSteps pending_{stepper_, passes_.alive(), timing_,
                         [this](const StepResult& result, const StepTimes& times) { print(result, times); }};
   at::Generator generator_;
-  bool hooked_ = false;           // hooks of modules report uses, and every forward begins with one
-  bool loss_is_scaled_ = false;   // the next one from outside
-  bool reduced_ = false;          // the last backward ended a step
-  std::optional<bool> boundary_;  // told from outside; nothing: by the count of micro-steps
-  int64_t micro_step_ = 0;        // of the step that is being accumulated
+  bool hooked_ = false;            // hooks of modules report uses, and every forward begins with one
+  bool loss_is_scaled_ = false;    // the next one from outside
+  bool reduced_ = false;           // the last backward ended a step
+  bool accumulates_more_ = false;  // than the config says, in a step
+  std::optional<bool> boundary_;   // told from outside; nothing: by the count of micro-steps
+  int64_t micro_step_ = 0;         // of the step that is being accumulated
   StepTimes times_;
   StepTimes waited_;       // disk and host: until the last step
   int64_t own_steps_ = 0;  // that this engine has taken with the config's optimizer, or skipped

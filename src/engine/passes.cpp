@@ -279,6 +279,7 @@ void Passes::finish_backward() {
         .wait();
     reduce_order_.adopt(std::move(order));
     reduce_order_agreed_ = true;
+    gradients_.settle_slots();
   }
 }
 
@@ -354,6 +355,10 @@ void Passes::agree_on_next(int wished_unit) {
                      .shard_nbytes = sizeof(int),
                      .keep = nullptr})
         .wait();
+    // See [Note: why a skipped unit is passed by before its reduction].
+    if (std::any_of(wishes.begin(), wishes.end(), [&](int wish) { return wish != wished_unit; })) {
+      gradients_.grow_slots();
+    }
     const int chosen = schedule_.choose(wishes);
     if (chosen == wished_unit) return;
     if (schedule_.is_live(chosen)) {

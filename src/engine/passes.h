@@ -29,6 +29,10 @@
 // out is reduced right after this rank took part in its gather of this backward: its peers do the same two things in
 // the same order.
 //
+// In a first pass there is no order to pass by in: ranks settle each gather together, and one that waits for a
+// reduction settles nothing. Where ranks leave out different units, which their wishes in forward show, no unit waits
+// for another's slot then.
+//
 // [Note: regions that somebody else repeats]
 // torch.utils.checkpoint drops a part of the graph and runs its forward again in backward; we only see its units
 // entered once more. Its re-entrant form runs the first forward without a graph: such a use counts as a recomputed one,

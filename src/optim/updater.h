@@ -66,6 +66,9 @@ class Updater {
   // memory goes, and nobody asks for them.
   void abandon_step();
 
+  // Gradients have moved to other memory. Between steps.
+  void find_gradients_again() { forget_work(); }
+
   // How long the queue has stood still for states of the host, or for weights that it updates.
   double held_seconds();
   // Elements whose states the host updates in place of the device.

@@ -25,19 +25,27 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
       queue_(queue),
       reduced_(reduced),
       ledger_(std::move(ledger)) {
+  lay_out(in_host);
+  make_sums();
+}
+
+void Gradients::lay_out(const HostFlats& in_host) {
   size_t kept_nbytes = 0;
   std::vector<size_t> home_nbytes(layout_.units.size(), 0);
-  for (const UnitLayout& unit_layout : layout_.units) {
-    Unit unit;
+  units_.resize(layout_.units.size());
+  for (size_t number = 0; number < units_.size(); ++number) {
+    const UnitLayout& unit_layout = layout_.units[number];
+    Unit& unit = units_[number];
+    unit.flats.resize(unit_layout.flats.size());
     size_t slot_offset = 0;
     for (size_t index = 0; index < unit_layout.flats.size(); ++index) {
       const FlatLayout& flat_layout = unit_layout.flats[index];
-      Flat flat;
+      Flat& flat = unit.flats[index];
       flat.trainable = flat_layout.trainable;
       if (flat.trainable) {
         flat.rule = gradient_rule(flat_layout, options_);
-        flat.in_host = contains(in_host, units_.size(), index);
-        size_t& nbytes = flat.in_host ? home_nbytes[units_.size()] : kept_nbytes;
+        flat.in_host = contains(in_host, number, index);
+        size_t& nbytes = flat.in_host ? home_nbytes[number] : kept_nbytes;
         flat.kept_offset = nbytes;
         nbytes += static_cast<size_t>(kept_gradient_numel(flat_layout, options_)) * nbytes_of(flat.rule.kept);
         if (flat.rule.through_slot) {
@@ -45,7 +53,6 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
           slot_offset += static_cast<size_t>(flat_layout.numel) * nbytes_of(flat.rule.wire);
         }
       }
-      unit.flats.push_back(std::move(flat));
       for (const Piece& piece : flat_layout.pieces) {
         if (static_cast<size_t>(piece.param) >= unit.params.size())
           unit.params.resize(static_cast<size_t>(piece.param) + 1);
@@ -56,16 +63,43 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
       }
     }
     slot_nbytes_ = std::max(slot_nbytes_, slot_nbytes(unit_layout, options_));
-    units_.push_back(std::move(unit));
   }
   kept_ = channel_.allocate(kept_nbytes, ledger_, MemoryKind::gradients);
   if (std::any_of(home_nbytes.begin(), home_nbytes.end(), [](size_t nbytes) { return nbytes > 0; })) {
     homes_ = std::make_unique<GradientHomes>(home_nbytes, gradient_berths(options_), channel_, queue_, ledger_);
   }
-  make_sums();
   for (int slot = 0; slot < reduce_.slots && slot_nbytes_ > 0; ++slot) {
     slots_.push_back({channel_.allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
   }
+}
+
+void Gradients::accumulate_more() {
+  SHOAL_CHECK(pending_.empty() && !homes_, "gradients are on their way, or wait in host memory");
+  const std::vector<Unit> before = units_;
+  const std::shared_ptr<Slab> kept_before = kept_;
+  options_.accumulation_steps = std::max<int64_t>(options_.accumulation_steps, 2);
+  options_.reproducible = true;
+  slots_.clear();
+  lay_out({});
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    for (size_t index = 0; index < units_[unit].flats.size(); ++index) {
+      const Flat& from = before[unit].flats[index];
+      const Flat& to = units_[unit].flats[index];
+      if (!to.trainable) continue;
+      SHOAL_CHECK_EQ(from.rule.kept_whole, to.rule.kept_whole);
+      queue_.convert(kept_before->data() + from.kept_offset, from.rule.kept, kept_->data() + to.kept_offset,
+                     to.rule.kept, kept_gradient_numel(layout_.units[unit].flats[index], options_));
+    }
+  }
+  std::byte last{};  // what was read goes; the queue is through when it has answered
+  if (kept_->nbytes() > 0) queue_.download(&last, kept_->data(), 1);
+}
+
+void Gradients::settle_slots() {
+  if (waits_for_slots_) return;
+  wait();
+  waits_for_slots_ = true;
+  while (static_cast<int>(slots_.size()) > reduce_.slots && slots_.back().unit < 0) slots_.pop_back();
 }
 
 void Gradients::make_sums() {
@@ -373,6 +407,10 @@ int Gradients::pick_slot() {
     const Slot& slot = slots_[static_cast<size_t>(index)];
     if (slot.unit < 0) return index;
     if (slot.reduces.empty()) continue;
+    if (!waits_for_slots_ &&
+        !std::all_of(slot.reduces.begin(), slot.reduces.end(), [](const Handle& handle) { return handle.done(); })) {
+      continue;
+    }
     if (oldest < 0 || slot.turn < slots_[static_cast<size_t>(oldest)].turn) oldest = index;
   }
   if (oldest >= 0) {

@@ -44,6 +44,14 @@ class Gradients {
   std::byte* target(int unit, int param, DType dtype);
   // Starts the unit's reduction, as far as this micro-step asks for one. Parameters without a gradient count as zero.
   void reduce(int unit);
+  // A unit that is to collect, where all slots are on their way, gets one of its own and does not wait for another's.
+  void grow_slots() { waits_for_slots_ = false; }
+  // From here on it waits again.
+  void settle_slots();
+  // From here on every micro-step is reduced by itself and added to what is there, however many come before the step;
+  // between micro-steps, when nothing is on its way. Takes the memory that this needs; what is there stays.
+  void accumulate_more();
+  const GradientOptions& options() const { return options_; }
   // Waits for every reduction that was started; throws what went wrong in them.
   void wait();
   // Of one unit's reductions since the micro-step began: whether all are given to the device, or over in host memory;
@@ -123,6 +131,8 @@ class Gradients {
   std::byte* kept_at(int unit, int flat, int64_t begin, int64_t numel) const;
   std::byte* slot_of(int unit);
   int pick_slot();
+  // Rules of all flats by options_, and memory for them.
+  void lay_out(const HostFlats& in_host);
   void make_sums();
   void fill_missing(int unit);
   // The collectives after which the flat is where it waits.
@@ -146,6 +156,7 @@ class Gradients {
   std::vector<Handle> pending_;
   int64_t micro_step_ = 0;
   bool last_ = true;  // the micro-step ends the step
+  bool waits_for_slots_ = true;
   uint64_t turn_ = 0;
 };
 

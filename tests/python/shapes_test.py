@@ -180,6 +180,13 @@ def walk_some(model: Model, x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def call_some(model: Model, x: torch.Tensor) -> torch.Tensor:
+    for index, block in enumerate(model.blocks):
+        if index != model.rank:
+            x = block(block(x))
+    return x
+
+
 def blocks() -> nn.ModuleList:
     return nn.ModuleList(Members() for _ in range(DEPTH))
 
@@ -215,6 +222,7 @@ SHAPES: dict[str, tuple[Any, Any]] = {
     "frozen members, reentrant": (pairs, checkpointed(walk_pairs, True)),
     "detached": (pairs, walk_detached),
     "another block on each rank": (pairs, walk_some),
+    "another block on each rank, called twice": (blocks, call_some),
 }
 
 

@@ -21,10 +21,12 @@ struct SkipOptions {
   bool overlap = true;
   int buffers = 0;            // of weights on disk; 0: they are in memory
   bool without_last = false;  // ranks leave out the last units too
+  bool each_others = false;   // every rank leaves out units, each its own
 };
 
 // Whether a rank uses a unit in a step: rank 0 uses all, the others leave out runs of up to six neighbours.
-bool uses(int rank, int step, int unit, bool without_last) {
+bool uses(int rank, int step, int unit, bool without_last, bool each_others) {
+  if (each_others) return (unit + step) % 3 != rank;
   if (rank == 0 || unit == 0) return true;
   if (without_last && unit >= kUnits - 2) return false;
   if (unit == kUnits - 1) return true;
@@ -58,7 +60,7 @@ std::string train_skipping(Group& group, const SkipOptions& options) {
   for (int step = 0; step < 5; ++step) {
     at::Tensor x = at::ones({2, kSide}).mul(group.rank() + 1);
     for (int unit = 0; unit < kUnits; ++unit) {
-      if (!uses(group.rank(), step, unit, options.without_last)) continue;
+      if (!uses(group.rank(), step, unit, options.without_last, options.each_others)) continue;
       x = engine.run(unit, x, [&](const at::Tensor& t) { return t.add(at::linear(t, weights[unit]).tanh()); });
     }
     engine.backward(x.square().mean());
@@ -85,6 +87,21 @@ TEST(SkippedUnits, LongRunsOfThemNeitherHangNorChangeABit) {
       for (const bool overlap : {true, false}) {
         for (const int64_t prefetch : {int64_t{0}, kSide * kSide, 3 * kSide * kSide, int64_t{1'000'000}}) {
           EXPECT_TRUE(train({stage, prefetch, overlap}) == expected)
+              << "world " << world << " stage " << stage << " overlap " << overlap << " prefetch " << prefetch;
+        }
+      }
+    }
+  }
+}
+
+TEST(SkippedUnits, RanksThatEachLeaveOutOthersNeitherHangNorChangeABit) {
+  for (const int world : {2, 3}) {
+    const std::string expected = train_on(world, {.stage = 0, .each_others = true});
+    for (int stage = 1; stage <= 3; ++stage) {
+      for (const bool overlap : {true, false}) {
+        for (const int64_t prefetch : {int64_t{0}, 3 * kSide * kSide}) {
+          const SkipOptions options{.stage = stage, .prefetch = prefetch, .overlap = overlap, .each_others = true};
+          EXPECT_TRUE(train_on(world, options) == expected)
               << "world " << world << " stage " << stage << " overlap " << overlap << " prefetch " << prefetch;
         }
       }
