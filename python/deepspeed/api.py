@@ -12,6 +12,7 @@ from shoal import Error
 
 from deepspeed import comm
 from deepspeed.runtime.config import read_config
+from deepspeed.runtime.config_errors import config_errors
 from deepspeed.runtime.engine import DeepSpeedEngine
 from deepspeed.utils.logging import log_dist
 from deepspeed.version import __version__
@@ -46,16 +47,17 @@ def initialize(
         raise Error("[initialize] there is no config. Pass config= with a path or a dict, or --deepspeed_config.")
     config, source = read_config(config)
     comm.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
-    engine = DeepSpeedEngine(
-        module=model,
-        config=config,
-        optimizer=optimizer,
-        model_parameters=model_parameters,
-        lr_scheduler=lr_scheduler,
-        training_data=training_data,
-        collate_fn=collate_fn,
-        source=source,
-    )
+    with config_errors():
+        engine = DeepSpeedEngine(
+            module=model,
+            config=config,
+            optimizer=optimizer,
+            model_parameters=model_parameters,
+            lr_scheduler=lr_scheduler,
+            training_data=training_data,
+            collate_fn=collate_fn,
+            source=source,
+        )
     return engine, engine.optimizer, engine.training_dataloader, engine.lr_scheduler
 
 
