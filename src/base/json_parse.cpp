@@ -119,16 +119,16 @@ class Parser {
     if (c == '"') return parse_text();
     if (hjson_ && looking_at("'''")) return parse_lines();
     if (hjson_ && c == '\'') return parse_text();
-    if ((c == '-' || (c >= '0' && c <= '9')) && is_whole_token("+-.eE")) return parse_number();
+    if ((c == '-' || (c >= '0' && c <= '9')) && (!hjson_ || is_number())) return parse_number();
     for (const auto& [word, value] :
          {std::pair<std::string_view, Value>{"true", true}, {"false", false}, {"null", {}}}) {
-      if (looking_at(word) && is_whole_token("")) {
+      if (looking_at(word) && (!hjson_ || ends_value(at_ + word.size()))) {
         advance(word.size());
         return value;
       }
     }
     for (const std::string_view word : {"True", "False", "None", "NaN", "Infinity", "inf", "nan"}) {
-      if (looking_at(word) && is_whole_token(""))
+      if (looking_at(word) && (!hjson_ || ends_value(at_ + word.size())))
         throw_at(mark_, fmt::format("{} is not JSON. Write true, false, null or a number.", word));
     }
     if (c == '\'') throw_at(mark_, "single quotes are not JSON. Put text in double quotes.");
@@ -139,23 +139,22 @@ class Parser {
   }
 
   // In Hjson a word or a number with more behind it on its line is a text without quotes: 7b-chat, true story.
-  bool is_whole_token(std::string_view beside) const {
-    if (!hjson_) return true;
-    size_t end = at_;
-    const auto belongs = [&](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) != 0 || beside.find(c) != std::string_view::npos;
-    };
-    while (end < text_.size() && belongs(text_[end])) ++end;
-    const bool number = !beside.empty();
-    for (size_t i = at_; number && i < end; ++i) {
-      const auto is_e = [&](size_t at) { return at > at_ && (text_[at] == 'e' || text_[at] == 'E'); };
-      if (std::isalpha(static_cast<unsigned char>(text_[i])) != 0 && !is_e(i)) return false;
-      if ((text_[i] == '-' || text_[i] == '+') && i > at_ && !is_e(i - 1)) return false;
-    }
+  bool ends_value(size_t end) const {
     while (end < text_.size() && (text_[end] == ' ' || text_[end] == '\t')) ++end;
     const std::string_view rest = text_.substr(end);
     return rest.empty() || std::string_view(",:]}#\r\n").find(rest[0]) != std::string_view::npos ||
            rest.starts_with("//") || rest.starts_with("/*");
+  }
+
+  bool is_number() const {
+    const auto is_e = [&](size_t at) { return at > at_ && (text_[at] == 'e' || text_[at] == 'E'); };
+    size_t end = at_;
+    for (; end < text_.size(); ++end) {
+      const char c = text_[end];
+      const bool sign = (c == '-' || c == '+') && (end == at_ || is_e(end - 1));
+      if (std::isdigit(static_cast<unsigned char>(c)) == 0 && c != '.' && !sign && !is_e(end)) break;
+    }
+    return ends_value(end);
   }
 
   // Hjson: a text without quotes, to the end of its line.

@@ -45,6 +45,11 @@ std::vector<Section> bf16_sections() {
               .is_refused("is not supported: moments are fp32. Remove the key; to save memory move them with "
                           "zero_optimization.offload_optimizer, or shard them over more ranks."),
       }};
+  // People copy them from fp16; DeepSpeed took them before its version 0.19.
+  for (const char* name : {"loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis",
+                           "consecutive_hysteresis", "min_loss_scale"}) {
+    bf16.keys.push_back(anything(name).means("A key of `fp16`.").has_no_effect("bf16 needs no loss scale"));
+  }
   bf16.aliases = {"bfloat16"};
   return {std::move(bf16)};
 }

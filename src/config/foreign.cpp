@@ -112,6 +112,7 @@ std::vector<Section> refused_sections() {
                "keep_module_on_host", "kernel_inject", "tp"}),
   };
   all.back().off_value = 0;  // its switch is a number of ranks
+  for (Section& section : all) section.is_on_by_itself = section.path == "quantize_training";
   return all;
 }
 

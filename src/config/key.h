@@ -118,7 +118,8 @@ struct Section {
   std::string instead{};   // a sentence: what there is in its place
   std::string off_switch{};
   Value off_value = false;
-  bool is_open = false;  // its keys are not listed; any may stand there
+  bool is_on_by_itself = false;  // a section without its switch is on
+  bool is_open = false;          // its keys are not listed; any may stand there
 };
 
 }  // namespace shoal::config

@@ -39,7 +39,7 @@ bool is_off(const Section& section, const Value& value) {
     return value.as_object().empty() || (found.all > 0 && found.on == 0);
   }
   const Value* given = value.find(section.off_switch);
-  if (given == nullptr) return true;
+  if (given == nullptr) return !section.is_on_by_itself || value.as_object().empty();
   return section.off_value.is_boolean() ? is_false(*given) : *given == section.off_value || *given == Value(1);
 }
 

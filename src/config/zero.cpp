@@ -25,6 +25,7 @@ std::vector<Key> carried_out_keys() {
           .fills(bound_to([](auto& c) -> auto& { return c.zero.stage; })),
       boolean("overlap_comm", true)
           .or_null()
+          .also_called("comm_overlap")
           .means(
               "Communicate on a worker while the model computes; the results are the same bits either way. DeepSpeed "
               "switches this on by itself only at stage 3.")

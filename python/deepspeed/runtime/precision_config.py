@@ -46,4 +46,6 @@ def get_float16_config(param_dict: Mapping[str, Any]) -> DeepSpeedFP16Config:
 
 
 def get_bfloat16_config(param_dict: Mapping[str, Any]) -> DeepSpeedBF16Config:
-    return DeepSpeedBF16Config(**(param_dict.get(BFLOAT16) or param_dict.get(BFLOAT16_OLD) or {}))
+    """Keys of the loss scale, which people copy from fp16, are passed over."""
+    section = param_dict.get(BFLOAT16) or param_dict.get(BFLOAT16_OLD) or {}
+    return DeepSpeedBF16Config(**{key: section[key] for key in section if key not in DeepSpeedFP16Config.model_fields or key == "enabled"})

@@ -31,6 +31,12 @@ TEST(Bf16, MessagesNameTheSectionAsItWasWritten) {
           "bfloat16.immediate_grad_update has no effect: gradients are always taken as soon as they are ready."}));
 }
 
+TEST(Bf16, KeysOfTheLossScaleHaveNoEffect) {
+  const Config config = parse_members(R"("bf16": {"enabled": true, "loss_scale": 0, "hysteresis": 2})");
+  EXPECT_EQ(config.notices, (std::vector<std::string>{"bf16.loss_scale has no effect: bf16 needs no loss scale.",
+                                                      "bf16.hysteresis has no effect: bf16 needs no loss scale."}));
+}
+
 TEST(Bf16, AStepMayBeTakenWhateverItsGradientsAre) {
   EXPECT_TRUE(parse_members(R"("bf16": {"enabled": true})").check_grad_overflow);
   EXPECT_FALSE(parse_members(R"("bf16": {"enabled": true, "check_grad_overflow": false})").check_grad_overflow);

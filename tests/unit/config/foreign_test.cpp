@@ -43,6 +43,8 @@ TEST(Foreign, SwitchesMayBeNumbersOrStandDeeper) {
             "");
   EXPECT_NE(mistakes_of(R"("elasticity": {"enabled": 1})"), "");
   EXPECT_NE(mistakes_of(R"("compression_training": {"row_pruning": {"shared_parameters": {"enabled": true}}})"), "");
+  EXPECT_NE(mistakes_of(R"("quantize_training": {"quantize_groups": 16})"), "") << "on without a switch";
+  EXPECT_EQ(mistakes_of(R"("quantize_training": {"enabled": false, "quantize_groups": 16})"), "");
   EXPECT_NE(mistakes_of(R"("sparse_attention": {"mode": "fixed"})"), "");
 }
 
