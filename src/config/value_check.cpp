@@ -45,7 +45,7 @@ static std::string describe_type(const Key& key) {
     case Type::pair: return fmt::format("two numbers{}", describe_range(key));
     case Type::texts: return "a list of texts";
     case Type::nbytes: return fmt::format("an integer{}, or a text such as \"24GiB\"", describe_range(key));
-    case Type::anything: return "an object";
+    case Type::anything: return "anything";
   }
   return "";
 }

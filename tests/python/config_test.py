@@ -5,6 +5,7 @@ names that DeepSpeed's users know, and a config can be read as DeepSpeed's objec
 from __future__ import annotations
 
 import base64
+import importlib.util
 import logging
 import os
 import sys
@@ -404,6 +405,18 @@ def test_a_config_can_be_read_as_deepspeeds_objects():
     engine = through_deepspeed({"optimizer": {"type": "SGD"}})
     assert engine._config.train_micro_batch_size_per_gpu == 1 and engine._config.zero_config.stage == 0
     engine.destroy()
+
+
+def test_the_tool_says_of_a_config_whether_it_is_taken():
+    path = Path(__file__).parents[2] / "tools" / "check_configs" / "__main__.py"
+    spec = importlib.util.spec_from_file_location("check_configs", path)
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    schedule = {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_num_steps": "auto"}}
+    assert tool.mistakes_of(config({"type": "AdamW", "params": "auto"}, scheduler=schedule)) == []
+    assert tool.mistakes_of({"train_batch_size": 96, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 4}) == []
+    (told,) = tool.mistakes_of(config(autotuning={"enabled": True}))
+    assert told.startswith("[autotuning] not supported yet. `shoal plan`"), told
 
 
 class Buffered(nn.Module):

@@ -20,6 +20,7 @@ from deepspeed.runtime.config_errors import DeepSpeedConfigError
 from deepspeed.runtime.precision_config import get_bfloat16_config, get_float16_config
 from deepspeed.runtime.swap_tensor.aio_config import get_aio_config
 from deepspeed.runtime.zero.config import get_zero_config
+from deepspeed.utils.arguments import refuse
 from deepspeed.utils.logging import logger
 
 # Keys at the top level, and their defaults.
@@ -49,6 +50,7 @@ class DeepSpeedConfig:
     """config: a dict, a path, or base64 of a text."""
 
     def __init__(self, config: Any, mpu: Any = None, mesh_device: Any = None):
+        refuse("DeepSpeedConfig", "All ranks are data-parallel; leave it out.", mesh_device=mesh_device)
         self._param_dict = load_config(config)
         self.world_size = mpu.get_data_parallel_world_size() if mpu is not None else world_size()
         given = {key: value for key, value in self._param_dict.items() if value != "auto"}

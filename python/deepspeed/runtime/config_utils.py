@@ -113,7 +113,7 @@ class DeepSpeedConfigModel:
                 raise
             raise DeepSpeedConfigError(f"[config {type(self).__name__}.{name}] {error}") from None
 
-    def model_dump(self, **_: Any) -> dict[str, Any]:
+    def model_dump(self) -> dict[str, Any]:
         return {name: _plain(getattr(self, name)) for name in self.model_fields}
 
     dict = model_dump
