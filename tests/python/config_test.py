@@ -61,6 +61,7 @@ ACCEPTED = [
     ({"type": "Lion"}, {"betas": (0.9, 0.999)}),
     ({"type": "AdamW", "params": {"torch_adam": True, "bias_correction": True, "max_grad_norm": None}}, {"weight_decay": 0.01}),
     ({"type": "Adam", "params": {"torch_adam": True, "adam_w_mode": False}}, {"weight_decay": 0}),
+    ({"type": "AdamW", "torch_adam": True, "params": {"torch_adam": 1}}, {"weight_decay": 0.01}),
     ({"type": "RMSprop", "params": {"alpha": 0.5, "lr": "auto"}}, {"alpha": 0.5, "lr": 1e-2}),
 ]
 
@@ -350,6 +351,7 @@ SHAPES = [
     ({"compile": {"deepcompile": True, "backend": "inductor"}, "pipeline": {"stages": "auto"}, "dump_state": True}, {}),
     ({"compression_training": {"weight_quantization": {"shared_parameters": {"enabled": False}}}, "elasticity": {}}, {}),
     ({"aio": {"thread_count": 1, "use_gds": False}, "zero_optimization": {"elastic_checkpoint": True}}, {}),
+    ({"fp16": {"enabled": 0, "auto_cast": 1}, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 14745.6}}, {}),
     ({"managed_gradient_accumulation": True, "gradient_allreduce_op": "sum", "prescale_gradients": True}, {}),
     ({"shoal": {"placement": "fit", "host_budget": "1GiB"}, "log_level": "info", "memory_breakdown": True}, {}),
 ]
@@ -358,6 +360,7 @@ SHAPES = [
 def test_shapes_that_people_write_are_taken():
     for given, expected in SHAPES:
         engine = through_deepspeed(config({"type": "AdamW"}, **given))
+        assert engine._config.zero_config.stage == engine.zero_optimization_stage(), given
         assert {key: getattr(engine.core_config, key) for key in expected} == expected, given
         engine.destroy()
 

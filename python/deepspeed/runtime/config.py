@@ -84,7 +84,7 @@ def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any =
     _drop_what_is_off(result)
     if isinstance(result.get("checkpoint"), dict):
         result["checkpoint"].pop("load_universal", None)  # load_checkpoint reads it
-    if isinstance(result.get("fp16"), dict) and isinstance(result["fp16"].get("auto_cast"), bool):
+    if isinstance(result.get("fp16"), dict) and result["fp16"].get("auto_cast") in (True, False):  # 1 and 0 are equal to them
         result["fp16"].pop("auto_cast")  # the engine's forward reads it
     if autocast_dtype(result) is not None:
         result.pop("torch_autocast")  # so does this

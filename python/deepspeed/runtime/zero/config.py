@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import sys
 from typing import Any, Mapping
 
@@ -33,7 +34,7 @@ class DeepSpeedZeroConfig(DeepSpeedConfigModel):
     use_multi_rank_bucket_allreduce = Field(True)
     allgather_partitions = Field(True)
     allgather_bucket_size = Field(pp_int(5e8), int, least=0)
-    overlap_comm = Field(None, bool)
+    overlap_comm = Field(None, bool, "comm_overlap")
     compute_grad_norm = Field(True)
     load_from_fp32_weights = Field(True)
     elastic_checkpoint = Field(False)
@@ -86,5 +87,9 @@ class DeepSpeedZeroConfig(DeepSpeedConfigModel):
 
 
 def get_zero_config(param_dict: Mapping[str, Any]) -> DeepSpeedZeroConfig:
+    """true and false are stages 1 and 0; sizes with a fraction, which Hugging Face writes, are rounded down."""
     section = param_dict.get(ZERO_OPTIMIZATION, {})
-    return DeepSpeedZeroConfig(**({"stage": int(section)} if isinstance(section, bool) else section))
+    if isinstance(section, bool):
+        return DeepSpeedZeroConfig(stage=int(section))
+    sizes = {key: int(value) for key, value in section.items() if isinstance(value, float) and math.isfinite(value)}
+    return DeepSpeedZeroConfig(**{**section, **sizes})
