@@ -18,6 +18,7 @@ from deepspeed.utils.logging import log_dist
 from deepspeed.version import __version__
 
 
+@config_errors()
 def initialize(
     args: Any = None,
     model: nn.Module | None = None,
@@ -47,17 +48,16 @@ def initialize(
         raise Error("[initialize] there is no config. Pass config= with a path or a dict, or --deepspeed_config.")
     config, source = read_config(config)
     comm.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
-    with config_errors():
-        engine = DeepSpeedEngine(
-            module=model,
-            config=config,
-            optimizer=optimizer,
-            model_parameters=model_parameters,
-            lr_scheduler=lr_scheduler,
-            training_data=training_data,
-            collate_fn=collate_fn,
-            source=source,
-        )
+    engine = DeepSpeedEngine(
+        module=model,
+        config=config,
+        optimizer=optimizer,
+        model_parameters=model_parameters,
+        lr_scheduler=lr_scheduler,
+        training_data=training_data,
+        collate_fn=collate_fn,
+        source=source,
+    )
     return engine, engine.optimizer, engine.training_dataloader, engine.lr_scheduler
 
 

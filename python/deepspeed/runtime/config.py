@@ -80,11 +80,12 @@ def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any =
     for key, section in (("optimizer", optimizer), ("scheduler", scheduler)):
         if section is not None:
             result[key] = without_auto(section)
+    _translate_fp16(result)
     _translate_zero(result)
     _drop_what_is_off(result)
     if isinstance(result.get("checkpoint"), dict):
         result["checkpoint"].pop("load_universal", None)  # load_checkpoint reads it
-    if isinstance(result.get("fp16"), dict) and result["fp16"].get("auto_cast") in (True, False):  # 1 and 0 are equal to them
+    if isinstance(result.get("fp16"), dict) and isinstance(result["fp16"].get("auto_cast"), bool):
         result["fp16"].pop("auto_cast")  # the engine's forward reads it
     if autocast_dtype(result) is not None:
         result.pop("torch_autocast")  # so does this
@@ -94,6 +95,12 @@ def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any =
     if not any(key in result for key in ("train_batch_size", "train_micro_batch_size_per_gpu")):
         result["train_micro_batch_size_per_gpu"] = 1
     return result
+
+
+def _translate_fp16(config: dict[str, Any]) -> None:
+    section = config.get("fp16")
+    if isinstance(section, dict) and section.get("auto_cast") in (0, 1):
+        section["auto_cast"] = bool(section["auto_cast"])
 
 
 def _translate_zero(config: dict[str, Any]) -> None:
