@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "base/quantity.h"
 #include "cli/recompute_flag.h"
 #include "cli/verbs.h"
 #include "engine/blueprint.h"
 #include "models/open_model.h"
 #include "plan/from_config.h"
 #include "plan/plan_text.h"
-#include "plan/quantity.h"
 #include "train/auto_recompute.h"
 #include "train/prepare.h"
 #include "train/run_config.h"

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "bindings.h"
+#include "config/reader.h"
 #include "config/table.h"
 
 namespace shoal::python {
@@ -37,12 +38,22 @@ void bind_config(py::module_& module) {
       .def_property_readonly("train_batch_size", [](const Config& c) { return c.batch.train_batch_size; })
       .def_property_readonly("micro_batch_size", [](const Config& c) { return c.batch.micro_batch_size; })
       .def_property_readonly("accumulation_steps", [](const Config& c) { return c.batch.accumulation_steps; })
+      .def_property_readonly("managed_gradient_accumulation",
+                             [](const Config& c) { return c.batch.managed_gradient_accumulation; })
       .def_property_readonly("timeout_seconds", [](const Config& c) { return c.shoal.timeout_seconds; });
 
   module.def(
       "plain_json",
-      [](const std::string& text, const std::string& origin) { return json::write(json::parse(text, origin), 2); },
-      py::arg("text"), py::arg("origin"), "JSON with comments, as JSON that every reader knows.");
+      [](const std::string& text, const std::string& origin) {
+        return json::write(json::parse(text, origin, nullptr, json::Syntax::hjson), 2);
+      },
+      py::arg("text"), py::arg("origin"), "JSON with comments, or Hjson, as JSON that every reader knows.");
+  module.def(
+      "explain_unknown",
+      [](const std::string& word) {
+        return config::explain_unknown(config::table(), *config::table().section(""), word);
+      },
+      py::arg("word"), "What to do about a word that is no key at the top level of a config.");
   module.def(
       "top_level_keys", [] { return config::table().words_of(*config::table().section("")); },
       "Every name that may stand at the top level of a config.");

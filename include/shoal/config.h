@@ -21,6 +21,8 @@ struct BatchConfig {
   int64_t train_batch_size = 1;
   int64_t micro_batch_size = 1;  // train_micro_batch_size_per_gpu
   int64_t accumulation_steps = 1;
+  // false: the caller decides when a step ends, and nothing divides by the number of micro-steps.
+  bool managed_gradient_accumulation = true;
 
   bool operator==(const BatchConfig&) const = default;
 };
@@ -175,6 +177,8 @@ struct Config {
   BatchConfig batch;
   double gradient_clipping = 1.0;  // 0: off
   Precision precision = Precision::fp32;
+  bool check_grad_overflow =
+      true;  // bf16.check_grad_overflow; false: in bf16 a step is taken whatever its gradients are
   Fp16Config fp16;
   Fp8Config fp8;
   bool inputs_on_host = false;                    // activation_checkpointing.cpu_checkpointing

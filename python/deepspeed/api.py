@@ -12,11 +12,13 @@ from shoal import Error
 
 from deepspeed import comm
 from deepspeed.runtime.config import read_config
+from deepspeed.runtime.config_errors import config_errors
 from deepspeed.runtime.engine import DeepSpeedEngine
 from deepspeed.utils.logging import log_dist
 from deepspeed.version import __version__
 
 
+@config_errors()
 def initialize(
     args: Any = None,
     model: nn.Module | None = None,

@@ -88,9 +88,16 @@ struct Duplicate {
   Mark second;
 };
 
+// json: what the first lines of this file say. hjson: besides, the forms of Hjson (hjson.github.io), which DeepSpeed
+// reads its configs by: no braces around the whole, a new line in place of a comma, texts without quotes up to the end
+// of their line, in single quotes, or over several lines in '''. A text without quotes that holds a bracket, a comma or
+// a comment is an error here: Hjson takes all of that into the text, which nobody means.
+enum class Syntax : uint8_t { json, hjson };
+
 // Numbers without a fraction are integers when they fit exactly (5e8 is one). A syntax error throws shoal::Error with
 // place "<origin> line L, column C". So does a duplicate key, unless `duplicates` is given: then they are listed there.
-Value parse(std::string_view text, std::string_view origin, std::vector<Duplicate>* duplicates = nullptr);
+Value parse(std::string_view text, std::string_view origin, std::vector<Duplicate>* duplicates = nullptr,
+            Syntax syntax = Syntax::json);
 
 // One line, or indented by so many spaces a level. Numbers read back to the same bits.
 std::string write(const Value& value, int indent = 0);

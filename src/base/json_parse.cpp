@@ -1,6 +1,7 @@
 // See json.h: the reader. One pass over the text by recursive descent.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -31,14 +32,14 @@ void append_utf8(uint32_t point, std::string& out) {
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view origin, std::vector<Duplicate>* duplicates)
-      : text_(text), origin_(origin), duplicates_(duplicates) {
+  Parser(std::string_view text, std::string_view origin, std::vector<Duplicate>* duplicates, Syntax syntax)
+      : text_(text), origin_(origin), duplicates_(duplicates), hjson_(syntax == Syntax::hjson) {
     if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
   }
 
   Value document() {
     skip_blank();
-    Value value = parse_value("a value");
+    Value value = is_without_braces() ? Value(parse_members('\0')) : parse_value("a value");
     skip_blank();
     if (at_ < text_.size()) fail("the end of the text");
     return value;
@@ -58,6 +59,12 @@ class Parser {
         ++mark_.column;
       }
     }
+  }
+
+  // Hjson: the whole is an object whose braces were left out. One value alone is no object.
+  bool is_without_braces() const {
+    if (!hjson_ || at_ >= text_.size() || std::string_view("{[").find(peek()) != std::string_view::npos) return false;
+    return text_.substr(at_).find(':') != std::string_view::npos;
   }
 
   [[noreturn]] void throw_at(const Mark& mark, const std::string& message) const {
@@ -110,19 +117,84 @@ class Parser {
     if (c == '{') return parse_object();
     if (c == '[') return parse_array();
     if (c == '"') return parse_text();
-    if (c == '-' || (c >= '0' && c <= '9')) return parse_number();
+    if (hjson_ && looking_at("'''")) return parse_lines();
+    if (hjson_ && c == '\'') return parse_text();
+    if ((c == '-' || (c >= '0' && c <= '9')) && (!hjson_ || is_number())) return parse_number();
     for (const auto& [word, value] :
          {std::pair<std::string_view, Value>{"true", true}, {"false", false}, {"null", {}}}) {
-      if (looking_at(word)) {
+      if (looking_at(word) && (!hjson_ || ends_value(at_ + word.size()))) {
         advance(word.size());
         return value;
       }
     }
     for (const std::string_view word : {"True", "False", "None", "NaN", "Infinity", "inf", "nan"}) {
-      if (looking_at(word)) throw_at(mark_, fmt::format("{} is not JSON. Write true, false, null or a number.", word));
+      if (looking_at(word) && (!hjson_ || ends_value(at_ + word.size())))
+        throw_at(mark_, fmt::format("{} is not JSON. Write true, false, null or a number.", word));
     }
     if (c == '\'') throw_at(mark_, "single quotes are not JSON. Put text in double quotes.");
+    if (hjson_ && at_ < text_.size() && std::string_view("{}[],:\n\r").find(c) == std::string_view::npos) {
+      return parse_line();
+    }
     fail(expected);
+  }
+
+  // In Hjson a word or a number with more behind it on its line is a text without quotes: 7b-chat, true story.
+  bool ends_value(size_t end) const {
+    while (end < text_.size() && (text_[end] == ' ' || text_[end] == '\t')) ++end;
+    const std::string_view rest = text_.substr(end);
+    return rest.empty() || std::string_view(",:]}#\r\n").find(rest[0]) != std::string_view::npos ||
+           rest.starts_with("//") || rest.starts_with("/*");
+  }
+
+  bool is_number() const {
+    const auto is_e = [&](size_t at) { return at > at_ && (text_[at] == 'e' || text_[at] == 'E'); };
+    size_t end = at_;
+    for (; end < text_.size(); ++end) {
+      const char c = text_[end];
+      const bool sign = (c == '-' || c == '+') && (end == at_ || is_e(end - 1));
+      if (std::isdigit(static_cast<unsigned char>(c)) == 0 && c != '.' && !sign && !is_e(end)) break;
+    }
+    return ends_value(end);
+  }
+
+  // Hjson: a text without quotes, to the end of its line.
+  Value parse_line() {
+    const Mark begun = mark_;
+    const size_t begin = at_;
+    while (at_ < text_.size() && peek() != '\n' && peek() != '\r') advance();
+    std::string_view line = text_.substr(begin, at_ - begin);
+    while (line.ends_with(' ') || line.ends_with('\t')) line.remove_suffix(1);
+    for (const std::string_view odd : {"{", "}", "[", "]", ",", " #", " //", " /*", "\t#", "\t//"}) {
+      if (line.find(odd) == std::string_view::npos) continue;
+      throw_at(begun, fmt::format("a text without quotes goes to the end of its line, and here that is \"{}\". Put the "
+                                  "text in quotes.",
+                                  line));
+    }
+    return Value(line);
+  }
+
+  // Hjson: ''' over several lines; indentation as deep as the quotes themselves is not part of it.
+  Value parse_lines() {
+    const Mark opened = mark_;
+    const int indent = mark_.column - 1;
+    advance(3);
+    const size_t end = text_.find("'''", at_);
+    if (end == std::string_view::npos) throw_at(opened, "this text is never closed. End it with '''.");
+    std::string out;
+    bool first = true;
+    while (at_ < end) {
+      size_t stop = std::min(text_.find('\n', at_), end);
+      std::string_view line = text_.substr(at_, stop - at_);
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      const size_t blank = std::min(line.find_first_not_of(" \t"), line.size());
+      if (!first) line.remove_prefix(std::min(blank, static_cast<size_t>(indent)));
+      const bool empty_ends = (first || stop == end) && line.find_first_not_of(" \t") == std::string_view::npos;
+      if (!empty_ends) out += (out.empty() ? "" : "\n") + std::string(line);
+      first = false;
+      advance(std::min(stop + 1, end) - at_);
+    }
+    advance(3);
+    return Value(std::move(out));
   }
 
   void enter() {
@@ -132,9 +204,17 @@ class Parser {
   Value parse_object() {
     enter();
     advance();
+    Object members = parse_members('}');
+    advance();
+    --depth_;
+    return Value(std::move(members));
+  }
+
+  // Up to the closing brace, or to the end of the text ('\0').
+  Object parse_members(char close) {
     Object members;
     std::unordered_map<std::string, Mark> seen;
-    for (skip_blank(); peek() != '}'; skip_blank()) {
+    for (skip_blank(); peek() != close; skip_blank()) {
       const Mark mark = mark_;
       std::string key = parse_key();
       const auto [first, fresh] = seen.emplace(key, mark);
@@ -148,20 +228,21 @@ class Parser {
       Value value = parse_value(fmt::format("the value of \"{}\"", key));
       if (fresh) members.push_back({std::move(key), std::move(value), mark});
       path_.resize(outer_nbytes);
-      skip_blank();
-      if (peek() == ',') {
-        advance();
-      } else if (peek() != '}') {
-        fail("',' or '}'");
-      }
+      if (!at_next(close)) fail("',' or '}'");
     }
-    advance();
-    --depth_;
-    return Value(std::move(members));
+    return members;
+  }
+
+  // Goes over what parts two values: a comma, or a new line in Hjson. False: there is neither, nor the end.
+  bool at_next(char close) {
+    const int line = mark_.line;
+    skip_blank();
+    if (peek() == ',') return advance(), true;
+    return peek() == close || (hjson_ && mark_.line > line && at_ < text_.size());
   }
 
   std::string parse_key() {
-    if (peek() == '"') return parse_text().as_text();
+    if (peek() == '"' || (hjson_ && peek() == '\'')) return parse_text().as_text();
     const auto is_word = [](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
     };
@@ -186,12 +267,7 @@ class Parser {
     Array items;
     for (skip_blank(); peek() != ']'; skip_blank()) {
       items.push_back(parse_value("a value or ']'"));
-      skip_blank();
-      if (peek() == ',') {
-        advance();
-      } else if (peek() != ']') {
-        fail("',' or ']'");
-      }
+      if (!at_next(']')) fail("',' or ']'");
     }
     advance();
     --depth_;
@@ -200,10 +276,13 @@ class Parser {
 
   Value parse_text() {
     const Mark opened = mark_;
+    const char quote = peek();
     advance();
     std::string out;
-    while (peek() != '"') {
-      if (at_ >= text_.size() || peek() == '\n') throw_at(opened, "this text is never closed. End it with \".");
+    while (peek() != quote) {
+      if (at_ >= text_.size() || peek() == '\n') {
+        throw_at(opened, fmt::format("this text is never closed. End it with {}.", quote));
+      }
       if (static_cast<unsigned char>(peek()) < 0x20 && peek() != '\t') fail("a printable character");
       if (peek() == '\\') {
         parse_escape(out);
@@ -231,6 +310,11 @@ class Parser {
         point = 0x10000 + ((point - 0xd800) << 10) + (low - 0xdc00);
       }
       append_utf8(point, out);
+      return;
+    }
+    if (hjson_ && peek() == '\'') {
+      out += '\'';
+      advance();
       return;
     }
     const size_t index = peek() == '\0' ? std::string_view::npos : kLetters.find(peek());
@@ -293,6 +377,7 @@ class Parser {
   std::string_view text_;
   std::string_view origin_;
   std::vector<Duplicate>* duplicates_;
+  bool hjson_;
   size_t at_ = 0;
   Mark mark_{1, 1};
   int depth_ = 0;
@@ -301,8 +386,8 @@ class Parser {
 
 }  // namespace
 
-Value parse(std::string_view text, std::string_view origin, std::vector<Duplicate>* duplicates) {
-  return Parser(text, origin, duplicates).document();
+Value parse(std::string_view text, std::string_view origin, std::vector<Duplicate>* duplicates, Syntax syntax) {
+  return Parser(text, origin, duplicates, syntax).document();
 }
 
 }  // namespace shoal::json

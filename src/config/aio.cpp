@@ -8,10 +8,9 @@ std::vector<Section> aio_sections() {
       .path = "aio",
       .meaning = "Access to the disk.",
       .keys = {
-          integer("block_size", 1048576)
+          nbytes("block_size", 1048576)
               .at_least(4096)
               .at_most(1 << 30)
-              .in("bytes")
               .means("The size of one read or write, rounded up to pages of 4096.")
               .fills(bound_to([](auto& c) -> auto& { return c.aio.block_size; })),
           integer("queue_depth", 8)
@@ -32,11 +31,12 @@ std::vector<Section> aio_sections() {
           boolean("overlap_events", true)
               .means("Submit while earlier requests complete.")
               .has_no_effect("requests are always submitted while others are under way"),
-          boolean("use_gds", false).means("Move data between disk and GPU directly.").is_refused(),
+          boolean("use_gds", false)
+              .means("Move data between disk and GPU directly.")
+              .has_no_effect("data passes through host memory, with the same bits"),
           integer("thread_count", Value())
-              .means("Not a key of DeepSpeed, though its documentation has it.")
-              .is_refused(
-                  "is set by a name that DeepSpeed's code does not know. Write \"intra_op_parallelism\" instead."),
+              .means("An older name of DeepSpeed's for its threads.")
+              .has_no_effect("DeepSpeed's code does not know this name; intra_op_parallelism is the number of queues"),
       }};
   return {std::move(aio)};
 }

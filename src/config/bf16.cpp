@@ -30,11 +30,26 @@ std::vector<Section> bf16_sections() {
               .means("Add each gradient to the accumulated one as soon as it is ready.")
               .has_no_effect("gradients are always taken as soon as they are ready"),
           boolean("check_grad_overflow", true)
-              .means("Skip the step when a gradient is not finite.")
-              .has_no_effect("a gradient that is not finite skips the step in every dtype and stage"),
-          boolean("bf16_master_weights_and_grads", false).means("Keep masters and gradients in bf16.").is_refused(),
-          boolean("bf16_optimizer_states", false).means("Keep the optimizer's moments in bf16.").is_refused(),
+              .means(
+                  "Skip the step when a gradient is not finite. false: in bf16 the step is taken all the same, without "
+                  "clipping; weights whose gradient is not finite are lost. In fp32 and fp16 such a step is always "
+                  "skipped.")
+              .fills(bound_to([](auto& c) -> auto& { return c.check_grad_overflow; })),
+          boolean("bf16_master_weights_and_grads", false)
+              .means("Keep masters and gradients in bf16.")
+              .is_refused(
+                  "is not supported: a master takes 2 bytes beside its bf16 weight, and its exact sum is not given "
+                  "up. Remove the key; data_types.grad_accum_dtype \"bf16\" keeps gradients in bf16."),
+          boolean("bf16_optimizer_states", false)
+              .means("Keep the optimizer's moments in bf16.")
+              .is_refused("is not supported: moments are fp32. Remove the key; to save memory move them with "
+                          "zero_optimization.offload_optimizer, or shard them over more ranks."),
       }};
+  // People copy them from fp16; DeepSpeed took them before its version 0.19.
+  for (const char* name : {"loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis",
+                           "consecutive_hysteresis", "min_loss_scale"}) {
+    bf16.keys.push_back(anything(name).means("A key of `fp16`.").has_no_effect("bf16 needs no loss scale"));
+  }
   bf16.aliases = {"bfloat16"};
   return {std::move(bf16)};
 }

@@ -13,18 +13,28 @@ std::vector<Section> checkpoint_sections() {
               .one_of({"Warn", "Ignore", "Fail"})
               .means("What happens when ranks save under different tags.")
               .has_no_effect("ranks that save different steps always stop with an error"),
-          boolean("load_universal", false).means("Load DeepSpeed's universal checkpoints.").is_refused(),
-          boolean("use_node_local_storage", false).means("Save on every host's own disk.").is_refused(),
+          boolean("load_universal", false)
+              .means("Load DeepSpeed's universal checkpoints.")
+              .is_refused("is carried out by the package deepspeed only. Load the checkpoint there."),
+          boolean("use_node_local_storage", false)
+              .means("Save on every host's own disk.")
+              .is_refused(
+                  "is not supported: a checkpoint is one folder that all ranks see. Remove the key, and save to a "
+                  "shared disk."),
           boolean("checkpoint_serialization", true)
               .means("Serialize tensors as torch.save does.")
               .has_no_effect("checkpoints have a format of their own"),
-          anything("writer").means("DeepSpeed's faster writers.").is_refused("is not supported yet. Remove the key."),
+          anything("writer")
+              .means("DeepSpeed's faster writers.")
+              .has_no_effect("there is one way of writing, and the files are the same"),
       }};
   Section parallel{
       .path = "checkpoint.parallel_write",
       .meaning = "Saving by several ranks.",
       .keys = {
-          boolean("pipeline_stage", false).means("Save layers of a pipeline stage in parallel.").is_refused(),
+          boolean("pipeline_stage", false)
+              .means("Save layers of a pipeline stage in parallel.")
+              .has_no_effect("there are no pipeline stages; all ranks save their own part at the same time"),
       }};
   return {std::move(checkpoint), std::move(parallel)};
 }

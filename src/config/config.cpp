@@ -1,4 +1,5 @@
-// See include/shoal/config.h. Runs the steps in order: parse, overrides, read by the table, batch, rules, fill.
+// See include/shoal/config.h. Runs the steps in order: parse, overrides, read by the table, older forms,
+// batch, rules, fill.
 #include "shoal/config.h"
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <sstream>
 
 #include "config/batch.h"
+#include "config/forms.h"
 #include "config/overrides.h"
 #include "config/reader.h"
 #include "shoal/error.h"
@@ -68,7 +70,7 @@ Config Config::from_text(std::string_view text, const ConfigContext& context, st
   }
   Problems problems(overrides);
   std::vector<json::Duplicate> duplicates;
-  Value root = json::parse(text, origin, &duplicates);
+  Value root = json::parse(text, origin, &duplicates, json::Syntax::hjson);
   if (!root.is_object()) throw Error(origin, "the text is not a JSON object. It begins with { and ends with }.");
   for (const json::Duplicate& duplicate : duplicates) {
     problems.add(duplicate.second, duplicate.path,
@@ -77,11 +79,13 @@ Config Config::from_text(std::string_view text, const ConfigContext& context, st
   apply_overrides(table(), overrides, root, problems);
   Settings settings = read_settings(table(), root, problems);
   resolve_autos(table(), context, settings);
+  std::vector<std::string> notices = settle_forms(settings, problems);
   derive_batch(settings, context, problems);
   check_rules(table(), settings, problems);
   problems.throw_if_any(origin);
   Config config = fill_config(settings);
   config.notices = collect_notices(table(), root, settings);
+  config.notices.insert(config.notices.begin(), notices.begin(), notices.end());
   read_environment(config);
   return config;
 }

@@ -32,7 +32,16 @@ std::vector<Section> data_types_sections() {
               .dtype()
               .means("The dtype of the parameters; only checked against `fp16.enabled` and `bf16.enabled`.")
               .must(check_param_dtype),
-          text("buffer_dtype", Value()).dtype().means("The dtype to which buffers are cast.").is_refused(),
+          text("buffer_dtype", Value())
+              .dtype()
+              .means("The dtype to which buffers are cast. null: they keep their own.")
+              .is_refused(
+                  "is carried out by the package deepspeed only. Remove the key and cast the buffers yourself."),
+          list_of_texts("keep_in_fp32_modules")
+              .means("Names of buffers, with * for any letters, that stay fp32 whatever buffer_dtype says.")
+              .on_auto("those that a model of Hugging Face names itself",
+                       [](const ConfigContext&, const Settings&) { return Known(); })
+              .has_no_effect("buffers keep their own dtype"),
       }};
   return {std::move(types)};
 }

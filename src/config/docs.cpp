@@ -14,15 +14,17 @@ constexpr const char* kIntroduction = R"(# The config
 <!-- Written by tools/config_docs from the table in src/config/. Change the table, then write its output here. -->
 
 Shoal reads DeepSpeed's JSON (defaults as of its version 0.19). Comments (`//`, `#`, `/* */`), trailing commas and keys
-without quotes are accepted; a key given twice is an error. All mistakes of a file are reported together, each with its
-line. Every key is one of:
+without quotes are accepted, and so is Hjson, by which DeepSpeed reads its files: no outer braces, a new line in place of a
+comma, texts without quotes up to the end of their line. A key given twice is an error. All mistakes of a file are reported
+together, each with its line, under the name that stands in the file. Every key is one of:
 
 - **carried out**: it does what the table says.
 - **no effect**: accepted at any valid value, and a notice gives the reason when the key is in the file.
-- **refused**: not supported yet. Only the default, which leaves it off, is accepted.
+- **refused**: not supported. Only the default, which leaves it off, is accepted; the message says what to do instead.
 
 `"auto"` is understood where the table says what it becomes, and is an error elsewhere. A number such as `5e8` is an
-integer. `Config::from_text` and `from_file` also take settings such as `zero_optimization.stage=3` that are laid over
+integer, 0 and 1 are booleans where one is asked for, and bytes may be a text with a unit: `"24GiB"`, `"24G"` (the same),
+`"24GB"` (powers of 1000). `Config::from_text` and `from_file` also take settings such as `zero_optimization.stage=3` that are laid over
 the file. SHOAL_REPRODUCIBLE=1 in the environment switches `shoal.reproducible` on.
 )";
 
@@ -53,7 +55,7 @@ std::string show_status(const Key& key) {
   switch (key.status) {
     case Status::carried_out: return "carried out";
     case Status::no_effect: return "no effect: " + key.reason;
-    case Status::refused: return "refused";
+    case Status::refused: return key.reason.empty() ? "refused" : "refused: the value " + key.reason;
   }
   return "";
 }
@@ -88,9 +90,10 @@ std::string write_foreign(const Section& section) {
   for (const Key& key : section.keys) names.push_back("`" + key.name + "`");
   if (section.is_open) names.push_back(names.empty() ? "any" : "others");
   const std::string off = section.off_switch.empty()
-                              ? std::string("it is empty")
+                              ? std::string("it is empty, or no `enabled` in it is true")
                               : fmt::format("`{}` is `{}`", section.off_switch, json::write(section.off_value));
-  return fmt::format("| `{}` | {} | {} | {} |\n", section.path, section.meaning, off, join(names, ", "));
+  const std::string on = section.harmless.empty() ? "refused. " + section.instead : "no effect: " + section.harmless;
+  return fmt::format("| `{}` | {} | {} | {} | {} |\n", section.path, section.meaning, off, on, join(names, ", "));
 }
 
 }  // namespace
@@ -102,8 +105,10 @@ std::string write_docs(const Table& table) {
     (section.is_foreign ? foreign : out) += section.is_foreign ? write_foreign(section) : write_section(section);
   }
   out += "\n## Sections that Shoal does not have\n\n";
-  out += "Each is refused by name, and accepted with a notice while it is off.\n\n";
-  out += "| section | what it is for | off when | keys |\n|---|---|---|---|\n";
+  out +=
+      "Each is accepted with a notice while it is off. While it is on, one that changes no result is accepted with a ";
+  out += "notice too; the others are refused by name, with what there is instead.\n\n";
+  out += "| section | what it is for | off when | while it is on | keys |\n|---|---|---|---|---|\n";
   return out + foreign;
 }
 

@@ -69,8 +69,14 @@ std::vector<Section> fp16_sections() {
               .means("The smallest dynamic loss scale. An overflow at it stops the run with an error.")
               .fills(bound_to([](auto& c) -> auto& { return c.fp16.min_loss_scale; }))
               .must(check_smallest_scale),
-          boolean("auto_cast", false).means("Cast the model's inputs to fp16.").is_refused(),
-          boolean("fp16_master_weights_and_grads", false).means("Keep masters and gradients in fp16.").is_refused(),
+          boolean("auto_cast", false)
+              .means("Cast the model's inputs to fp16.")
+              .is_refused("is carried out by the package deepspeed only. Remove the key and cast the inputs."),
+          boolean("fp16_master_weights_and_grads", false)
+              .means("Keep masters and gradients in fp16.")
+              .is_refused(
+                  "is not supported: masters are fp32. Remove the key; data_types.grad_accum_dtype \"fp16\" keeps "
+                  "gradients in fp16, and zero_optimization.offload_optimizer moves the masters."),
       }};
   return {std::move(fp16)};
 }

@@ -16,6 +16,7 @@ Key boolean(std::string name, bool fallback) { return make_key(std::move(name), 
 Key integer(std::string name, Value fallback) { return make_key(std::move(name), Type::integer, std::move(fallback)); }
 Key number(std::string name, Value fallback) { return make_key(std::move(name), Type::number, std::move(fallback)); }
 Key text(std::string name, Value fallback) { return make_key(std::move(name), Type::text, std::move(fallback)); }
+Key nbytes(std::string name, int64_t fallback) { return make_key(std::move(name), Type::nbytes, fallback).in("bytes"); }
 Key anything(std::string name) { return make_key(std::move(name), Type::anything, Value()); }
 Key list_of_texts(std::string name) { return make_key(std::move(name), Type::texts, json::Array{}); }
 

@@ -18,7 +18,8 @@ namespace shoal::config {
 
 class Settings;
 
-enum class Type : uint8_t { boolean, integer, number, text, pair, texts, anything };
+// nbytes: an integer, or a text with a unit such as "24GiB"; it becomes the integer.
+enum class Type : uint8_t { boolean, integer, number, text, pair, texts, nbytes, anything };
 
 // carried_out: it does what it says. no_effect: any valid value is accepted, a notice gives the reason.
 // refused: only its default (the off value) is accepted; anything else is "not supported yet".
@@ -95,6 +96,7 @@ Key boolean(std::string name, bool fallback);
 Key integer(std::string name, Value fallback);
 Key number(std::string name, Value fallback);
 Key text(std::string name, Value fallback);
+Key nbytes(std::string name, int64_t fallback);
 Key pair_of_numbers(std::string name, Value fallback);
 Key list_of_texts(std::string name);
 Key anything(std::string name);
@@ -106,13 +108,18 @@ struct Section {
   std::vector<Key> keys{};
   std::vector<std::string> aliases{};  // other spellings of the last name
   bool nullable = false;
-  std::string not_an_object{};  // what to do when something else than an object stands there
-  std::string type_key{};       // path of the key that decides which keys may stand here
-  // A section Shoal does not have: refused unless its switch is off (no switch: unless it is empty).
+  std::string
+      key_of_boolean{};    // the key that true (1) and false (0) stand for, where DeepSpeed's older form had no object
+  std::string type_key{};  // path of the key that decides which keys may stand here
+  // A section Shoal does not have: refused unless its switch is off. Without a switch of its own it is off while it is
+  // empty, or has keys "enabled" at some depth and none of them is true.
   bool is_foreign = false;
+  std::string harmless{};  // it changes no result, so it is taken while it is on too: what the notice says then
+  std::string instead{};   // a sentence: what there is in its place
   std::string off_switch{};
   Value off_value = false;
-  bool is_open = false;  // its keys are not listed; any may stand there
+  bool is_on_by_itself = false;  // a section without its switch is on
+  bool is_open = false;          // its keys are not listed; any may stand there
 };
 
 }  // namespace shoal::config

@@ -21,14 +21,7 @@ std::string check_states(const Value& value, const Settings& all) {
 }
 
 std::string check_param(const Value& value, const Settings& all) {
-  const int64_t stage = all.value("zero_optimization.stage").as_integer();
-  if (value.as_text() == "none" || stage == 3) {
-    return check_path(value, all, "zero_optimization.offload_param.nvme_path");
-  }
-  return fmt::format(
-      "\"{}\" needs parameters that are sharded, and zero_optimization.stage is {}. Use stage 3, or "
-      "remove offload_param.",
-      value.as_text(), stage);
+  return check_path(value, all, "zero_optimization.offload_param.nvme_path");
 }
 
 // For keys of a section that speak of what its device may not do.
@@ -140,10 +133,8 @@ std::vector<Section> offload_sections() {
               .warns(only_with("zero_optimization.offload_optimizer", {"cpu", "nvme"}))
               .fills(bound_to([=](auto& c) -> auto& { return of_states(c).ratio; })),
           boolean("super_offload", false)
-              .means("DeepSpeed's update for tightly coupled hosts.")
-              .is_refused(
-                  "is DeepSpeed's name for an update on the host before the step is decided. Remove the key, and set "
-                  "shoal.speculative_update with shoal.offload_update cpu."),
+              .means("DeepSpeed's update on the host before the step is decided.")
+              .has_no_effect("shoal.speculative_update with shoal.offload_update cpu is such an update here"),
           number("cpuadam_cores_perc", 0.8)
               .above(0)
               .at_most(1)

@@ -135,15 +135,16 @@ std::vector<Key> other_keys() {
       boolean("amsgrad", false)
           .of_types(shared({"AdamW", "Adam", "Adagrad"}, false))
           .means("Divide by the largest second moment so far.")
-          .is_refused(),
+          .is_refused("is not supported yet. Remove the key, or set torch_adam to true in the package deepspeed."),
       boolean("maximize", false)
           .of_types(shared({"AdamW", "Adam", "SGD", "Adagrad"}, false))
           .means("Climb instead of descend.")
-          .is_refused(),
+          .is_refused("is not supported yet. Remove the key, and change the sign of the loss."),
       boolean("fp32_optimizer_states", true)
           .of_types(shared({"AdamW", "Adam", "Lion"}, true))
           .means("Keep the moments in fp32.")
-          .is_refused(),
+          .is_refused(
+              "is not supported: moments are fp32. Remove the key; zero_optimization.offload_optimizer moves them."),
       number("lr_decay", 0.0)
           .of_types(shared({"Adagrad"}, 0.0))
           .means("Let the learning rate fall.")
@@ -172,7 +173,12 @@ std::vector<Section> optimizer_sections() {
               .means("The optimizer; letter case does not matter.")
               .fills(bound_to_choice(
                   [](auto& c) -> auto& { return c.optimizer.kind; }, kAll)),
-          boolean("legacy_fusion", false).means("DeepSpeed's older mixed precision optimizer.").is_refused(),
+          boolean("legacy_fusion", false)
+              .means("DeepSpeed's older mixed precision optimizer.")
+              .is_refused("is not supported: there is one way of mixed precision. Remove the key."),
+          boolean("torch_adam", false)
+              .means("Nothing, in DeepSpeed either: it belongs into params.")
+              .has_no_effect("DeepSpeed reads it inside optimizer.params only, and passes over it here"),
       }};
   Section params{.path = "optimizer.params", .meaning = "The parameters of the optimizer's type.", .keys = {}};
   params.type_key = "optimizer.type";

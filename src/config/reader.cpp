@@ -12,11 +12,43 @@
 namespace shoal::config {
 namespace {
 
+bool is_false(const Value& value) { return value == Value(false) || value == Value(0) || value.is_null(); }
+
+// How many keys "enabled" there are at any depth, and how many of them are on.
+struct Switches {
+  int all = 0, on = 0;
+};
+
+void count_switches(const Value& value, Switches& found) {
+  if (!value.is_object()) return;
+  for (const json::Member& member : value.as_object()) {
+    if (member.key == "enabled") {
+      ++found.all;
+      if (!is_false(member.value)) ++found.on;
+    }
+    count_switches(member.value, found);
+  }
+}
+
 // Whether a section that Shoal does not have leaves everything as it is.
-bool is_off(const Section& section, const Value& object) {
-  if (section.off_switch.empty()) return object.as_object().empty();
-  const Value* given = object.find(section.off_switch);
-  return given == nullptr || *given == section.off_value;
+bool is_off(const Section& section, const Value& value) {
+  if (!value.is_object()) return is_false(value);
+  if (section.off_switch.empty()) {
+    Switches found;
+    count_switches(value, found);
+    return value.as_object().empty() || (found.all > 0 && found.on == 0);
+  }
+  const Value* given = value.find(section.off_switch);
+  if (given == nullptr) return !section.is_on_by_itself || value.as_object().empty();
+  return section.off_value.is_boolean() ? is_false(*given) : *given == section.off_value || *given == Value(1);
+}
+
+std::string refusal_of(const Section& section) {
+  const std::string remedy = section.off_switch.empty()
+                                 ? "Remove the section"
+                                 : fmt::format("Remove the section or set {}.{} to {}", section.path,
+                                               section.off_switch, show(section.off_value));
+  return fmt::format("not supported yet. {}{}.", section.instead.empty() ? "" : section.instead + " ", remedy);
 }
 
 class Reader {
@@ -24,91 +56,83 @@ class Reader {
   Reader(const Table& table, Problems& problems) : table_(table), problems_(problems), settings_(table) {}
 
   Settings read(const Value& root) {
-    read_section(*table_.section(""), root);
+    read_section(*table_.section(""), "", root);
     return std::move(settings_);
   }
 
  private:
   using Spellings = std::map<std::string, const json::Member*>;  // by canonical path
 
-  void read_section(const Section& section, const Value& object) {
-    if (section.is_foreign && !is_off(section, object)) {
-      const std::string remedy = section.off_switch.empty()
-                                     ? "Remove the section"
-                                     : fmt::format("Remove the section or set {}.{} to {}", section.path,
-                                                   section.off_switch, show(section.off_value));
-      problems_.add(object.mark, section.path, fmt::format("not supported yet. {}.", remedy));
-    }
+  // name: the section as the user spelled it.
+  void read_section(const Section& section, const std::string& name, const Value& object) {
     // The type of an optimizer or scheduler decides which parameters exist, so keys come before inner sections.
     Spellings seen;
     std::vector<std::pair<const Section*, const json::Member*>> inner;
     for (const json::Member& member : object.as_object()) {
       if (const Key* key = table_.find_key(section, member.key)) {
-        if (is_first_spelling(key->path, member, seen)) read_key(section, *key, member);
+        if (is_first_spelling(key->path, name, member, seen)) read_key(section, *key, name, member);
       } else if (const Section* found = table_.find_section(section, member.key)) {
-        if (is_first_spelling(found->path, member, seen)) inner.emplace_back(found, &member);
+        if (is_first_spelling(found->path, name, member, seen)) inner.emplace_back(found, &member);
       } else if (!section.is_open) {
-        report_unknown(section, member);
+        report_unknown(section, name, member);
       }
     }
-    for (const auto& [found, member] : inner) enter_section(*found, member->value);
+    for (const auto& [found, member] : inner) enter_section(*found, path_in(name, member->key), member->value);
   }
 
-  void enter_section(const Section& section, const Value& value) {
+  void enter_section(const Section& section, const std::string& name, const Value& value) {
+    if (section.is_foreign && !is_off(section, value) && section.harmless.empty()) {
+      problems_.add(value.mark, name, refusal_of(section));
+    }
     if (value.is_object()) {
-      read_section(section, value);
-    } else if (!(value.is_null() && section.nullable)) {
-      const std::string remedy = section.not_an_object.empty() ? "Give an object, { ... }." : section.not_an_object;
-      problems_.add(value.mark, section.path, fmt::format("{} is not an object. {}", show(value), remedy));
+      read_section(section, name, value);
+    } else if (value.is_boolean() && !section.key_of_boolean.empty()) {
+      settings_.set(section.key_of_boolean, {value.as_boolean() ? 1 : 0, value.mark, false, name});
+    } else if (!(value.is_null() && section.nullable) && !section.is_foreign) {
+      problems_.add(value.mark, name, fmt::format("{} is not an object. Give an object, {{ ... }}.", show(value)));
     }
   }
 
   // Two spellings of one key are a contradiction even when they agree.
-  bool is_first_spelling(const std::string& path, const json::Member& member, Spellings& seen) {
+  bool is_first_spelling(const std::string& path, const std::string& name, const json::Member& member,
+                         Spellings& seen) {
     const auto [first, fresh] = seen.emplace(path, &member);
     if (!fresh) {
-      problems_.add(member.mark, path_in(parent_of(path), member.key),
+      problems_.add(member.mark, path_in(name, member.key),
                     fmt::format("another name of \"{}\", which is given too ({}). Remove one of them.",
                                 first->second->key, problems_.place_of(first->second->mark)));
     }
     return fresh;
   }
 
-  void report_unknown(const Section& section, const json::Member& member) {
+  void report_unknown(const Section& section, const std::string& name, const json::Member& member) {
     if (settings_.is_mistaken(section.type_key)) return;  // no telling what an unknown type takes
-    const std::string path = path_in(section.path, member.key);
-    const std::vector<std::string> homes = table_.homes_of(member.key);
-    const std::string near = nearest_word(member.key, table_.words_of(section));
-    std::string remedy = "docs/config.md lists the keys that may stand here.";
-    if (!homes.empty()) {
-      remedy = fmt::format("It belongs to {}.", join(homes, " or "));
-    } else if (!near.empty()) {
-      remedy = fmt::format("Did you mean \"{}\"?", near);
-    }
-    problems_.add(member.mark, path, "unknown key. " + remedy);
+    problems_.add(member.mark, path_in(name, member.key),
+                  "unknown key. " + explain_unknown(table_, section, member.key));
   }
 
-  void read_key(const Section& section, const Key& key, const json::Member& member) {
-    if (section.is_foreign) return;  // the section is on and refused, or off and without effect
+  void read_key(const Section& section, const Key& key, const std::string& name, const json::Member& member) {
+    if (section.is_foreign) return;  // the section is on and refused, or without effect
     const Value& value = member.value;
     const json::Mark mark = value.mark;
-    if (!takes_part(section, key, mark)) return;
+    const std::string written = path_in(name, member.key);
+    if (!takes_part(section, key, written, mark)) return;
     const bool auto_is_a_choice = std::find(key.choices.begin(), key.choices.end(), "auto") != key.choices.end();
     if (value.is_text() && value.as_text() == "auto" && !auto_is_a_choice) {
-      read_auto(key, mark);
+      read_auto(key, written, mark);
       return;
     }
     Checked checked = check_value(key, value);
     if (!checked.mistake.empty()) {
-      problems_.add(mark, path_in(section.path, member.key), std::move(checked.mistake));
+      problems_.add(mark, written, std::move(checked.mistake));
       settings_.mark_mistaken(key.path);
       return;
     }
-    settings_.set(key.path, {std::move(checked.value), mark, false});
+    settings_.set(key.path, {std::move(checked.value), mark, false, written});
   }
 
   // Whether the chosen type of optimizer or scheduler has this parameter.
-  bool takes_part(const Section& section, const Key& key, const json::Mark& mark) {
+  bool takes_part(const Section& section, const Key& key, const std::string& written, const json::Mark& mark) {
     if (section.type_key.empty() || settings_.is_mistaken(section.type_key)) return section.type_key.empty();
     if (settings_.applies(section, key)) return true;
     std::vector<std::string> owners;
@@ -116,23 +140,23 @@ class Reader {
     const Value type = settings_.value(section.type_key);
     if (type.is_null()) {
       problems_.add(
-          mark, key.path,
+          mark, written,
           fmt::format("{} is not given, so nothing takes this. Give it, or remove the key.", section.type_key));
     } else {
-      problems_.add(mark, key.path,
+      problems_.add(mark, written,
                     fmt::format("{} does not take this; {} {}. Remove the key.", type.as_text(), join(owners, ", "),
                                 owners.size() == 1 ? "does" : "do"));
     }
     return false;
   }
 
-  void read_auto(const Key& key, const json::Mark& mark) {
+  void read_auto(const Key& key, const std::string& written, const json::Mark& mark) {
     if (!key.accepts_auto()) {
-      problems_.add(mark, key.path, fmt::format("\"auto\" is not understood here. Give {}.", describe_domain(key)));
+      problems_.add(mark, written, fmt::format("\"auto\" is not understood here. Give {}.", describe_domain(key)));
       settings_.mark_mistaken(key.path);
       return;
     }
-    settings_.set(key.path, {Value(), mark, true});
+    settings_.set(key.path, {Value(), mark, true, written});
   }
 
   const Table& table_;
@@ -159,11 +183,19 @@ void check_required(const Section& section, const Key& key, Settings& settings, 
       entry != nullptr && entry->is_auto
           ? std::string("\"auto\" cannot be resolved: nobody gave the value. Give it here.")
           : fmt::format("{} needs this key and there is no default. Give it.", type->value.as_text());
-  problems.add(entry != nullptr ? entry->mark : type->mark, key.path, message);
+  problems.add(entry != nullptr ? entry->mark : type->mark, settings.name_of(key.path), message);
   settings.mark_mistaken(key.path);
 }
 
 }  // namespace
+
+std::string explain_unknown(const Table& table, const Section& section, const std::string& word) {
+  const std::vector<std::string> homes = table.homes_of(word);
+  if (!homes.empty()) return fmt::format("It belongs to {}.", join(homes, " or "));
+  const std::string near = nearest_word(word, table.words_of(section));
+  if (!near.empty()) return fmt::format("Did you mean \"{}\"?", near);
+  return "docs/config.md lists the keys that may stand here.";
+}
 
 Settings read_settings(const Table& table, const Value& root, Problems& problems) {
   return Reader(table, problems).read(root);
@@ -197,7 +229,7 @@ void check_rules(const Table& table, Settings& settings, Problems& problems) {
       } catch (const DependsOnMistake&) {
       }
       if (mistake.empty()) mistake = refusal_of(key, entry->value, key.fallback);
-      if (!mistake.empty()) problems.add(entry->mark, key.path, std::move(mistake));
+      if (!mistake.empty()) problems.add(entry->mark, settings.name_of(key.path), std::move(mistake));
     }
   }
 }
@@ -209,14 +241,16 @@ std::vector<std::string> collect_notices(const Table& table, const Value& root, 
       const Settings::Entry* entry = settings.given(key.path);
       if (entry == nullptr) continue;
       if (key.status == Status::no_effect)
-        notices.push_back(fmt::format("{} has no effect: {}.", key.path, key.reason));
+        notices.push_back(fmt::format("{} has no effect: {}.", settings.name_of(key.path), key.reason));
       const bool asks = key.caution && entry->value != key.fallback;
       const std::string odd = asks ? key.caution(entry->value, settings) : "";
-      if (!odd.empty()) notices.push_back(fmt::format("{}: {}.", key.path, odd));
+      if (!odd.empty()) notices.push_back(fmt::format("{}: {}.", settings.name_of(key.path), odd));
     }
-    if (section.is_foreign && root.find(section.path) != nullptr) {
-      notices.push_back(fmt::format("{} has no effect: it is switched off, and Shoal does not have it.", section.path));
-    }
+    const Value* foreign = section.is_foreign ? root.find(section.path) : nullptr;
+    if (foreign == nullptr) continue;
+    const bool off = section.harmless.empty() || is_off(section, *foreign);
+    notices.push_back(fmt::format("{} has no effect: {}.", section.path,
+                                  off ? "it is switched off, and Shoal does not have it" : section.harmless));
   }
   return notices;
 }

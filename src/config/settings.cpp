@@ -15,6 +15,11 @@ Settings::Entry* Settings::given(std::string_view path) {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+std::string Settings::name_of(std::string_view path) const {
+  const Entry* entry = given(path);
+  return entry == nullptr || entry->written.empty() ? std::string(path) : entry->written;
+}
+
 Value Settings::value(std::string_view path) const {
   if (is_mistaken(path)) throw DependsOnMistake();
   const Entry* entry = given(path);

@@ -18,7 +18,8 @@ class Settings {
   struct Entry {
     Value value;
     json::Mark mark;
-    bool is_auto = false;  // "auto" was written; value holds what it became
+    bool is_auto = false;      // "auto" was written; value holds what it became
+    std::string written = {};  // the key as the user spelled it, with its sections; "": as the table does
   };
 
   explicit Settings(const Table& table) : table_(&table) {}
@@ -29,6 +30,8 @@ class Settings {
   // The entry the user wrote, or nullptr.
   const Entry* given(std::string_view path) const;
   Entry* given(std::string_view path);
+  // What to call the key in messages: the user's spelling, else the table's.
+  std::string name_of(std::string_view path) const;
   bool is_mistaken(std::string_view path) const { return mistaken_.contains(std::string(path)); }
 
   // The effective value: what was written, else the default (of the chosen optimizer or scheduler type).

@@ -64,16 +64,14 @@ std::vector<Section> shoal_sections() {
                   "same as auto, for Hugging Face, whose accelerate takes every \"auto\" for one of its own.")
               .fills(bound_to_choice(
                   [](auto& c) -> auto& { return c.shoal.auto_placement; }, placements)),
-          integer("device_budget", 0)
+          nbytes("device_budget", 0)
               .at_least(0)
-              .in("bytes")
               .means("GPU memory of a rank that placement auto and --recompute auto plan with, and that a growing ring "
                      "of states stays "
                      "within. 0: 97 % of its share of what is free.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.device_budget; })),
-          integer("host_budget", 0)
+          nbytes("host_budget", 0)
               .at_least(0)
-              .in("bytes")
               .means("Memory of a host that placement auto plans with, for all its ranks. 0: what is free, "
                      "less a tenth.")
               .warns([](const Value&, const Settings& all) -> std::string {
@@ -99,9 +97,8 @@ std::vector<Section> shoal_sections() {
                      "host memory and offload_update cpu. off: they stay. The results are the same bits.")
               .fills(bound_to_choice(
                   [](auto& c) -> auto& { return c.shoal.offload_gradients; }, on_off)),
-          integer("offload_ring_size", 0)
+          nbytes("offload_ring_size", 0)
               .at_least(0)
-              .in("bytes")
               .means(
                   "GPU memory through which optimizer states of the host pass, at least one chunk. The more, the more "
                   "of them are there when the update begins. 0: 1 GiB at first, or an eighth of them where that is "

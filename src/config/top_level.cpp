@@ -53,24 +53,16 @@ std::vector<Key> gradient_keys() {
           .fills(bound_to([](auto& c) -> auto& { return c.communication_dtype; })),
       boolean("prescale_gradients", false)
           .means("Divide gradients by the number of ranks before they are summed, not after.")
-          .fills(bound_to([](auto& c) -> auto& { return c.prescale_gradients; }))
-          .must([](const Value& value, const Settings& all) -> std::string {
-            if (!value.as_boolean()) return "";
-            if (all.value("gradient_allreduce_op").as_text() == "sum") {
-              return "true contradicts gradient_allreduce_op \"sum\", which divides by nothing. Remove one of them.";
-            }
-            if (all.value("gradient_predivide_factor").as_number() != 1) {
-              return "true leaves gradient_predivide_factor nothing to do. Remove one of them.";
-            }
-            return "";
-          }),
+          .fills(bound_to([](auto& c) -> auto& { return c.prescale_gradients; })),
       number("gradient_predivide_factor", 1.0)
           .above(0)
           .means("Divide gradients by this before they are summed, and by the rest of the number of ranks after.")
           .fills(bound_to([](auto& c) -> auto& { return c.gradient_predivide_factor; })),
       text("gradient_allreduce_op", "mean")
           .one_of({"mean", "sum"})
-          .means("Whether the gradient of a step is the mean over ranks or the sum.")
+          .means("Whether the gradient of a step is the mean over ranks or the sum. Beside \"sum\" the two keys above "
+                 "have "
+                 "no effect, as in DeepSpeed.")
           .fills({[](Config& c, const Value& value) { c.gradient_sum = value.as_text() == "sum"; },
                   [](const Config& c) { return Value(c.gradient_sum ? "sum" : "mean"); }}),
   };
@@ -87,30 +79,45 @@ std::vector<Key> printing_keys() {
       boolean("wall_clock_breakdown", false)
           .means("Time the parts of a step and print them with the step line.")
           .fills(bound_to([](auto& c) -> auto& { return c.wall_clock_breakdown; })),
-      boolean("memory_breakdown", false).means("Print memory at points of a step.").is_refused(),
-      boolean("dump_state", false).means("Print the engine's state at start.").is_refused(),
-      text("log_level", Value()).means("How much DeepSpeed logs.").is_refused(),
+      boolean("memory_breakdown", false)
+          .means("Print memory at points of a step.")
+          .has_no_effect("`shoal plan` counts memory, and deepspeed.runtime.utils.see_memory_usage prints it"),
+      boolean("dump_state", false)
+          .means("Print the engine's state at start.")
+          .has_no_effect("`shoal plan` and the banner say what the engine made of a config"),
+      text("log_level", Value())
+          .means("How much DeepSpeed logs.")
+          .has_no_effect("there are no levels; the package deepspeed has the logger \"DeepSpeed\""),
   };
 }
 
 std::vector<Key> other_keys() {
   return {
       boolean("managed_gradient_accumulation", true)
-          .means("The engine counts micro-steps and decides which of them ends a step.")
-          .is_refused(),
+          .means(
+              "The engine counts micro-steps and decides which of them ends a step. false: each step() ends one, over "
+              "the backwards since the last, and no loss is divided by their number.")
+          .fills(bound_to([](auto& c) -> auto& { return c.batch.managed_gradient_accumulation; })),
       text("seq_parallel_communication_data_type", "fp32")
           .dtype()
           .or_null()
           .means("The dtype in which ranks of a sequence-parallel group exchange gradients.")
           .has_no_effect("Shoal has no sequence-parallel groups"),
-      boolean("sparse_gradients", false).means("Exchange gradients of embeddings as index and value.").is_refused(),
+      boolean("sparse_gradients", false)
+          .means("Exchange gradients of embeddings as index and value.")
+          .has_no_effect("gradients travel dense, with the same sums"),
+      boolean("disable_python_gc", false)
+          .means("Switch off Python's collector of unused objects.")
+          .has_no_effect("nothing of a step waits for the collector"),
       boolean("disable_allgather", false)
           .means("Nothing, in DeepSpeed either.")
           .has_no_effect("DeepSpeed reads this key and does nothing with it"),
       boolean("dataloader_drop_last", false)
           .means("Drop the last incomplete batch of DeepSpeed's data loader.")
           .has_no_effect("batches are made by the caller, not by the engine"),
-      boolean("graph_harvesting", false).means("Capture a training graph.").is_refused(),
+      boolean("graph_harvesting", false)
+          .means("Capture a training graph.")
+          .has_no_effect("kernels are launched one by one, with the same results"),
       boolean("zero_allow_untested_optimizer", false)
           .means("Allow optimizers that DeepSpeed has not tested with ZeRO.")
           .has_no_effect("every optimizer that Shoal accepts is tested at every stage"),
@@ -122,11 +129,14 @@ std::vector<Key> other_keys() {
           .in("tokens")
           .means("The size of the vocabulary, for a warning about alignment.")
           .has_no_effect("Shoal pads flats, so no size of vocabulary is worth a warning"),
-      boolean("use_data_before_expert_parallelism", false).means("The order of expert-parallel ranks.").is_refused(),
+      boolean("use_data_before_expert_parallelism", false)
+          .means("The order of expert-parallel ranks.")
+          .has_no_effect("there are no expert-parallel ranks"),
       integer("sequence_parallel_size", Value())
           .at_least(1)
           .means("Ranks that share one sequence.")
-          .is_refused()
+          .is_refused("is not supported yet. Remove the key; for long sequences recompute activations, with "
+                      "activation_checkpointing.cpu_checkpointing.")
           .off_at(1),
       integer("data_parallel_size", Value())
           .at_least(1)

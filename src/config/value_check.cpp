@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "base/quantity.h"
 #include "base/text.h"
 
 namespace shoal::config {
@@ -43,7 +44,8 @@ static std::string describe_type(const Key& key) {
     case Type::text: return key.choices.empty() ? "a text" : "one of " + join(key.choices, ", ");
     case Type::pair: return fmt::format("two numbers{}", describe_range(key));
     case Type::texts: return "a list of texts";
-    case Type::anything: return "an object";
+    case Type::nbytes: return fmt::format("an integer{}, or a text such as \"24GiB\"", describe_range(key));
+    case Type::anything: return "anything";
   }
   return "";
 }
@@ -110,11 +112,16 @@ static Checked check_pair(const Key& key, const Value& value) {
   return {value, ""};
 }
 
+static Checked check_nbytes(const Key& key, const Value& value) {
+  return {value, in_range(key, value.as_number()) ? "" : out_of_range(key, value)};
+}
+
 Checked check_value(const Key& key, const Value& value) {
   if (value.is_null()) return {value, key.nullable ? "" : wrong_type(key, value)};
   switch (key.type) {
     case Type::boolean:
       if (value.is_boolean()) return {value, ""};
+      if (value == Value(0) || value == Value(1)) return {value == Value(1), ""};
       break;
     case Type::integer:
       if (value.is_integer()) {
@@ -130,7 +137,15 @@ Checked check_value(const Key& key, const Value& value) {
     case Type::pair:
       if (value.is_array()) return check_pair(key, value);
       break;
+    case Type::nbytes:
+      if (value.is_text()) {
+        const ReadNbytes read = read_nbytes(value.as_text());
+        return read.mistake.empty() ? check_nbytes(key, read.nbytes) : Checked{value, read.mistake};
+      }
+      if (value.is_integer()) return check_nbytes(key, value);
+      break;
     case Type::texts:
+      if (value.is_text()) return {json::Array{value}, ""};
       if (value.is_array() && std::all_of(value.as_array().begin(), value.as_array().end(),
                                           [](const Value& item) { return item.is_text(); })) {
         return {value, ""};

@@ -25,6 +25,7 @@ std::vector<Key> carried_out_keys() {
           .fills(bound_to([](auto& c) -> auto& { return c.zero.stage; })),
       boolean("overlap_comm", true)
           .or_null()
+          .also_called("comm_overlap")
           .means(
               "Communicate on a worker while the model computes; the results are the same bits either way. DeepSpeed "
               "switches this on by itself only at stage 3.")
@@ -144,40 +145,68 @@ std::vector<Key> no_effect_keys() {
 
 std::vector<Key> refused_keys() {
   return {
-      boolean("elastic_checkpoint", false).means("Checkpoints for another number of ranks.").is_refused(),
-      boolean("pipeline_loading_checkpoint", false).means("Load checkpoints one rank after another.").is_refused(),
       anything("zenflow")
           .means("Updates of important gradients first.")
-          .is_refused("is not supported yet. Remove the section."),
+          .is_refused("is not supported: it leaves gradients to later steps. Remove the section, and use "
+                      "offload_optimizer."),
+      boolean("zero_quantized_weights", false)
+          .means("ZeRO++: gather parameters as int8.")
+          .is_refused("is not supported: it rounds weights. Remove the key, and train in bf16."),
+      boolean("zero_quantized_nontrainable_weights", false)
+          .means("ZeRO++: store frozen parameters as int8.")
+          .is_refused("is not supported: it rounds weights. Remove the key; frozen weights are sharded at stage 3."),
+      boolean("zero_quantized_gradients", false)
+          .means("ZeRO++: reduce gradients as int4.")
+          .is_refused(
+              "is not supported: it rounds gradients. Remove the key; communication_data_type \"bf16\" sends half "
+              "the bytes of fp32."),
+  };
+}
+
+// Forms of other communication and of memory: the results are the same without them.
+std::vector<Key> passed_over_keys() {
+  return {
+      boolean("elastic_checkpoint", false)
+          .means("Checkpoints for another number of ranks.")
+          .has_no_effect("every checkpoint loads on any number of ranks"),
+      boolean("pipeline_loading_checkpoint", false)
+          .means("Load checkpoints one rank after another.")
+          .has_no_effect("each rank reads what it owns"),
+      boolean("compute_grad_norm", true)
+          .means("Stages 1 and 2: compute the norm of the gradient where nothing is clipped.")
+          .has_no_effect("the norm is always computed: it tells whether a gradient is not finite"),
+      boolean("parameter_alignment", false)
+          .means("Stages 1 and 2: begin each parameter at a multiple of 16 bytes.")
+          .has_no_effect("the layout of flats is the engine's"),
       integer("zero_hpz_partition_size", 1)
           .at_least(0)
           .in("ranks")
           .means("ZeRO++: a second shard of the parameters inside groups of so many ranks.")
-          .is_refused(),
-      boolean("zero_quantized_weights", false).means("ZeRO++: gather parameters as int8.").is_refused(),
-      boolean("zero_quantized_nontrainable_weights", false)
-          .means("ZeRO++: store frozen parameters as int8.")
-          .is_refused(),
-      boolean("zero_quantized_gradients", false).means("ZeRO++: reduce gradients as int4.").is_refused(),
-      anything("zeropp_loco_param").means("ZeRO++: error feedback of quantized gradients.").is_refused(),
-      integer("mics_shard_size", -1).in("ranks").means("MiCS: shard over groups of so many ranks.").is_refused(),
-      boolean("mics_hierarchical_params_gather", false).means("MiCS: gather inside a host first.").is_refused(),
-      boolean("save_muon_momentum_buffer_in_memory", false).means("Muon: keep its momentum off the disk.").is_refused(),
+          .has_no_effect("there is one shard, over all ranks, with the same results"),
+      anything("zeropp_loco_param")
+          .means("ZeRO++: error feedback of quantized gradients.")
+          .has_no_effect("gradients are not quantized"),
+      integer("mics_shard_size", -1)
+          .in("ranks")
+          .means("MiCS: shard over groups of so many ranks.")
+          .has_no_effect("states are sharded over all ranks, which takes less memory, with the same results"),
+      boolean("mics_hierarchical_params_gather", false)
+          .means("MiCS: gather inside a host first.")
+          .has_no_effect("parameters are gathered over all ranks at once"),
+      boolean("save_muon_momentum_buffer_in_memory", false)
+          .means("Muon: keep its momentum off the disk.")
+          .has_no_effect("there is no Muon"),
       boolean("legacy_stage1", false)
-          .means("An older stage 1.")
-          .is_refused("asks for an older stage 1 that is gone from DeepSpeed too. Remove the key."),
-      boolean("cpu_offload", false)
-          .or_null()
-          .means("Deprecated.")
-          .is_refused("is the deprecated form. Write \"offload_optimizer\": {\"device\": \"cpu\"} instead."),
+          .means("An older stage 1, gone from DeepSpeed too.")
+          .has_no_effect("there is one stage 1"),
+      boolean("cpu_offload", false).or_null().means("Deprecated: true is read as `offload_optimizer.device` \"cpu\"."),
       boolean("cpu_offload_param", false)
           .or_null()
-          .means("Deprecated.")
-          .is_refused("is the deprecated form. Write \"offload_param\": {\"device\": \"cpu\"} instead."),
+          .means("Deprecated: true is read as `offload_param.device` \"cpu\"."),
       boolean("cpu_offload_use_pin_memory", false)
           .or_null()
           .means("Deprecated.")
-          .is_refused("is the deprecated form. Write \"pin_memory\" inside the offload section instead."),
+          .has_no_effect("what a GPU copies is page-locked wherever the system allows it"),
   };
 }
 
@@ -186,9 +215,8 @@ std::vector<Key> refused_keys() {
 std::vector<Section> zero_sections() {
   Section zero{
       .path = "zero_optimization", .meaning = "Sharding over ranks. All sizes are elements, not bytes.", .keys = {}};
-  zero.not_an_object =
-      "That is DeepSpeed's deprecated form: write {\"stage\": 1} for true, or leave the section out for false.";
-  for (const auto& make : {carried_out_keys, no_effect_keys, refused_keys}) {
+  zero.key_of_boolean = "zero_optimization.stage";
+  for (const auto& make : {carried_out_keys, no_effect_keys, passed_over_keys, refused_keys}) {
     for (Key& key : make()) zero.keys.push_back(std::move(key));
   }
   const std::string unmarked =

@@ -27,6 +27,7 @@ struct StepRules {
   ScaleRules scale;
   double gradient_clipping = 0;  // 0: none
   int64_t micro_steps = 1;       // of a step
+  bool takes_any = false;        // a norm that is not finite skips nothing, and clips nothing
 };
 
 // What lasts from step to step.
@@ -39,7 +40,7 @@ struct StepStanding {
 
 // What became of one step.
 struct StepRecord {
-  int applied = 0;           // 0: skipped, the norm is not finite
+  int applied = 0;           // 0: skipped, the norm is not finite and the rules ask for one that is
   int scale_exhausted = 0;   // the loss scale would have to fall below its minimum
   int64_t first_bad = -1;    // the first flat that is not finite on any rank; -1: none, or only the sum is not
   double grad_norm = 0;      // before clipping, without the loss scale

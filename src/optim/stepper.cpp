@@ -193,7 +193,8 @@ StepConstants Stepper::decide() {
   decision.square_sums = norm_.gather(parts_.gradients.sum_shard_squares());
   decision.ranks = parts_.channel.size();
   decision.flats = static_cast<int64_t>(norm_.count());
-  decision.rules = {loss_scale_.rules(), parts_.config.gradient_clipping, parts_.config.batch.accumulation_steps};
+  decision.rules = {loss_scale_.rules(), parts_.config.gradient_clipping, parts_.config.batch.accumulation_steps,
+                    parts_.config.precision == Precision::bf16 && !parts_.config.check_grad_overflow};
   decision.standing = standing_;
   decision.record = slot.record;
   StepConstants constants;

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/quantity.h"
 #include "base/text.h"
-#include "plan/quantity.h"
 
 namespace shoal {
 

@@ -77,12 +77,9 @@ RunConfig make_run_config(const TrainOptions& options, int world, int64_t hidden
   const std::string origin = has_file ? "config " + options.config_path : "config";
   const std::string text = has_file ? read_config(options.config_path) : kNoConfig;
   std::vector<json::Duplicate> duplicates;  // Config::from_text complains about them
-  const json::Value root = json::parse(text, origin, &duplicates);
+  const json::Value root = json::parse(text, origin, &duplicates, json::Syntax::hjson);
 
   RunConfig run;
-  if (!has_file)
-    run.choices.push_back(
-        "no --config: stage 3 in fp32, thresholds by the size of the model, everything else by default");
   std::vector<std::string> overrides;
   const bool no_type = given(root, {"optimizer", "type"}).is_null() && !is_set(options.overrides, "optimizer.type");
   const bool no_lr =
@@ -104,6 +101,14 @@ RunConfig make_run_config(const TrainOptions& options, int world, int64_t hidden
   context.lr = options.lr.value_or(kDefaultLr);
   context.total_steps = options.steps;
   run.config = Config::from_text(text, context, origin, overrides);
+  if (!has_file) {
+    run.choices.insert(
+        run.choices.begin(),
+        fmt::format("no --config: stage {} in {}, thresholds by the size of the model, everything else by "
+                    "default{}",
+                    run.config.zero.stage, name_of(run.config.precision),
+                    options.overrides.empty() ? "" : " or by --set"));
+  }
   if (given(root, {"train_batch_size"}).is_null() && given(root, {"train_micro_batch_size_per_gpu"}).is_null() &&
       !overrides_touch(options.overrides, "train_batch_size") &&
       !overrides_touch(options.overrides, "train_micro_batch_size_per_gpu")) {

@@ -1,8 +1,11 @@
 """Configs through the package `deepspeed`: no key of the optimizer is dropped in silence, files are named with their lines,
-classes of torch run by their names, and fp16.auto_cast casts."""
+classes of torch run by their names, fp16.auto_cast and torch_autocast cast, buffers get their dtype, errors are caught by the
+names that DeepSpeed's users know, and a config can be read as DeepSpeed's objects."""
 
 from __future__ import annotations
 
+import base64
+import importlib.util
 import logging
 import os
 import sys
@@ -58,6 +61,7 @@ ACCEPTED = [
     ({"type": "Lion"}, {"betas": (0.9, 0.999)}),
     ({"type": "AdamW", "params": {"torch_adam": True, "bias_correction": True, "max_grad_norm": None}}, {"weight_decay": 0.01}),
     ({"type": "Adam", "params": {"torch_adam": True, "adam_w_mode": False}}, {"weight_decay": 0}),
+    ({"type": "AdamW", "torch_adam": True, "params": {"torch_adam": 1}}, {"weight_decay": 0.01}),
     ({"type": "RMSprop", "params": {"alpha": 0.5, "lr": "auto"}}, {"alpha": 0.5, "lr": 1e-2}),
 ]
 
@@ -291,6 +295,254 @@ def test_auto_cast_casts_what_is_passed_to_forward_and_trains():
         assert first["losses"][-1] < 0.5 * first["losses"][0] and first["skipped"] < 5, first
         assert found["off"] == [whole, whole, integer], found
         assert "dtype" in found["without"], f"half weights took float inputs: {found['without']}"
+
+
+def heard_by_the_logger(call) -> list[str]:
+    heard: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: heard.append(record.getMessage())
+    logging.getLogger("DeepSpeed").addHandler(handler)
+    call()
+    logging.getLogger("DeepSpeed").removeHandler(handler)
+    return heard
+
+
+def test_a_typo_at_the_top_level_gets_the_key_that_was_meant():
+    heard = heard_by_the_logger(lambda: through_deepspeed(config(gradient_acumulation_steps=1, stage=3)).destroy())
+    known = "is not a key that Shoal knows, and is ignored."
+    assert f'[config gradient_acumulation_steps] {known} Did you mean "gradient_accumulation_steps"?' in heard, heard
+    assert f'[config stage] {known} It belongs to "zero_optimization".' in heard, heard
+
+
+def test_errors_of_a_config_are_caught_as_existing_code_catches_them():
+    import deepspeed
+    import shoal
+    from deepspeed.runtime.config import DeepSpeedConfigError
+
+    wrong = [
+        lambda: through_deepspeed(config(zero_optimization={"stage": 4})),
+        lambda: through_deepspeed(config(elasticity={"enabled": True})),
+        lambda: through_deepspeed(config({"type": "RMSprop", "params": {"aplha": 1}})),
+        lambda: through_deepspeed({"train_batch_size": 3, "train_micro_batch_size_per_gpu": 2}),
+        lambda: through_deepspeed("/no/such/file.json"),
+        lambda: through_deepspeed('{"train_batch_size": 1,, }'),
+        lambda: deepspeed.zero.Init(config_dict_or_path="/no/such/file.json"),
+        lambda: through_deepspeed(config(torch_autocast={"enabled": True, "dtype": "float16"})),
+        lambda: through_deepspeed(config(data_types={"buffer_dtype": "fp7"})),
+    ]
+    for number, call in enumerate(wrong):
+        for kind in (DeepSpeedConfigError, ValueError, AssertionError, shoal.Error, RuntimeError):
+            try:
+                call()
+            except kind as error:
+                assert str(error).startswith("[config"), (number, error)
+            else:
+                raise AssertionError(f"number {number} was accepted")
+
+
+# Shapes that people write, and what the engine then has.
+SHAPES = [
+    ({"zero_optimization": True}, {"stage": 1}),
+    ({"zero_optimization": {"stage": 2, "cpu_offload": 1}}, {"stage": 2, "offloads_states": True}),
+    ({"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}, "overlap_comm": 1}}, {"stage": 2}),
+    ({"bf16": {"enabled": 1, "check_grad_overflow": False}, "tensorboard": {"enabled": True}, "wandb": {"enabled": True}}, {}),
+    ({"flops_profiler": {"enabled": True, "profile_step": 1}, "comms_logger": {"enabled": True}, "csv_monitor": {}}, {}),
+    ({"activation_checkpointing": {"partition_activations": True, "number_checkpoints": 4}, "sparse_gradients": True}, {}),
+    ({"compile": {"deepcompile": True, "backend": "inductor"}, "pipeline": {"stages": "auto"}, "dump_state": True}, {}),
+    ({"compression_training": {"weight_quantization": {"shared_parameters": {"enabled": False}}}, "elasticity": {}}, {}),
+    ({"aio": {"thread_count": 1, "use_gds": False}, "zero_optimization": {"elastic_checkpoint": True}}, {}),
+    ({"fp16": {"enabled": 0, "auto_cast": 1}, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 14745.6}}, {}),
+    ({"managed_gradient_accumulation": True, "gradient_allreduce_op": "sum", "prescale_gradients": True}, {}),
+    ({"shoal": {"placement": "fit", "host_budget": "1GiB"}, "log_level": "info", "memory_breakdown": True}, {}),
+]
+
+
+def test_shapes_that_people_write_are_taken():
+    for given, expected in SHAPES:
+        engine = through_deepspeed(config({"type": "AdamW"}, **given))
+        assert engine._config.zero_config.stage == engine.zero_optimization_stage(), given
+        assert {key: getattr(engine.core_config, key) for key in expected} == expected, given
+        engine.destroy()
+
+
+def test_hjson_is_read_from_files_and_base64():
+    text = "train_batch_size: 2\n# sharded\nzero_optimization: {\n  stage: 3\n}\noptimizer: {type: 'SGD', params: {lr: 0.5}}\n"
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "ds.hjson")
+        Path(path).write_text(text)
+        for given in (path, base64.urlsafe_b64encode(text.encode()).decode(), "{" + text + "}"):
+            engine = through_deepspeed(given)
+            assert engine.zero_optimization_stage() == 3 and engine.get_lr() == [0.5] and engine.train_batch_size() == 2
+            engine.destroy()
+        Path(path).write_text(text.replace("stage: 3", "stage: three"))
+        told = message(lambda: through_deepspeed(path))
+        assert told.startswith(f"[config {path}] 1 mistake:\n  [line 4, zero_optimization.stage] \"three\" has"), told
+
+
+def test_a_config_can_be_read_as_deepspeeds_objects():
+    from deepspeed.monitor.config import get_monitor_config
+    from deepspeed.runtime.config import DeepSpeedConfig
+    from deepspeed.runtime.precision_config import DeepSpeedBF16Config, DeepSpeedFP16Config
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig, ZeroStageEnum
+    from deepspeed.runtime.zero.offload_config import DeepSpeedZeroOffloadOptimizerConfig, OffloadDeviceEnum
+
+    read = DeepSpeedConfig({
+        "train_batch_size": 8, "gradient_accumulation_steps": 2, "bf16": {"enabled": True}, "gradient_clipping": "auto",
+        "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e6, "offload_optimizer": {"device": "cpu"}},
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.1}}, "wandb": {"enabled": True, "project": "x"},
+    })  # fmt: skip
+    assert (read.train_batch_size, read.train_micro_batch_size_per_gpu, read.gradient_accumulation_steps) == (8, 4, 2)
+    zero = read.zero_config
+    assert zero.stage == ZeroStageEnum.weights and zero.prefetch_bucket_size == 5_000_000 and zero.overlap_comm is True
+    assert zero.offload_optimizer.device == OffloadDeviceEnum.cpu and zero.offload_param is None
+    assert zero.model_persistence_threshold == sys.maxsize and zero.leaf_module.names == []
+    assert read.bfloat16_config == DeepSpeedBF16Config(enabled=True) and not read.float16_config.enabled
+    assert read.gradient_clipping == 1.0 and read.optimizer_name == "adamw" and read.optimizer_params == {"lr": 0.1}
+    assert read.monitor_config.enabled and read.monitor_config.wandb.project == "x"
+    assert not get_monitor_config({}).enabled
+    assert DeepSpeedFP16Config().dynamic_loss_scale_args()["init_scale"] == 2**16
+    assert DeepSpeedZeroConfig(cpu_offload=True).offload_optimizer == DeepSpeedZeroOffloadOptimizerConfig(device="cpu")
+    for wrong in ({"stage": 4}, {"stge": 1}, {"reduce_bucket_size": 0}, {"overlap_comm": "perhaps"}):
+        assert "[config DeepSpeedZeroConfig." in message(lambda wrong=wrong: DeepSpeedZeroConfig(**wrong)), wrong
+    assert "needs to be provided" in message(lambda: DeepSpeedConfig({}))
+    engine = through_deepspeed({"optimizer": {"type": "SGD"}})
+    assert engine._config.train_micro_batch_size_per_gpu == 1 and engine._config.zero_config.stage == 0
+    engine.destroy()
+
+
+def test_the_tool_says_of_a_config_whether_it_is_taken():
+    path = Path(__file__).parents[2] / "tools" / "check_configs" / "__main__.py"
+    spec = importlib.util.spec_from_file_location("check_configs", path)
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    schedule = {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_num_steps": "auto"}}
+    assert tool.mistakes_of(config({"type": "AdamW", "params": "auto"}, scheduler=schedule)) == []
+    assert tool.mistakes_of({"train_batch_size": 96, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 4}) == []
+    (told,) = tool.mistakes_of(config(autotuning={"enabled": True}))
+    assert told.startswith("[autotuning] not supported yet. `shoal plan`"), told
+
+
+class Buffered(nn.Module):
+    _keep_in_fp32_modules_strict = ["bias_*"]
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        for name in ("table", "bias_of_router"):
+            self.register_buffer(name, torch.ones(3, dtype=torch.bfloat16 if name != "table" else torch.float32))
+        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).sum()
+
+
+def test_buffers_get_the_dtype_that_the_config_names():
+    import deepspeed
+
+    def dtypes(**given) -> list[str]:
+        engine = deepspeed.initialize(model=Buffered(), config=config({"type": "SGD"}, **given))[0]
+        found = [str(buffer.dtype).removeprefix("torch.") for buffer in engine.module.buffers()]
+        engine.destroy()
+        return found
+
+    bf16 = {"bf16": {"enabled": True}}
+    assert dtypes() == ["float32", "bfloat16", "int64"]
+    assert dtypes(**bf16) == ["float32", "float32", "int64"]  # the model's own list
+    assert dtypes(data_types={"buffer_dtype": "bf16"}, **bf16) == ["bfloat16", "float32", "int64"]
+    assert dtypes(data_types={"buffer_dtype": "fp16", "keep_in_fp32_modules": []}, **bf16) == ["float16", "float16", "int64"]
+    assert dtypes(data_types={"buffer_dtype": "bf16", "keep_in_fp32_modules": ["tab*"]}, **bf16) == ["float32", "bfloat16", "int64"]
+
+
+def autocast_losses(stage: int) -> dict:
+    import deepspeed
+
+    torch.manual_seed(0)
+    model = Net()
+    seen: set[str] = set()
+    model.blocks[0].up.register_forward_hook(lambda module, args, out: seen.add(f"{module.weight.dtype} {out.dtype}"))
+    zero = {"stage": stage, "stage3_param_persistence_threshold": 0}
+    asked = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": zero, "gradient_clipping": 0}
+    asked["torch_autocast"] = {"enabled": True, "dtype": "bfloat16"}
+    engine = deepspeed.initialize(model=model, config=asked, optimizer=lambda parts: torch.optim.SGD(parts, lr=0.1))[0]
+    losses = []
+    for step in range(3):
+        loss = engine(tokens(step, int(os.environ["RANK"])))
+        engine.backward(loss)
+        engine.step()
+        losses.append(loss.item())
+    found = {"losses": losses, "seen": sorted(seen), "on": engine.torch_autocast_enabled()}
+    engine.destroy()
+    return found
+
+
+def autocast_runs() -> list:
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    plain = []
+    for step in range(3):
+        losses = []
+        for rank in range(2):
+            with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
+                loss = model(tokens(step, rank))
+            (loss / 2).backward()
+            losses.append(loss.item())
+        optimizer.step()
+        optimizer.zero_grad()
+        plain.append(losses[int(os.environ["RANK"])])
+    return [plain, *(autocast_losses(stage) for stage in (0, 2, 3))]
+
+
+def test_torch_autocast_casts_in_forward_and_keeps_fp32_weights():
+    for plain, *stages in run(__file__, "autocast_runs", 2):
+        for found in stages:
+            assert found["seen"] == ["torch.float32 torch.bfloat16"] and found["on"], found
+            assert found["losses"] == stages[0]["losses"], stages
+        # One process sums the gradients of both ranks in another order, in fp32: one place of bf16 (2^-8) of a loss of about 4
+        # may round otherwise.
+        assert max(abs(a - b) for a, b in zip(plain, stages[0]["losses"])) < 0.02, (plain, stages[0])
+
+
+class Poison(nn.Module):
+    """Adds a gradient of infinity to one weight when told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor, poison: bool) -> torch.Tensor:
+        loss = self.linear(x).float().sum()
+        return loss + self.linear.weight[0, 0].float() * float("inf") if poison else loss
+
+
+def steps_with_poison(stage: int, check: bool) -> list:
+    import deepspeed
+
+    torch.manual_seed(0)
+    asked = config({"type": "SGD", "params": {"lr": 0.5}}, bf16={"enabled": True, "check_grad_overflow": check})
+    asked["train_batch_size"] = 2
+    asked["zero_optimization"] = {"stage": stage}
+    engine = deepspeed.initialize(model=Poison(), config=asked)[0]
+    x = torch.ones(1, 4, dtype=torch.bfloat16)
+    engine.backward(engine(x, True))
+    engine.step()
+    weight = deepspeed.utils.safe_get_full_fp32_param(engine.module.linear.weight)
+    found = [engine.skipped_steps, int(torch.isfinite(weight).sum()), bool(engine.optimizer.overflow)]
+    engine.destroy()
+    return found
+
+
+def poisoned() -> dict:
+    return {f"{stage} {check}": steps_with_poison(stage, check) for stage in (0, 1, 3) for check in (True, False)}
+
+
+def test_check_grad_overflow_false_takes_a_step_in_bf16_whatever_its_gradients_are():
+    for found in run(__file__, "poisoned", 2):
+        for name, (skipped, finite, overflow) in found.items():
+            if name.endswith("True"):
+                assert (skipped, finite, overflow) == (1, 12, True), found
+            else:
+                assert skipped == 0 and finite < 12 and not overflow, found
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""From the configs that DeepSpeed's users write to those that Shoal reads."""
+"""From the configs that DeepSpeed's users write to those that Shoal reads, and DeepSpeed's names of its config."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from shoal import _core
 from shoal import config as configs
 from shoal.world import world_size
 
+from deepspeed.runtime.config_errors import DeepSpeedConfigError, config_errors
+from deepspeed.runtime.torch_autocast import autocast_dtype
 from deepspeed.utils.logging import warning_once
 
 
@@ -24,17 +26,29 @@ class Source(NamedTuple):
 
 
 def read_config(config: Any) -> tuple[dict[str, Any], Source]:
-    """A dict, a path, JSON text or base64 of it, as a dict."""
+    """A dict, a path, text (JSON or Hjson) or base64 of it, as a dict."""
     if isinstance(config, Mapping):
         return dict(config), Source()
-    text = os.fspath(config)
-    if not os.path.exists(text) and not text.lstrip().startswith("{"):
+    with config_errors():
         try:
-            text = base64.urlsafe_b64decode(text).decode("utf-8")
-        except (binascii.Error, UnicodeDecodeError, ValueError):
-            pass  # a path that is not there: the reader says so
-    source = Source(*configs.read(text))
-    return configs.from_text(*source), source
+            text = os.fspath(config)
+        except TypeError:
+            raise DeepSpeedConfigError(
+                f"[config] {type(config).__name__} is no config. Expected a string path to an existing deepspeed config, or a "
+                "dictionary or a valid base64."
+            ) from None
+        decoded = None if os.path.exists(text) or text.lstrip().startswith("{") else _from_base64(text)
+        source = Source(*configs.read(text)) if decoded is None else Source(decoded)
+        return configs.from_text(*source), source
+
+
+def _from_base64(text: str) -> str | None:
+    """None: it is none, or of no text with a key in it. Then it is a path that is not there, and the reader says so."""
+    try:
+        decoded = base64.urlsafe_b64decode(text).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+    return decoded if ":" in decoded else None
 
 
 def load_config(config: Any) -> dict[str, Any]:
@@ -44,11 +58,12 @@ def load_config(config: Any) -> dict[str, Any]:
 def check(config: Mapping[str, Any], source: Source, optimizer: Any = None, scheduler: Any = None) -> None:
     """Raises what the core finds in the config as it was written, the sections of the optimizer and the schedule in it, if
     they are in use. Where nothing had to be translated, mistakes are told by their lines."""
-    wanted = translate(config, optimizer, scheduler)
-    if source.text is not None and wanted == config:
-        _core.Config.from_text(source.text, world_size(), source.origin)
-    else:
-        configs.parse(wanted, world_size(), source.origin)
+    with config_errors():
+        wanted = translate(config, optimizer, scheduler)
+        if source.text is not None and wanted == config:
+            _core.Config.from_text(source.text, world_size(), source.origin)
+        else:
+            configs.parse(wanted, world_size(), source.origin)
 
 
 def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any = None) -> dict[str, Any]:
@@ -58,29 +73,38 @@ def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any =
     others = {key: value for key, value in config.items() if key not in ("optimizer", "scheduler")}
     for key, value in copy.deepcopy(others).items():
         if key not in known:
-            warning_once(f"[config {key}] is not a key that Shoal knows, and is ignored. docs/config.md lists the keys.")
+            warning_once(f"[config {key}] is not a key that Shoal knows, and is ignored. {_core.explain_unknown(key)}")
         else:
             result[key] = value if key == "shoal" else without_auto(value)  # there "auto" is a value like others
     result = {key: value for key, value in result.items() if value != "auto"}
     for key, section in (("optimizer", optimizer), ("scheduler", scheduler)):
         if section is not None:
             result[key] = without_auto(section)
+    _translate_fp16(result)
     _translate_zero(result)
     _drop_what_is_off(result)
     if isinstance(result.get("checkpoint"), dict):
         result["checkpoint"].pop("load_universal", None)  # load_checkpoint reads it
     if isinstance(result.get("fp16"), dict) and isinstance(result["fp16"].get("auto_cast"), bool):
         result["fp16"].pop("auto_cast")  # the engine's forward reads it
+    if autocast_dtype(result) is not None:
+        result.pop("torch_autocast")  # so does this
+    if isinstance(result.get("data_types"), dict):
+        for key in ("buffer_dtype", "keep_in_fp32_modules"):  # read before the engine is made
+            result["data_types"].pop(key, None)
     if not any(key in result for key in ("train_batch_size", "train_micro_batch_size_per_gpu")):
         result["train_micro_batch_size_per_gpu"] = 1
     return result
 
 
+def _translate_fp16(config: dict[str, Any]) -> None:
+    section = config.get("fp16")
+    if isinstance(section, dict) and section.get("auto_cast") in (0, 1):
+        section["auto_cast"] = bool(section["auto_cast"])
+
+
 def _translate_zero(config: dict[str, Any]) -> None:
     zero = config.get("zero_optimization")
-    if isinstance(zero, bool):
-        config["zero_optimization"] = {"stage": 1 if zero else 0}
-        return
     if not isinstance(zero, dict):
         return
     for name, value in zero.items():
@@ -91,15 +115,10 @@ def _translate_zero(config: dict[str, Any]) -> None:
             zero.pop(prefix + name, None)
     if zero.pop("load_from_fp32_weights", True) is False:
         warning_once("[config zero_optimization.load_from_fp32_weights] has no effect: weights are loaded from fp32 always.")
-    if not zero.get("parameter_alignment", 1):
-        zero.pop("parameter_alignment")
 
 
 def _drop_what_is_off(config: dict[str, Any]) -> None:
-    """Sections that ask for nothing, which the reader would refuse."""
-    section = config.get("weight_quantization")
-    if isinstance(section, dict) and section.get("enabled") is False:
-        config.pop("weight_quantization")
+    """A key that asks for nothing, which the reader would refuse."""
     if config.get("data_parallel_size") == world_size():
         config.pop("data_parallel_size")
 
@@ -108,3 +127,6 @@ def without_auto(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_auto(inner) for key, inner in value.items() if inner != "auto"}
     return value
+
+
+from deepspeed.runtime.config_object import DeepSpeedConfig  # noqa: E402,F401  at the end: it imports what imports this

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any, Mapping
+
+import torch
+
+from deepspeed.runtime.config import DeepSpeedConfig
+from deepspeed.runtime.torch_autocast import autocast_dtype
 
 
 class ConfigGetters:
@@ -45,6 +51,25 @@ class ConfigGetters:
 
     def bfloat16_enabled(self) -> bool:
         return self.core_config.precision.name == "bf16"
+
+    def torch_autocast_enabled(self) -> bool:
+        return autocast_dtype(self.config) is not None
+
+    def torch_autocast_dtype(self) -> torch.dtype | None:
+        return autocast_dtype(self.config)
+
+    def managed_gradient_accumulation(self) -> bool:
+        return self.core_config.managed_gradient_accumulation
+
+    @functools.cached_property
+    def _config(self) -> DeepSpeedConfig:
+        """The config as DeepSpeed's object, with the batch that the engine runs."""
+        batch = {
+            "train_batch_size": self.train_batch_size(),
+            "train_micro_batch_size_per_gpu": self.train_micro_batch_size_per_gpu(),
+            "gradient_accumulation_steps": self.gradient_accumulation_steps(),
+        }
+        return DeepSpeedConfig({**self.config, **batch})
 
     def steps_per_print(self) -> Any:
         return self.config.get("steps_per_print")

@@ -16,8 +16,10 @@ from deepspeed import comm
 from deepspeed.accelerator import rank_device
 from deepspeed.runtime import checkpoint_load, checkpoint_plain, checkpoint_save, client_states, lr_schedules, optimizers
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+from deepspeed.runtime.buffer_dtypes import cast_buffers
 from deepspeed.runtime.config import Source, check, translate, without_auto
 from deepspeed.runtime.config_getters import ConfigGetters
+from deepspeed.runtime.torch_autocast import autocast
 from deepspeed.runtime.zero.parameter_offload import DeepSpeedZeRoOffload
 from deepspeed.runtime.zero.partition_parameters import external_parameters, mark_sharded, unmark
 from deepspeed.utils.arguments import refuse
@@ -59,6 +61,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         if self._shoal.client is not None:
             self.optimizer_type = client_states.register(basic, self._shoal.client.keys)
         self.core_config = self._shoal.core_config
+        cast_buffers(module, config, self.dtype)
         self.optimizer: Any = None
         if basic is not None:
             self.optimizer = DeepSpeedOptimizer(basic)
@@ -129,7 +132,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if self.fp16_auto_cast():
             args, kwargs = _to_half(args), _to_half(kwargs)
-        with self._shoal.explaining("forward"):
+        with self._shoal.explaining("forward"), autocast(self.torch_autocast_dtype(), self.device):
             return self.module(*args, **kwargs)
 
     def backward(

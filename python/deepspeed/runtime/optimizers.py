@@ -101,7 +101,7 @@ def _torch_class(section: Any) -> type[torch.optim.Optimizer] | None:
     given, name = section.get("params") or {}, str(section.get("type"))
     if _is_adam(section):
         decoupled = name.lower() == "adamw" or given.get("adam_w_mode", True)
-        return (torch.optim.AdamW if decoupled else torch.optim.Adam) if given.get("torch_adam") is True else None
+        return (torch.optim.AdamW if decoupled else torch.optim.Adam) if given.get("torch_adam", False) in (True, 1) else None
     kind = getattr(torch.optim, name, None)
     if name.lower() in ("sgd", "adagrad", "lion", "muon"):  # the engine's; Muon of a config is DeepSpeed's own
         return None

@@ -87,6 +87,50 @@ TEST(JsonParse, SyntaxErrorsSayWhatWasExpectedWhere) {
   EXPECT_EQ(mistake_in("[\"\x01\"]").substr(0, 54), "[file line 1, column 3] expected a printable character");
 }
 
+static std::string hjson(std::string_view text) {
+  try {
+    return write(parse(text, "file", nullptr, Syntax::hjson));
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(JsonParse, HjsonLeavesOutBracesCommasAndQuotes) {
+  EXPECT_EQ(hjson("a: 1\nb: two words  \n\n# three\nc: {\n  d: true // four\n  e: [\n 1\n x-1\n]\n}\n"),
+            R"({"a": 1, "b": "two words", "c": {"d": true, "e": [1, "x-1"]}})");
+  EXPECT_EQ(hjson("{a: 1, b: 2}"), R"({"a": 1, "b": 2})");
+  EXPECT_EQ(hjson("{path: /local/x:y\r\nn: null\r\n}"), R"({"path": "/local/x:y", "n": null})");
+  EXPECT_EQ(hjson(R"({"a": 'it\'s', 'b': "x"})"), R"({"a": "it's", "b": "x"})");
+  EXPECT_EQ(hjson("a: 7b-chat\nb: 2026-11-18\nc: true story\nd: 1e3\ne: 0x10\nf: nullable"),
+            R"({"a": "7b-chat", "b": "2026-11-18", "c": "true story", "d": 1000, "e": "0x10", "f": "nullable"})");
+  EXPECT_EQ(hjson("a:\n  '''\n  one\n    two\n  '''\nb: 1"), R"({"a": "one\n  two", "b": 1})");
+  EXPECT_EQ(hjson("[1]"), "[1]");
+}
+
+TEST(JsonParse, HjsonTextsThatNobodyMeansAreErrors) {
+  EXPECT_EQ(
+      hjson("{a: tru, b: 1}"),
+      "[file line 1, column 5] a text without quotes goes to the end of its line, and here that is \"tru, b: 1}\". "
+      "Put the text in quotes.");
+  EXPECT_NE(hjson("type: AdamW # mine").find("goes to the end of its line"), std::string::npos);
+  EXPECT_EQ(hjson("a: True"), "[file line 1, column 4] True is not JSON. Write true, false, null or a number.");
+  EXPECT_EQ(hjson("a: 'b"), "[file line 1, column 4] this text is never closed. End it with '.");
+  EXPECT_EQ(hjson("a: '''b"), "[file line 1, column 4] this text is never closed. End it with '''.");
+  EXPECT_EQ(
+      hjson("{\"a\": 1 \"b\": 2}"),
+      "[file line 1, column 7] a text without quotes goes to the end of its line, and here that is \"1 \"b\": 2}\". "
+      "Put the text in quotes.");
+  EXPECT_EQ(hjson("{a: {b: 1}"),
+            "[file line 1, column 11] expected ',' or '}' but found the end of the text. Correct the text there.");
+  EXPECT_EQ(hjson("a: 1\na: 2"),
+            "[file line 2, column 1] the key \"a\" is given twice, first on line 1. Remove one of them.");
+}
+
+TEST(JsonParse, HjsonReadsJsonAsItIs) {
+  const std::string text = R"({"a": [1, -2.5e3, "x\u0041", {"b": null}], "c": true, "d": "e, f"})";
+  EXPECT_EQ(hjson(text), write(parse(text, "file")));
+}
+
 TEST(JsonParse, DuplicateKeysNameBothLines) {
   const char* text = "{\"a\": {\n\"b\": 1,\n\"b\": 2},\n \"a\": 3}";
   EXPECT_EQ(mistake_in(text),

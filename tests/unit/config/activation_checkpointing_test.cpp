@@ -10,12 +10,11 @@ TEST(ActivationCheckpointing, IsAcceptedWhenEverythingIsOff) {
             "");
 }
 
-TEST(ActivationCheckpointing, RefinementsThatAreMissingAreRefusedWhenOn) {
-  EXPECT_EQ(mistakes_of(R"("activation_checkpointing": {"profile": true, "number_checkpoints": 4})"),
-            "[config] 2 mistakes:\n"
-            "  [line 1, activation_checkpointing.number_checkpoints] 4 is not supported yet. Remove the key.\n"
-            "  [line 1, activation_checkpointing.profile] true is not supported yet. Remove the key or set it to "
-            "false.");
+TEST(ActivationCheckpointing, RefinementsThatAreMissingAreNoticed) {
+  EXPECT_EQ(parse_members(R"("activation_checkpointing": {"profile": true, "number_checkpoints": 4,
+    "partition_activations": true, "contiguous_memory_optimization": true})")
+                .notices.size(),
+            4u);
 }
 
 TEST(ActivationCheckpointing, InputsOfRecomputedRegionsMayBeOnTheHost) {

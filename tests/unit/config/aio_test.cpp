@@ -13,10 +13,10 @@ TEST(Aio, SaysHowTheDiskIsReadAndWritten) {
 }
 
 TEST(Aio, ThreadCountNamesTheRealKey) {
-  EXPECT_EQ(mistakes_of(R"("aio": {"thread_count": 2})"),
-            "[line 1, aio.thread_count] 2 is set by a name that DeepSpeed's code does not know. Write "
-            "\"intra_op_parallelism\" "
-            "instead.");
+  EXPECT_EQ(parse_members(R"("aio": {"thread_count": 2})").notices,
+            (std::vector<std::string>{"aio.thread_count has no effect: DeepSpeed's code does not know this name; "
+                                      "intra_op_parallelism is the number of queues."}));
+  EXPECT_EQ(parse_members(R"("aio": {"block_size": "2MiB"})").aio.block_size, 2 << 20);
 }
 
 }  // namespace shoal::config

@@ -15,9 +15,31 @@ TEST(Bf16, ExcludesFp16) {
             "[line 1, bf16.enabled] true, and fp16.enabled is true as well. Switch one of them off.");
 }
 
-TEST(Bf16, LossyStatesAreRefused) {
-  EXPECT_EQ(mistakes_of(R"("bf16": {"enabled": true, "bf16_optimizer_states": true})"),
-            "[line 1, bf16.bf16_optimizer_states] true is not supported yet. Remove the key or set it to false.");
+TEST(Bf16, LossyStatesAreRefusedWithAnAlternative) {
+  EXPECT_EQ(
+      mistakes_of(R"("bf16": {"enabled": true, "bf16_optimizer_states": true})"),
+      "[line 1, bf16.bf16_optimizer_states] true is not supported: moments are fp32. Remove the key; to save memory "
+      "move them with zero_optimization.offload_optimizer, or shard them over more ranks.");
+}
+
+TEST(Bf16, MessagesNameTheSectionAsItWasWritten) {
+  EXPECT_EQ(mistakes_of(R"("bfloat16": {"enabled": true}, "fp16": {"enabled": true})"),
+            "[line 1, bfloat16.enabled] true, and fp16.enabled is true as well. Switch one of them off.");
+  EXPECT_EQ(
+      parse_members(R"("bfloat16": {"immediate_grad_update": true})").notices,
+      (std::vector<std::string>{
+          "bfloat16.immediate_grad_update has no effect: gradients are always taken as soon as they are ready."}));
+}
+
+TEST(Bf16, KeysOfTheLossScaleHaveNoEffect) {
+  const Config config = parse_members(R"("bf16": {"enabled": true, "loss_scale": 0, "hysteresis": 2})");
+  EXPECT_EQ(config.notices, (std::vector<std::string>{"bf16.loss_scale has no effect: bf16 needs no loss scale.",
+                                                      "bf16.hysteresis has no effect: bf16 needs no loss scale."}));
+}
+
+TEST(Bf16, AStepMayBeTakenWhateverItsGradientsAre) {
+  EXPECT_TRUE(parse_members(R"("bf16": {"enabled": true})").check_grad_overflow);
+  EXPECT_FALSE(parse_members(R"("bf16": {"enabled": true, "check_grad_overflow": false})").check_grad_overflow);
 }
 
 }  // namespace shoal::config

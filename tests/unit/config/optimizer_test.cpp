@@ -42,8 +42,10 @@ TEST(Optimizer, WrongParametersAreExplained) {
   EXPECT_EQ(mistakes_of(R"("optimizer": {"params": {"max_grad_norm": 1.0}})"),
             "[line 1, optimizer.params.max_grad_norm] 1 does not belong here. Write \"gradient_clipping\" at the top "
             "level instead.");
-  EXPECT_EQ(mistakes_of(R"("optimizer": {"params": {"amsgrad": true}})"),
-            "[line 1, optimizer.params.amsgrad] true is not supported yet. Remove the key or set it to false.");
+  EXPECT_EQ(
+      mistakes_of(R"("optimizer": {"params": {"amsgrad": true}})"),
+      "[line 1, optimizer.params.amsgrad] true is not supported yet. Remove the key, or set torch_adam to true in "
+      "the package deepspeed.");
   EXPECT_EQ(mistakes_of(R"("optimizer": {"type": "SGD", "params": {"nesterov": true}})"),
             "[line 1, optimizer.params.nesterov] true needs a momentum above 0 and no dampening; they are 0 and 0. Set "
             "them so, or "

@@ -26,6 +26,12 @@ TEST(Reader, BothSpellingsOfAKeyAreAContradiction) {
             "[line 2, bfloat16] another name of \"bf16\", which is given too (line 1). Remove one of them.");
 }
 
+TEST(Reader, ExplainsAWordForOtherReaders) {
+  const Section& top = *table().section("");
+  EXPECT_EQ(explain_unknown(table(), top, "gradient_cliping"), "Did you mean \"gradient_clipping\"?");
+  EXPECT_EQ(explain_unknown(table(), top, "stage"), "It belongs to \"zero_optimization\".");
+}
+
 TEST(Reader, SectionsAreObjects) {
   EXPECT_EQ(mistakes_of(R"("fp16": true)"), "[line 1, fp16] true is not an object. Give an object, { ... }.");
   EXPECT_EQ(mistakes_of(R"("optimizer": {"params": []})"),

@@ -59,6 +59,7 @@ inline Value another_value(const Key& key, const std::string& type = "") {
     case Type::number: return was == Value(0.5) || key.most < 0.5 ? Value(0.25) : Value(0.5);
     case Type::text: return key.choices.empty() ? Value("somewhere") : Value(key.choices.back());
     case Type::pair: return json::Array{Value(0.5), Value(0.75)};
+    case Type::nbytes: return key.least > 3 ? Value(static_cast<int64_t>(key.least)) : Value(3);
     case Type::texts: return json::Array{Value("one")};
     case Type::anything: return json::Object{{"x", Value(1), {}}};
   }

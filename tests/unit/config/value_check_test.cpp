@@ -37,9 +37,12 @@ TEST(ValueCheck, ARowMayHaveItsOwnRemedy) {
   EXPECT_EQ(mistake(integer("stage", 0).at_most(3).or_else("is not a stage."), 9), "9 is not a stage.");
 }
 
-TEST(ValueCheck, BooleansAreNotNumbersOrTexts) {
+TEST(ValueCheck, BooleansMayBeZeroAndOneAndAreNotTexts) {
   EXPECT_EQ(mistake(boolean("x", true), false), "");
-  EXPECT_EQ(mistake(boolean("x", true), 1), "1 has the wrong type. Give true or false.");
+  EXPECT_EQ(check_value(boolean("x", true), 0).value, Value(false));
+  EXPECT_EQ(check_value(boolean("x", false), 1).value, Value(true));
+  EXPECT_EQ(mistake(boolean("x", true), 2), "2 has the wrong type. Give true or false.");
+  EXPECT_EQ(mistake(boolean("x", true), 0.5), "0.5 has the wrong type. Give true or false.");
   EXPECT_EQ(mistake(boolean("x", true), "True"), "\"True\" is a text. Write true without quotes.");
 }
 
@@ -66,7 +69,21 @@ TEST(ValueCheck, PairsAreTwoNumbersInRange) {
 TEST(ValueCheck, ListsHoldTextsOnly) {
   EXPECT_EQ(mistake(list_of_texts("x"), json::parse("[]", "t")), "");
   EXPECT_EQ(mistake(list_of_texts("x"), json::parse("[\"a\"]", "t")), "");
+  EXPECT_EQ(check_value(list_of_texts("x"), "one").value, Value(json::Array{Value("one")}));
   EXPECT_EQ(mistake(list_of_texts("x"), json::parse("[1]", "t")), "[1] has the wrong type. Give a list of texts.");
+}
+
+TEST(ValueCheck, BytesAreAnIntegerOrATextWithAUnit) {
+  const Key key = nbytes("x", 0).at_least(0).at_most(1e12);
+  EXPECT_EQ(check_value(key, 7).value, Value(7));
+  EXPECT_EQ(check_value(key, "24GiB").value, Value(int64_t{24} << 30));
+  EXPECT_EQ(check_value(key, "24gb").value, Value(24'000'000'000));
+  EXPECT_EQ(mistake(key, "24 potatoes"),
+            "\"24 potatoes\" ends with a unit that is not known. Use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB.");
+  EXPECT_EQ(mistake(key, 0.5),
+            "0.5 has the wrong type. Give an integer of at least 0 and at most 1000000000000, or a text such as "
+            "\"24GiB\".");
+  EXPECT_NE(mistake(key, "2TB"), "");
 }
 
 TEST(ValueCheck, LongValuesAreCutInMessages) {

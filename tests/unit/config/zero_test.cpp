@@ -34,26 +34,18 @@ TEST(Zero, AutoSizesComeFromTheHiddenSize) {
   }
 }
 
-TEST(Zero, DeprecatedFormsNameTheirRemedy) {
-  EXPECT_EQ(mistakes_of(R"("zero_optimization": true)"),
-            "[line 1, zero_optimization] true is not an object. That is DeepSpeed's deprecated form: write {\"stage\": "
-            "1} for true, "
-            "or leave the section out for false.");
-  EXPECT_EQ(mistakes_of(R"("zero_optimization": {"cpu_offload": true})"),
-            "[line 1, zero_optimization.cpu_offload] true is the deprecated form. Write \"offload_optimizer\": "
-            "{\"device\": \"cpu\"} "
-            "instead.");
-}
-
-TEST(Zero, QuantizedAndHierarchicalFormsAreRefusedUnlessOff) {
+TEST(Zero, WhatRoundsIsRefusedAndWhatOnlyCommunicatesOtherwiseIsNoticed) {
   EXPECT_EQ(
-      mistakes_of(R"("zero_optimization": {"zero_hpz_partition_size": 8})"),
-      "[line 1, zero_optimization.zero_hpz_partition_size] 8 is not supported yet. Remove the key or set it to 1.");
-  EXPECT_EQ(
-      mistakes_of(R"("zero_optimization": {"zero_hpz_partition_size": 1, "mics_shard_size": -1, "zenflow": null})"),
-      "");
+      mistakes_of(R"("zero_optimization": {"zero_quantized_gradients": true})"),
+      "[line 1, zero_optimization.zero_quantized_gradients] true is not supported: it rounds gradients. Remove the "
+      "key; communication_data_type \"bf16\" sends half the bytes of fp32.");
+  EXPECT_EQ(parse_members(R"("zero_optimization": {"zero_hpz_partition_size": 8, "mics_shard_size": 4,
+    "elastic_checkpoint": true, "pipeline_loading_checkpoint": true, "zenflow": null})")
+                .notices.size(),
+            4u);
   EXPECT_EQ(mistakes_of(R"("zero_optimization": {"zenflow": {}})"),
-            "[line 1, zero_optimization.zenflow] {} is not supported yet. Remove the section.");
+            "[line 1, zero_optimization.zenflow] {} is not supported: it leaves gradients to later steps. Remove the "
+            "section, and use offload_optimizer.");
 }
 
 TEST(Zero, LeafModulesHaveNoEffect) {

@@ -46,6 +46,25 @@ struct PlainScale {
   int64_t left, step = 0, last_overflow = -1;
 };
 
+TEST(Decide, TakesAStepThatIsNotFiniteWhereTheRulesSaySo) {
+  for (const double bad : {HUGE_VAL, std::nan("")}) {
+    const double sums[] = {4.0, bad};
+    StepRules rules;
+    rules.gradient_clipping = 1;
+    for (const bool any : {false, true}) {
+      rules.takes_any = any;
+      StepStanding standing;
+      StepRecord record;
+      decide({sums, 1, 2, rules, &standing, &record});
+      EXPECT_EQ(record.applied, any ? 1 : 0);
+      EXPECT_EQ(record.first_bad, 1);
+      EXPECT_EQ(standing.applied, any ? 1 : 0);
+      EXPECT_EQ(standing.skipped, any ? 0 : 1);
+      EXPECT_EQ(record.grad_scale, 1.0) << "what is not finite clips nothing";
+    }
+  }
+}
+
 TEST(Decide, FollowsTheRulesThroughRandomHistories) {
   int skipped = 0, exhausted = 0, clipped = 0;
   for (const StepHistory& history : step_histories(40)) {

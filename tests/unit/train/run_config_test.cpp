@@ -59,6 +59,13 @@ TEST(RunConfig, FlagsComeBeforeTheFileAndSetBeforeBoth) {
   EXPECT_EQ(make_run_config(options, 2, 64).config.zero.stage, 2);
 }
 
+TEST(RunConfig, AnnouncesThePrecisionAndStageThatHold) {
+  TrainOptions options = options_with("");
+  EXPECT_THAT(make_run_config(options, 2, 64).choices[0], HasSubstr("no --config: stage 3 in fp32"));
+  options.overrides = {"bf16.enabled=true", "zero_optimization.stage=1"};
+  EXPECT_THAT(make_run_config(options, 2, 64).choices[0], HasSubstr("no --config: stage 1 in bf16"));
+}
+
 TEST(RunConfig, OneKeyOfTheOptimizerLeavesTheOthersToUs) {
   TrainOptions options = options_with("");
   options.overrides = {"optimizer.params.weight_decay=0.1"};

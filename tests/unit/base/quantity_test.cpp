@@ -1,4 +1,4 @@
-#include "plan/quantity.h"
+#include "base/quantity.h"
 
 #include <gtest/gtest.h>
 
@@ -15,16 +15,23 @@ TEST(Quantity, BytesAreReadWithDecimalAndBinaryUnits) {
   EXPECT_EQ(parse_nbytes("2TiB", "x"), size_t{2} << 40);
 }
 
+TEST(Quantity, ALetterAloneIsBinaryAndLetterCaseDoesNotMatter) {
+  for (const char* text : {"24G", "24g", "24GiB", "24gib", "24 Gib"})
+    EXPECT_EQ(parse_nbytes(text, "x"), size_t{24} << 30);
+  for (const char* text : {"24GB", "24gb", "24Gb"}) EXPECT_EQ(parse_nbytes(text, "x"), 24'000'000'000u);
+  EXPECT_EQ(parse_nbytes("512m", "x"), size_t{512} << 20);
+}
+
 TEST(Quantity, BytesWithoutAUnitOrWithANonsensicalOneAreRefused) {
-  for (const char* text : {"", "80", "GiB", "-1GiB", "0GB", "80Gib", "1e30TB", "nanGB", "infGB"}) {
+  for (const char* text : {"", "80", "GiB", "-1GiB", "0GB", "80Gi", "1e30TB", "nanGB", "infGB"}) {
     EXPECT_THROW(parse_nbytes(text, "x"), Error) << text;
   }
   try {
-    parse_nbytes("80G", "--gpu-memory");
+    parse_nbytes("80X", "--gpu-memory");
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "[--gpu-memory] \"80G\" ends with a unit that is not known. Use B, kB, MB, GB, TB, KiB, MiB, GiB or "
+                 "[--gpu-memory] \"80X\" ends with a unit that is not known. Use B, kB, MB, GB, TB, KiB, MiB, GiB or "
                  "TiB.");
   }
 }

@@ -1,4 +1,4 @@
-// Amounts as people write them on a command line: "80GiB", "24GB", "7e9", "7B". Pure.
+// Amounts as people write them, on a command line and in a config: "80GiB", "24GB", "24G", "7e9", "7B". Pure.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,15 @@
 
 namespace shoal {
 
-// A number and a unit: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (of 1024). Throws Error with this place.
+// A number and a unit, in any letter case: kB, MB, GB, TB (powers of 1000); KiB, MiB, GiB, TiB, and K, M, G, T alone
+// (of 1024, as nvidia-smi, dd and Slurm count); B.
+struct ReadNbytes {
+  int64_t nbytes = 0;
+  std::string mistake = {};  // "" or what is wrong with the text
+};
+ReadNbytes read_nbytes(std::string_view text);
+
+// The same; throws Error with this place.
 size_t parse_nbytes(std::string_view text, std::string_view place);
 
 // A number, or one with K, M, B or T behind it. Throws Error with this place.

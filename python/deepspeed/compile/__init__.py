@@ -1,0 +1,1 @@
+"""deepspeed.compile: the section compile. engine.compile() compiles the forward of each block."""

@@ -1,0 +1,1 @@
+"""deepspeed.monitor: the sections of the monitors. Nothing is written to them yet."""

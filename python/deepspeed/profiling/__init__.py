@@ -1,0 +1,1 @@
+"""deepspeed.profiling: the section of the profiler. Operations are not counted."""

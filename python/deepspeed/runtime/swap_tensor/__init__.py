@@ -1,0 +1,1 @@
+"""deepspeed.runtime.swap_tensor: the section aio."""
