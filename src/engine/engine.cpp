@@ -110,6 +110,7 @@ class Engine::Impl {
     say_of_disk("optimizer states", states_.memory().file());
     say_of_disk("weights", weights_.file());
     name_holds();
+    if (!config_.batch.managed_gradient_accumulation) boundary_ = true;  // each step() ends one
   }
 
   // For the log of waits, and as waited_seconds() and host_seconds() count them.
@@ -682,7 +683,12 @@ void Engine::begin_backward(const at::Tensor& root) { impl_->begin_backward(root
 void Engine::finish_backward() { impl_->finish_backward(); }
 void Engine::abandon_backward(const std::string& because) { impl_->abandon_backward(because); }
 void Engine::expect_scaled_loss() { impl_->loss_is_scaled_ = true; }
-void Engine::set_boundary(std::optional<bool> is_last) { impl_->boundary_ = is_last; }
+void Engine::set_boundary(std::optional<bool> is_last) {
+  if (!impl_->config_.batch.managed_gradient_accumulation) {
+    throw Error("boundary", "with managed_gradient_accumulation false, each step() ends a step. Set no boundary.");
+  }
+  impl_->boundary_ = is_last;
+}
 bool Engine::at_boundary() const {
   return impl_->boundary_.value_or(impl_->micro_step_ + 1 >= impl_->config_.batch.accumulation_steps);
 }

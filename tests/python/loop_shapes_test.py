@@ -1,0 +1,211 @@
+"""Loops that people write: a backward of autograd's own, several backwards before a step, and errors that the caller survives."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parent))
+from models import largest_difference
+from ranks import main, message, run
+
+WIDTH = 8
+STEPS = 2
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.fails = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = x + torch.tanh(block(x))
+            if self.fails and block is self.blocks[1]:
+                x.register_hook(_fail)
+        return x.square().mean()
+
+
+def _fail(grad: torch.Tensor) -> None:
+    raise ValueError("made to fail")
+
+
+def batch(step: int, rank: int) -> torch.Tensor:
+    return torch.randn(4, WIDTH, generator=torch.Generator().manual_seed(100 * step + rank))
+
+
+def make(stage: int, accumulation: int, **more: object) -> tuple:
+    import deepspeed
+
+    torch.manual_seed(0)
+    model = Model()
+    config = {
+        "train_micro_batch_size_per_gpu": 4,
+        "gradient_accumulation_steps": accumulation,
+        "gradient_clipping": 0,
+        "optimizer": {"type": "SGD", "params": {"lr": 0.5}},
+        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
+    } | more
+    return deepspeed.initialize(model=model, config=config)[0], model
+
+
+def weights(model: nn.Module) -> list[float]:
+    import deepspeed
+
+    with deepspeed.zero.GatheredParameters(list(model.parameters())):
+        return torch.cat([param.detach().flatten().float() for param in model.parameters()]).tolist()
+
+
+def plain(backwards: int, divisor: int) -> list[float]:
+    """SGD on the mean over ranks of the sum of so many losses, divided."""
+    world = int(os.environ["WORLD_SIZE"])
+    torch.manual_seed(0)
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    for step in range(STEPS):
+        for micro in range(backwards):
+            for rank in range(world):
+                (model(batch(step * backwards + micro, rank)) / (world * divisor)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return weights(model)
+
+
+def from_outside(stage: int, how: str) -> list[float]:
+    rank = int(os.environ["RANK"])
+    # A loss scale that is a power of two changes no bit of what fp32 would give; fp16 itself rounds.
+    fp16 = {"fp16": {"enabled": True, "loss_scale": 16}} if how == "scaled fp16" else {}
+    engine, model = make(stage, 4, **fp16)
+    for step in range(STEPS * 4):
+        x = batch(step, rank)
+        loss = engine(x.half() if fp16 else x)
+        if how == "engine":
+            engine.backward(loss)
+        elif how == "loss":
+            loss.backward()
+        else:
+            engine.scale(loss).backward()
+        engine.step()
+    found = weights(model)
+    if fp16:
+        said = message(lambda: engine(batch(0, rank).half()).backward())
+        assert "does not know the loss scale" in said, said
+    engine.destroy()
+    return found
+
+
+def all_from_outside(stages: list[int]) -> dict:
+    ways = ("engine", "loss", "scaled", "scaled fp16")
+    return {"plain": plain(4, 4)} | {f"{how} {stage}": from_outside(stage, how) for stage in stages for how in ways}
+
+
+def test_a_backward_of_autograds_own_is_divided_by_the_accumulation_steps():
+    for found in run(__file__, "all_from_outside", 2, stages=[0, 1, 2, 3]):
+        wanted = found.pop("plain")
+        for how, values in found.items():
+            # Of fp16: a weight moves by about 0.1, in gradients of 11 bits. A factor of 4 would be an error of 0.1.
+            assert largest_difference(values, wanted) < (2e-3 if "fp16" in how else 1e-6), (how, largest_difference(values, wanted))
+
+
+def several(stage: int, how: str, accumulation: int) -> list[float]:
+    """Three backwards a step."""
+    rank = int(os.environ["RANK"])
+    engine, model = make(stage, accumulation, **({"managed_gradient_accumulation": False} if how == "unmanaged" else {}))
+    for step in range(STEPS):
+        for micro in range(3):
+            def back() -> None:
+                engine.backward(engine(batch(3 * step + micro, rank)))
+
+            if how == "no_sync" and micro < 2:
+                with engine.no_sync():
+                    back()
+            elif how == "boundary":
+                engine.set_gradient_accumulation_boundary(micro == 2)
+                back()
+            elif how == "coalesced":
+                with engine.coalesce_grad_reduction():
+                    assert "coalesce_grad_reduction" in message(engine.step)
+                    back()
+            else:
+                back()
+        held = engine._shoal.memory()
+        assert held.held.gradients == held.planned.gradients, (how, held.held.gradients, held.planned.gradients)
+        engine.step()
+        assert engine.global_steps == step + 1, (how, engine.global_steps)
+    found = weights(model)
+    engine.destroy()
+    return found
+
+
+def all_several(stages: list[int]) -> dict:
+    found = {"plain 1": plain(3, 1), "plain 2": plain(3, 2)}
+    for stage in stages:
+        for how in ("in a row", "no_sync", "boundary", "unmanaged") + (("coalesced",) if stage > 0 else ()):
+            for accumulation in (1, 2):
+                if how == "in a row" or accumulation == 1:
+                    found[f"{how} {stage} {accumulation}"] = several(stage, how, accumulation)
+    return found
+
+
+def test_several_backwards_before_a_step_add_up():
+    for world in (2, 3):
+        for found in run(__file__, "all_several", world, stages=[0, 1, 2, 3]):
+            wanted = {accumulation: found.pop(f"plain {accumulation}") for accumulation in ("1", "2")}
+            for how, values in found.items():
+                difference = largest_difference(values, wanted[how[-1]])
+                assert difference < 1e-6, (how, world, difference)
+
+
+def after_errors(stage: int) -> list[str]:
+    """What each door says after a backward that failed, and after an evaluation that could not begin."""
+    rank = int(os.environ["RANK"])
+    said = []
+    for own in (False, True):
+        engine, model = make(stage, 1)
+        engine.backward(engine(batch(0, rank)))
+        engine.step()
+        model.fails = True
+        loss = engine(batch(1, rank))
+        try:
+            loss.backward() if own else engine.backward(loss)
+            raise AssertionError("the backward did not fail")
+        except ValueError as error:
+            assert "made to fail" in str(error)
+        model.fails = False
+        said.append(message(lambda: engine(batch(2, rank))))
+        said.append(message(lambda: engine.backward(loss)))
+        said.append(message(engine.step))
+        said.append(message(lambda: model(batch(2, rank))))
+        with torch.no_grad():
+            said.append(message(lambda: engine(batch(2, rank))))
+        said.append(message(lambda: engine.save_checkpoint("/nowhere")))
+        engine.destroy()
+    engine, model = make(stage, 1)
+    engine.backward(engine(batch(0, rank)))
+    engine.step()
+    param = model.blocks[0].weight
+    mine = param.data
+    param.data = torch.zeros(WIDTH, WIDTH)
+    with torch.no_grad():
+        first = message(lambda: engine(batch(1, rank)))
+    param.data = mine
+    said.append(first if first == "nothing was raised" else message(lambda: engine(batch(1, rank))))
+    engine.destroy()
+    return said
+
+
+def test_an_engine_that_failed_half_way_refuses_to_go_on():
+    for stage in range(4):
+        for said in run(__file__, "after_errors", 2, stage=stage):
+            assert all("earlier backward failed half-way" in each for each in said[:-1]), (stage, said)
+            assert "an evaluation could not begin" in said[-1], (stage, said)
+            assert all("Destroy the engine and resume from a checkpoint." in each for each in said), (stage, said)
+
+
+if __name__ == "__main__":
+    main(globals())
