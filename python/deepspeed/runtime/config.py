@@ -69,6 +69,8 @@ def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any =
     _drop_what_is_off(result)
     if isinstance(result.get("checkpoint"), dict):
         result["checkpoint"].pop("load_universal", None)  # load_checkpoint reads it
+        if str(result["checkpoint"].get("tag_validation")).lower() in ("warn", "ignore", "fail"):
+            result["checkpoint"].pop("tag_validation")  # save_checkpoint reads it
     if isinstance(result.get("fp16"), dict) and isinstance(result["fp16"].get("auto_cast"), bool):
         result["fp16"].pop("auto_cast")  # the engine's forward reads it
     if not any(key in result for key in ("train_batch_size", "train_micro_batch_size_per_gpu")):
