@@ -17,5 +17,6 @@ void bind_engine(py::module_& module);
 void bind_lone_shards(py::module_& module);
 void bind_checkpoint(py::module_& module);
 void bind_lr_schedule(py::module_& module);
+void bind_lone_update(py::module_& module);
 
 }  // namespace shoal::python

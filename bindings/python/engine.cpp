@@ -128,6 +128,14 @@ void write_param(Engine& engine, StateKind kind, int param, const at::Tensor& wh
   }
 }
 
+// The same between the micro-steps of a step too.
+void edit_param(Engine& engine, StateKind kind, int param, const at::Tensor& whole) {
+  const at::Tensor values = whole_values(engine, param, whole);
+  for (const StateRun& run : engine.kept_state()) {
+    if (run.param == param && run.kind == kind) engine.edit_state(run, values.const_data_ptr<float>() + run.begin);
+  }
+}
+
 // The same of its mean gradient, with the loss scale.
 void write_gradient(Engine& engine, int param, const at::Tensor& whole) {
   const ParamInfo& info = engine.params().at(static_cast<size_t>(param));
@@ -242,6 +250,8 @@ void bind_engine(py::module_& module) {
       .def("gradient_runs", &gradient_runs, Released())
       .def("set_betas", &Engine::set_betas)
       .def("write_param", &write_param)
+      .def("edit_param", &edit_param)
+      .def("finish_edits", &Engine::finish_edits, Released())
       .def("progress", &Engine::progress)
       .def("finish_restore", &Engine::finish_restore, Released())
       .def_property_readonly("loss_scale", &Engine::loss_scale)

@@ -36,6 +36,7 @@ void bind_lone_shards(py::module_& module) {
       py::arg("param"), py::arg("name"), py::arg("precision"), py::arg("world"), py::arg("empty") = false);
   module.def("restore_shapes", &restore_shapes);
   module.def("is_lone_shard", &is_lone_shard);
+  module.def("read_lone_shard", &read_lone_shard, py::arg("param"), py::arg("rank"));
   py::class_<KeptShard>(module, "KeptShard").def(py::init<const at::Tensor&>()).def("give_back", &KeptShard::give_back);
   py::class_<GatheredShards>(module, "GatheredShards")
       .def(py::init<const std::vector<at::Tensor>&, Group&>(), py::keep_alive<1, 3>(),

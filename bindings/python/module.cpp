@@ -12,4 +12,5 @@ PYBIND11_MODULE(_core, module) {
   bind_lone_shards(module);
   bind_checkpoint(module);
   bind_lr_schedule(module);
+  bind_lone_update(module);
 }

@@ -194,6 +194,10 @@ class Engine {
   // Any part of such a run.
   void read_state(const StateRun& part, float* values) const;
   void write_state(const StateRun& part, const float* values);
+  // A state of one parameter, changed by hand, also between the micro-steps of a step: gradients that have come stay as
+  // they are, and the step is taken from what was written. Every rank then calls finish_edits, once for any number.
+  void edit_state(const StateRun& part, const float* values);
+  void finish_edits();
   // The mean gradients that this rank holds, with the loss scale; after the backward that ends a step, before step().
   // read_gradient() also takes what kept_state() lists of trained weights, inside an OutsideUpdate.
   std::vector<StateRun> owned_gradients();

@@ -30,6 +30,9 @@ void restore_shapes(const std::vector<at::Tensor>& params);
 // Whether the parameter is released and belongs to no engine.
 bool is_lone_shard(const at::Tensor& param);
 
+// What this rank keeps of a lone shard, in a row: a copy in host memory, in the dtype that is kept. Talks to nobody.
+at::Tensor read_lone_shard(const at::Tensor& param, int rank);
+
 // A parameter that stands empty can be cast or moved to another device like any tensor, and its shard stays behind.
 // Kept beside the parameter, it can be given back.
 class KeptShard {

@@ -3,6 +3,10 @@
 
 import shoal as _shoal  # noqa: F401
 
+from deepspeed import absent_names as _absent_names
+
+_absent_names.install()
+
 from deepspeed.version import __version__
 from deepspeed import accelerator, checkpoint, checkpointing, comm, launcher, ops, runtime, utils, zero
 from deepspeed import comm as dist
@@ -41,3 +45,4 @@ __all__ = [
     "zero",
 ]
 
+__getattr__ = _absent_names.attributes_of(__name__)

@@ -280,11 +280,15 @@ class Engine:
         return self._owned_numels[index]
 
     def write_state(self, name: str, kind: str, value: torch.Tensor) -> None:
-        """Writes one state of a parameter; every rank passes the same values."""
-        self.write_part(name, kind, value)
+        """Writes one state of a parameter; every rank passes the same values. Between passes: after backward, the step that
+        follows is taken from what was written."""
         core = self._live("state")
+        if self.client is not None and kind != "weight":
+            self.client.write(kind, self._index(name), value)
+        else:
+            core.edit_param(_core.StateKind.__members__[kind], self._index(name), value)
         if kind == "weight":
-            core.finish_restore(core.progress())
+            core.finish_edits()
 
     def write_owned(self, name: str, kind: str, values: torch.Tensor) -> None:
         """Writes one state of a parameter; each rank passes the elements that it owns, in a row. Every rank calls it."""

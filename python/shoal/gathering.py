@@ -28,6 +28,11 @@ class gathered:
         self._open: list[tuple[Any, int]] = []  # engines and their gathers
         self._lone: _core.GatheredShards | None = None
 
+    @property
+    def opened(self) -> list[torch.Tensor]:
+        """Of the parameters those that are whole by this gather, while it lasts."""
+        return list(self._mine)
+
     def __enter__(self) -> None:
         from shoal.engine import owner_of
 

@@ -9,6 +9,7 @@ from shoal.buffers import host_copy
 from shoal.construction import find_shard
 from shoal.engine import Engine, owner_of
 from shoal.gathering import gathered
+from shoal.world import world
 
 
 def read_param(param: torch.Tensor, kind: str) -> torch.Tensor | None:
@@ -25,10 +26,10 @@ def read_param(param: torch.Tensor, kind: str) -> torch.Tensor | None:
 
 def read_own(param: torch.Tensor, kind: str) -> torch.Tensor | None:
     """What this rank owns of one state ("gradient" too), in a row, in fp32, on the parameter's device. None if no engine has
-    the parameter. Talks to nobody."""
+    the parameter, but for the weight of one that was sharded on its own. Talks to nobody."""
     owner = owner_of(param)
     if owner is None:
-        return None
+        return _lone_part(param).float().to(param.device) if kind == "weight" and find_shard(param) else None
     engine, name = owner
     runs = engine.owned_grads(name) if kind == "gradient" else engine.owned_runs(name, kind)
     return torch.cat([torch.empty(0), *(values for _, values in runs)]).to(param.device)
@@ -36,8 +37,14 @@ def read_own(param: torch.Tensor, kind: str) -> torch.Tensor | None:
 
 def own_numel(param: torch.Tensor) -> int:
     """The number of elements that read_own gives."""
+    if owner_of(param) is None and find_shard(param):
+        return _lone_part(param).numel()
     engine, name = _owner(param)
     return engine.owned_numel(name)
+
+
+def _lone_part(param: torch.Tensor) -> torch.Tensor:
+    return _core.read_lone_shard(param, world().rank)
 
 
 def write_own(param: torch.Tensor, kind: str, values: torch.Tensor) -> None:

@@ -529,6 +529,17 @@ class Engine::Impl {
     throw Error(place, "a step is under way. Read and write the state after step(), before the next forward.");
   }
 
+  // The state is that of the last step until the next one is taken, so it may be read between micro-steps too.
+  void check_readable(const std::string& place) const {
+    check_whole(place.c_str());
+    if (passes_.between_passes() && !inside_gathered_) return;
+    throw Error(place,
+                inside_gathered_
+                    ? "parameters are gathered for the user. Leave with_gathered first."
+                    : "a pass is open: its forward ran and its backward did not. Call backward first, or run a forward "
+                      "that has none without gradients (torch.no_grad).");
+  }
+
   void await_gradients() {
     check_sound("gradients");
     if (!passes_.between_passes() || micro_step_ == 0 || !reduced_) {
@@ -553,11 +564,16 @@ class Engine::Impl {
     return progress;
   }
 
-  void finish_restore(const EngineProgress& progress) {
-    check_between_steps("finish_restore");
+  void publish_weights(const char* place) {
+    check_readable(place);
     stepper_.settle_all();
     for (int unit = 0; unit < static_cast<int>(layout_.units.size()); ++unit) weights_.publish(unit);
     weights_.finish_publish();
+  }
+
+  void finish_restore(const EngineProgress& progress) {
+    check_between_steps("finish_restore");
+    publish_weights("finish_restore");
     pending_.read_all();
     stepper_.restore(progress);
     if (progress.random_state.empty()) return;
@@ -739,7 +755,7 @@ std::vector<StateRun> Engine::owned_state() const { return impl_->state_access_.
 std::vector<StateRun> Engine::kept_state() const { return impl_->state_access_.kept(); }
 
 void Engine::read_state(const StateRun& part, float* values) const {
-  impl_->check_between_steps("read_state");
+  impl_->check_readable("read_state");
   impl_->stepper_.settle_all();
   impl_->state_access_.read(part, values);
 }
@@ -749,6 +765,14 @@ void Engine::write_state(const StateRun& part, const float* values) {
   impl_->stepper_.settle_all();
   impl_->state_access_.write(part, values);
 }
+
+void Engine::edit_state(const StateRun& part, const float* values) {
+  impl_->check_readable("edit_state");
+  impl_->stepper_.settle_all();  // nothing counts that was updated with the old one
+  impl_->state_access_.write(part, values);
+}
+
+void Engine::finish_edits() { impl_->publish_weights("finish_edits"); }
 
 std::vector<StateRun> Engine::owned_gradients() {
   impl_->await_gradients();

@@ -3,6 +3,7 @@
 // travels between ranks in host memory: it is moved a few times in a run.
 #include "shoal/lone_shards.h"
 
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,6 +53,17 @@ FlatLayout lone_flat(int64_t numel, DType dtype, bool trainable, int world) {
   return flat;
 }
 
+// Elements [begin, end) of a lone shard's flat that are in this rank's shard and of the parameter. Empty: begin >= end.
+struct OwnRange {
+  int64_t shard_begin = 0, begin = 0, end = 0;
+};
+
+OwnRange own_range(const ShardRecord& record, int rank) {
+  const int64_t shard_begin = rank * record.flat.shard_numel;
+  return {shard_begin, std::max(shard_begin, record.piece.offset),
+          std::min(shard_begin + record.flat.shard_numel, record.piece.offset + record.piece.numel)};
+}
+
 }  // namespace
 
 void shard_param(const at::Tensor& param, const std::string& name, DType dtype, Group& world, Standing standing) {
@@ -90,6 +102,20 @@ void restore_shapes(const std::vector<at::Tensor>& params) {
 }
 
 bool is_lone_shard(const at::Tensor& param) { return find_shard_record(param) != nullptr; }
+
+at::Tensor read_lone_shard(const at::Tensor& param, int rank) {
+  const ShardRecord* record = find_shard_record(param);
+  SHOAL_CHECK(record != nullptr, "the parameter is no lone shard");
+  const auto [shard_begin, begin, end] = own_range(*record, rank);
+  const int64_t numel = std::max<int64_t>(0, end - begin);
+  at::Tensor part = at::empty({numel}, at::TensorOptions(to_scalar_type(record->flat.dtype)));
+  const size_t element = nbytes_of(record->flat.dtype);
+  if (numel > 0) {
+    move_bytes(part.data_ptr(), record->fetch() + static_cast<size_t>(begin - shard_begin) * element,
+               static_cast<size_t>(numel) * element, record->on_device() ? param.device() : at::Device(at::kCPU));
+  }
+  return part;
+}
 
 struct KeptShard::Kept {
   ShardRecord record;
@@ -176,10 +202,7 @@ void GatheredShards::finish(std::optional<int> written_by) {
                     .root = *written_by,
                     .keep = param->whole})
         .wait();
-    // The part of the parameter that lies in this rank's shard of its flat.
-    const int64_t shard_begin = world_.rank() * record.flat.shard_numel;
-    const int64_t begin = std::max(shard_begin, record.piece.offset);
-    const int64_t end = std::min(shard_begin + record.flat.shard_numel, record.piece.offset + record.piece.numel);
+    const auto [shard_begin, begin, end] = own_range(record, world_.rank());
     if (begin >= end) continue;
     move_bytes(record.change() + static_cast<size_t>(begin - shard_begin) * param->element(),
                param->whole->data() + static_cast<size_t>(begin) * param->element(),

@@ -17,14 +17,19 @@ from ranks import main
 # Arguments that a function takes and does not read, and why that is right.
 UNREAD = {
     "accelerator.torch_accelerator.pin_memory align_bytes": "pinned memory begins at a page",
+    "absent_names.__call__": "refused as a whole",
+    "absent_names.__getitem__ key": "refused as a whole",
+    "absent_names.refuse_instance": "refused as a whole",
     "api.init_inference": "refused as a whole",
     "api.tp_model_init": "refused as a whole",
     "comm.init_distributed verbose": "there is nothing to say",
     "comm.init_distributed config": "it would only switch on comms_logger, which initialize refuses",
-    "ops.adam.__init__ set_grad_none": "gradients are the engine's, and gone after a step",
-    "ops.lion.__init__ set_grad_none": "gradients are the engine's, and gone after a step",
-    "ops.aio.is_compatible verbose": "there is nothing to say",
-    "ops.group_holder.step closure": "step is refused as a whole",
+    "ops.foreach_formulas._adagrad_step step": "the formula does not count steps",
+    "ops.foreach_formulas._lion_step step": "the formula does not count steps",
+    "ops.kernel_optimizer.state_dtype param": "states are fp32 unless a class says otherwise",
+    "ops.kernel_optimizer._update_rows": "refused as a whole",
+    "ops.op_builder.is_compatible verbose": "there is nothing to say",
+    "ops.op_builder.load verbose": "refused as a whole",
     "runtime.base_optimizer.zero_grad set_to_none": "gradients are the engine's, and gone after a step",
     "runtime.base_optimizer.add_param_group": "refused as a whole",
     "runtime.base_optimizer.load_state_dict": "DeepSpeed's further arguments choose between ways of loading states",
@@ -82,16 +87,16 @@ def refusal(action) -> str:
 
 def test_what_cannot_be_done_is_refused_by_name():
     import deepspeed
-    from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
+    from deepspeed.ops.adam import FusedAdam
 
     params = [nn.Parameter(torch.zeros(2))]
-    assert "fp32_optimizer_states" in refusal(lambda: DeepSpeedCPUAdam(params, fp32_optimizer_states=False))
     assert "unheard_of" in refusal(lambda: FusedAdam(params, unheard_of=1))
     assert "remote_device='nvme'" in refusal(lambda: deepspeed.zero.Init(remote_device="nvme"))
     assert "mpu" in refusal(lambda: deepspeed.zero.Init(mpu=object()))
     assert "zero_quantized_weights" in refusal(lambda: deepspeed.zero.Init(zero_quantized_weights=True))
     assert "mpu_" in refusal(lambda: deepspeed.checkpointing.configure(mpu_=object()))
-    engine = deepspeed.initialize(model=nn.Linear(2, 2), config={"train_batch_size": 1, "optimizer": {"type": "AdamW"}})[0]
+    config = {"train_batch_size": 1, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 1}}
+    engine = deepspeed.initialize(model=nn.Linear(2, 2), config=config)[0]
     assert "custom_load_fn" in refusal(lambda: engine.load_checkpoint("nowhere", custom_load_fn=print))
     assert "allreduce_gradients" in refusal(lambda: engine.backward(torch.ones(1), allreduce_gradients=False))
     assert "release" in refusal(lambda: engine.backward(torch.ones(1), release=True))
@@ -221,13 +226,12 @@ def test_schedules_take_a_rate_for_each_group():
     expect(follow(LRRangeTest(two_groups(), high, 4), 5), lambda g, i: high[g] * (1 + (i + 1) / 4))
     expect(follow(OneCycle(two_groups(), low, high, 0.0, 4, cycle_min_mom=[0.8, 0.8]), 4), lambda g, i: low[g] + (high[g] - low[g]) * (i + 1) / 4)
     assert "warmup_max_lr] has 3 values for 2 groups" in refusal(lambda: WarmupLR(two_groups(), 0, [0.1, 0.2, 0.3]))
-    assert "one momentum for all groups" in refusal(lambda: OneCycle(two_groups(), 0.1, 0.2, cycle_max_mom=[0.8, 0.9]))
     assert "total_num_steps" in refusal(lambda: WarmupDecayLR(two_groups()))
 
-    def engine_with(**params):
+    def engine_with(kind="WarmupLR", **params):
         layers = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
         optimizer = torch.optim.AdamW([{"params": layer.parameters(), "lr": rate} for layer, rate in zip(layers, RATES)])
-        config = {"train_batch_size": 1, "scheduler": {"type": "WarmupLR", "params": params}}
+        config = {"train_batch_size": 1, "scheduler": {"type": kind, "params": params}}
         return deepspeed.initialize(model=layers, optimizer=optimizer, config=config)[0]
 
     engine = engine_with(warmup_max_lr=high, warmup_num_steps=4, warmup_type="linear")
@@ -238,6 +242,70 @@ def test_schedules_take_a_rate_for_each_group():
         rates.append(engine.get_lr())
     expect(rates, lambda g, i: high[g] * i / 4)
     assert "unheard_of" in refusal(lambda: engine_with(unheard_of=1))
+    unlike = {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2, "cycle_max_mom": [0.8, 0.9]}
+    assert "one momentum for all groups" in refusal(lambda: engine_with("OneCycle", **unlike))
+    engine.basic_optimizer.param_groups[1]["betas"] = (0.5, 0.99)
+    engine.backward(engine(torch.ones(1, 2)).sum())
+    assert "one pair for all groups" in refusal(engine.step)
+
+
+def test_schedules_have_deepspeeds_attributes_and_errors():
+    from deepspeed.runtime.lr_schedules import LRRangeTest, OneCycle, WarmupCosineLR, WarmupDecayLR, WarmupLR
+
+    warm = WarmupLR(two_groups(), 0.001, None, 1)
+    assert (warm.warmup_num_steps, warm.min_lrs, warm.max_lrs) == (2, [0.001, 0.001], list(RATES)), vars(warm)
+    assert warm.get_last_lr() == [0.001, 0.001] and math.isclose(warm.inverse_log_warm_up, 1 / math.log(2))
+    assert isinstance(WarmupDecayLR(two_groups(), 10), WarmupLR) and WarmupDecayLR(two_groups(), 10).total_num_steps == 10
+    later = WarmupLR(two_groups(), 0.5, 0.7, 4, "linear", last_batch_iteration=2)
+    assert [group["lr"] for group in later.optimizer.param_groups] == list(RATES), "the rates of before, until a step"
+
+    cosine = WarmupCosineLR(two_groups(), 10, 0.1, 4, 0.05, "linear")
+    assert cosine.org_lrs == list(RATES) and cosine.get_lr_ratio() == 0.0
+    for _ in range(12):
+        cosine.step()
+        wanted = [lr * cosine.get_lr_ratio() for lr in RATES]
+        assert all(math.isclose(a, b, rel_tol=1e-12) for a, b in zip(cosine.get_last_lr(), wanted))
+    assert math.isclose(cosine.get_lr_ratio(), 0.05)
+
+    cycle = OneCycle(two_groups(), 0.1, 0.2, cycle_first_step_size=4, cycle_min_mom=[0.5, 0.8], cycle_max_mom=[0.9, 0.9])
+    assert cycle.total_size == 8 and cycle.min_lrs == [0.1, 0.1] and cycle.max_moms == [(0.9, 0.99)] * 2
+    cycle.step()
+    assert cycle.get_mom() == [group["betas"] for group in cycle.optimizer.param_groups]
+    assert all(math.isclose(a[0], b) and a[1] == 0.99 for a, b in zip(cycle.get_mom(), (0.8, 0.875)))
+    assert OneCycle(two_groups(), 0.1, 0.2, cycle_momentum=False).get_mom() is None
+    assert OneCycle(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0), 0.1, 0.2).get_mom() is None
+
+    param = nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.AdamW([param], lr=torch.tensor(0.5))
+    kept = optimizer.param_groups[0]["lr"]
+    schedule = WarmupLR(optimizer, torch.tensor(0.25), torch.tensor([1.0]), 4, "linear")
+    assert kept.item() == 0.25
+    for _ in range(3):
+        schedule.step()
+    assert optimizer.param_groups[0]["lr"] is kept and math.isclose(kept.item(), 0.25 + 0.75 * 2 / 4), kept
+
+    for wrong in (
+        lambda: WarmupLR(two_groups(), 0, [0.1, 0.2, 0.3]),
+        lambda: WarmupLR(two_groups(), warmup_num_steps=-1),
+        lambda: WarmupLR(two_groups(), warmup_num_steps=2.5),
+        lambda: WarmupCosineLR(two_groups(), 10, warmup_num_steps=-3),
+        lambda: LRRangeTest(two_groups(), lr_range_test_step_size=0),
+        lambda: LRRangeTest(two_groups(), [0.1]),
+        lambda: OneCycle(two_groups(), 0.1, 0.2, cycle_first_step_size=0),
+        lambda: OneCycle(two_groups(), 0.1, 0.2, cycle_second_step_size=-1),
+    ):
+        try:
+            wrong()
+        except ValueError as error:
+            assert isinstance(error, RuntimeError) and str(error).startswith("["), error
+        else:
+            raise AssertionError("it was accepted")
+    try:
+        WarmupLR(object())
+    except TypeError as error:
+        assert "object is not a torch.optim.Optimizer" in str(error)
+    else:
+        raise AssertionError("it was accepted")
 
 
 if __name__ == "__main__":

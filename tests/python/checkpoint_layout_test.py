@@ -61,10 +61,11 @@ def train(engine, steps: int) -> None:
 
 def states(engine) -> dict[str, float]:
     from deepspeed import utils
+    from shoal import state
 
     found = {}
     for name, param in engine.module.named_parameters():
-        found[name] = utils.safe_get_full_fp32_param(param).double().sum().item()
+        found[name] = state.read_param(param, "weight").double().sum().item()
         if param.requires_grad:
             for key in ("exp_avg", "exp_avg_sq"):
                 found[f"{name} {key}"] = utils.safe_get_full_optimizer_state(param, key).double().abs().sum().item()
@@ -246,7 +247,7 @@ ODD = {
 def odd_round_trips(folder: str) -> dict:
     """By case: whether runs that resume go on as the one that saved, and the names of states in the file of stage 0."""
     import deepspeed
-    from deepspeed import utils
+    from shoal import state
 
     def begin(case: str, precision: str, stage: int):
         torch.manual_seed(0)
@@ -256,7 +257,7 @@ def odd_round_trips(folder: str) -> dict:
         return deepspeed.initialize(model=model, optimizer=odd_groups(model, case), config=config)[0]
 
     def weights(engine) -> list:
-        return [utils.safe_get_full_fp32_param(param).tolist() for param in engine.module.parameters()]
+        return [state.read_param(param, "weight").tolist() for param in engine.module.parameters()]
 
     def goes_on(case: str, precision: str, saved_at: int, resumed_at: int, place: str) -> bool:
         first, second = begin(case, precision, saved_at), begin(case, precision, resumed_at)

@@ -466,10 +466,10 @@ def shards(stage: int, precision: str) -> dict:
         lone = nn.Linear(2, 2).weight
     copied = copy.deepcopy(frozen.ds_tensor)
     facts["a write"] = message(lambda: frozen.ds_tensor.data.copy_(torch.ones(1)))
-    facts["before an engine"] = message(lambda: lone.ds_tensor.numel())
+    facts["before an engine"] = [lone.ds_tensor.numel(), lone.ds_tensor.float().numel(), lone.ds_persist]
     facts["a copy"] = message(lambda: copied.numel())
     engine.destroy()
-    facts["after an engine"] = message(lambda: frozen.ds_tensor.float())
+    facts["after an engine"] = frozen.ds_tensor.float().tolist()
     facts["masters after it"] = message(lambda: engine.optimizer.fp32_partitioned_groups_flat)
     return facts
 
@@ -491,9 +491,7 @@ def all_shards() -> list[dict]:
 
 REFUSALS = {
     "a write": "Use safe_set_local_fp32_param",
-    "before an engine": "Call initialize first.",
     "a copy": "Take it from a parameter of the model.",
-    "after an engine": "Call initialize first.",
     "masters after it": "the engine was destroyed",
 }
 
@@ -507,8 +505,214 @@ def test_what_others_read_of_shards_is_what_a_rank_owns():
             for name, remedy in REFUSALS.items() if stage == 3 else ():
                 assert remedy in facts[name], (name, facts[name])
         if stage == 3:
+            assert sum(facts["before an engine"][0] for facts in ranks) == 4, ranks
+            assert all(numel == read and not persists for numel, read, persists in (facts["before an engine"] for facts in ranks))
+            assert all(facts["after an engine"] in facts["parts"] for facts in ranks)
             for numel, whole, first, second in zip(ranks[0]["numels"], ranks[0]["whole"], ranks[0]["parts"], ranks[1]["parts"]):
                 assert len(whole) == numel and first + second == whole, (precision, numel, len(first), len(second))
+
+
+def optimizers_by_stage() -> dict:
+    """What initialize returns for the optimizer, and what backward returns."""
+    import deepspeed
+    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer, ZeROOptimizer
+    from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
+    from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
+    from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
+
+    facts = {}
+    for stage in range(4):
+        model = fresh()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        engine = deepspeed.initialize(model=model, optimizer=optimizer, config=config(stage, accumulation=4))[0]
+        loss = engine(tokens(0, int(os.environ["RANK"])))
+        facts[f"stage {stage}"] = [
+            engine.optimizer is optimizer, type(engine.optimizer) is DeepSpeedZeroOptimizer,
+            type(engine.optimizer) is DeepSpeedZeroOptimizer_Stage3, isinstance(engine.optimizer, ZeROOptimizer),
+        ]  # fmt: skip
+        facts[f"divided {stage}"] = (engine.backward(loss) * 4 - loss).abs().item() < 1e-6
+        facts[f"whole {stage}"] = engine.backward(engine(tokens(1, 0)), scale_wrt_gas=False).item() > 0
+        engine.destroy()
+    for stage, fp16, kind, scale in (
+        (0, {"loss_scale": 0, "initial_scale_power": 5, "loss_scale_window": 7}, DynamicLossScaler, 32),
+        (2, {"loss_scale": 128}, LossScaler, 128),
+    ):
+        engine = deepspeed.initialize(model=fresh(), config=config(stage, optimizer=ADAMW, fp16={"enabled": True, **fp16}))[0]
+        scaler = engine.optimizer.loss_scaler
+        assert isinstance(scaler, kind) and isinstance(engine.optimizer, DeepSpeedOptimizer)
+        assert scaler.cur_scale == scaler.loss_scale == engine.optimizer.cur_scale == scale
+        assert engine.optimizer.dynamic_loss_scale is scaler.dynamic is (stage == 0)
+        assert stage == 2 or engine.optimizer.scale_window == 7
+        facts[f"set {stage}"] = message(lambda: setattr(scaler, "cur_scale", 2.0))
+        engine.destroy()
+    return facts
+
+
+def test_the_optimizer_is_of_the_class_that_deepspeed_has_for_its_stage():
+    for facts in run(__file__, "optimizers_by_stage", 2):
+        assert facts["stage 0"] == [True, False, False, False] and facts["stage 3"] == [False, False, True, True], facts
+        assert facts["stage 1"] == facts["stage 2"] == [False, True, False, True], facts
+        assert all(facts[f"divided {stage}"] and facts[f"whole {stage}"] for stage in range(4)), facts
+        assert all("section fp16 of the config" in facts[f"set {stage}"] for stage in (0, 2)), facts
+
+
+def tags(folder: str, mode: str) -> dict:
+    import deepspeed
+
+    checkpoint = {} if mode == "default" else {"checkpoint": {"tag_validation": mode}}
+    engine = deepspeed.initialize(model=fresh(), config=config(1, optimizer=ADAMW, **checkpoint))[0]
+    heard = heard_by_logger()
+    try:
+        engine.save_checkpoint(folder, tag=f"of_rank_{os.environ['RANK']}")
+        raised = None
+    except AssertionError as error:
+        raised = str(error)
+    names = engine.load_checkpoint(folder)[0] if raised is None else None
+    return {"raised": raised, "heard": [line for line in heard if "saves as" in line], "loaded": names and os.path.basename(names)}
+
+
+def heard_by_logger() -> list[str]:
+    import logging
+
+    heard: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: heard.append(record.getMessage())
+    logging.getLogger("DeepSpeed").addHandler(handler)
+    return heard
+
+
+def test_tags_that_differ_are_told_of_by_tag_validation():
+    for mode in ("default", "Ignore", "Fail"):
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = run(__file__, "tags", 2, folder=folder, mode=mode)
+            for rank, facts in enumerate(ranks):
+                if mode == "Fail":
+                    assert "rank 0 saves as 'of_rank_0' and rank 1 as 'of_rank_1'" in facts["raised"], facts
+                else:
+                    assert facts["raised"] is None and facts["loaded"] == "of_rank_0", facts
+                    assert len(facts["heard"]) == (1 if mode == "default" and rank == 0 else 0), facts
+            assert os.listdir(folder) == [] if mode == "Fail" else not os.path.exists(os.path.join(folder, "of_rank_1"))
+
+
+def writes_inside_a_gather(threshold: int) -> dict:
+    """What becomes of writes without modifier_rank, before an engine and under one."""
+    import deepspeed
+
+    zero = {"stage": 3, "stage3_param_persistence_threshold": threshold}
+    heard = heard_by_logger()
+    facts = {}
+    with deepspeed.zero.Init():
+        model = fresh()
+
+    def write(param, how) -> tuple[int, bool]:
+        """How many warnings it made, and whether all is as it was."""
+        deepspeed.utils.logging._warned.clear()
+        heard.clear()
+        with deepspeed.zero.GatheredParameters(param):
+            before = param.detach().clone()
+        with deepspeed.zero.GatheredParameters(param):
+            how(param)
+        with deepspeed.zero.GatheredParameters(param):
+            return len([line for line in heard if "modifier_rank is None" in line]), torch.equal(param, before)
+
+    @torch.no_grad()
+    def fill(param) -> None:
+        param.fill_(float(os.environ["RANK"]) + 7)
+
+    ways = {
+        "in place": fill,
+        "through data": lambda param: param.data.fill_(9.0),
+        "other data": lambda param: setattr(param, "data", torch.ones_like(param)),
+        "read": lambda param: param.sum(),
+    }
+    weight = model.blocks[0].up.weight
+    for name, how in ways.items():
+        facts[f"lone, {name}"] = write(weight, how)
+    engine = deepspeed.initialize(model=model, config=config(3, optimizer=ADAMW) | {"zero_optimization": zero})[0]
+    facts["persists"] = weight.ds_persist
+    for name, how in ways.items():
+        facts[f"engine, {name}"] = write(weight, how)
+    deepspeed.utils.logging._warned.clear()
+    heard.clear()
+    with deepspeed.zero.GatheredParameters(weight, modifier_rank=0):
+        fill(weight)
+    with deepspeed.zero.GatheredParameters(weight):
+        facts["written by rank 0"] = weight.eq(7).all().item() and not [line for line in heard if "modifier_rank" in line]
+    facts["trains"] = all(loss > 0 for loss in losses_of(engine, 1))
+    return facts
+
+
+def test_writes_without_modifier_rank_are_dropped_and_told_of():
+    for threshold in (0, 100000):
+        for rank, facts in enumerate(run(__file__, "writes_inside_a_gather", 2, threshold=threshold)):
+            assert facts["persists"] is (threshold > 0) and facts["written by rank 0"] and facts["trains"], facts
+            for where in ("lone", "engine"):
+                assert facts[f"{where}, read"] == [0, True], facts
+                for name in ("in place", "through data", "other data"):
+                    warnings, kept = facts[f"{where}, {name}"]
+                    assert kept and warnings == (1 if rank == 0 else 0), (where, name, threshold, facts)
+
+
+def states_after_backward() -> dict:
+    """safe_get_* and safe_set_* between backward and step."""
+    import deepspeed
+    from deepspeed import utils
+
+    facts = {}
+    for stage in range(4):
+        found = []
+        for writes in (False, True):
+            model = fresh()
+            engine = deepspeed.initialize(model=model, config=config(stage, optimizer=ADAMW))[0]
+            losses_of(engine, 1)
+            weight = model.blocks[0].up.weight
+            if not writes:  # before the forward: the same as in between
+                whole = utils.safe_get_full_fp32_param(weight)
+                utils.safe_set_full_fp32_param(weight, whole * 1)
+                moment = utils.safe_get_full_optimizer_state(weight, "exp_avg")
+                utils.safe_set_full_optimizer_state(weight, moment * 2, "exp_avg")
+            engine.backward(engine(tokens(1, int(os.environ["RANK"]))))
+            if writes:
+                whole = utils.safe_get_full_fp32_param(weight)
+                assert utils.safe_get_full_grad(weight).abs().sum() > 0
+                utils.safe_set_full_fp32_param(weight, whole * 1)
+                moment = utils.safe_get_full_optimizer_state(weight, "exp_avg")
+                utils.safe_set_full_optimizer_state(weight, moment * 2, "exp_avg")
+                assert torch.equal(utils.safe_get_full_optimizer_state(weight, "exp_avg"), moment * 2)
+            engine.step()
+            found.append(utils.safe_get_full_fp32_param(weight))
+            engine.destroy()
+        facts[f"stage {stage}"] = torch.equal(*found)
+    return facts
+
+
+def test_states_are_read_and_set_between_backward_and_step():
+    for facts in run(__file__, "states_after_backward", 2):
+        assert all(facts.values()) and len(facts) == 4, facts
+
+
+def leaves_and_collectives() -> dict:
+    import deepspeed
+
+    model = fresh()
+    kind = type(model.blocks[0]).__name__
+    leaf = {"classes": [kind], "names": ["blocks.1.up"], "name_suffixes": ["down"]}
+    zero = {"stage": 3, "leaf_module": leaf}
+    engine = deepspeed.initialize(model=model, config=config(3, optimizer=ADAMW) | {"zero_optimization": zero})[0]
+    names = [name for name, module in model.named_modules() if deepspeed.utils.z3_leaf_module(module)]
+    rank = torch.tensor([float(os.environ["RANK"]) + 1])
+    deepspeed.comm.inference_all_reduce(rank)
+    parts = torch.empty(2)
+    deepspeed.comm.allgather_fn(parts, torch.tensor([float(os.environ["RANK"])]))
+    ranks = deepspeed.comm.get_all_ranks_from_group()
+    loss = losses_of(engine, 1)[0]
+    return {"leaves": names, "sum": rank.item(), "parts": parts.tolist(), "ranks": ranks, "loss": loss}
+
+
+def test_leaf_modules_of_the_config_are_marked_and_collectives_answer():
+    for facts in run(__file__, "leaves_and_collectives", 2):
+        assert {"blocks.0", "blocks.1", "blocks.1.up", "blocks.0.down", "blocks.1.down"} <= set(facts["leaves"]), facts
+        assert facts["sum"] == 3 and facts["parts"] == [0, 1] and facts["ranks"] == [0, 1] and facts["loss"] > 0, facts
 
 
 if __name__ == "__main__":

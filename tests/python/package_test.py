@@ -137,9 +137,10 @@ optimizer.optimizer optimizer.parameter_offload.module optimizer.parameter_offlo
 
 
 def has(root, path: str) -> bool:
+    from deepspeed.absent_names import is_absent
+
     try:
-        functools.reduce(getattr, path.split("."), root)
-        return True
+        return not is_absent(functools.reduce(getattr, path.split("."), root))
     except AttributeError:
         return False
 

@@ -137,5 +137,36 @@ def is_whole_world(group: Any) -> bool:
     return group is None or not is_initialized() or _dist.get_world_size(group) == _dist.get_world_size()
 
 
+def inference_all_reduce(tensor: torch.Tensor, op: Any = ReduceOp.SUM, group: Any = None) -> Any:
+    """all_reduce; DeepSpeed has a faster one for inference on CPUs."""
+    return _dist.all_reduce(tensor, op=op, group=group)
+
+
+def allgather_fn(output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any = None, async_op: bool = False) -> Any:
+    return _dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
+
+
+def reduce_scatter_fn(
+    output_tensor: torch.Tensor, tensor: torch.Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Any:
+    return _dist.reduce_scatter_tensor(output_tensor, tensor, op=op, group=group, async_op=async_op)
+
+
+def has_all_gather_into_tensor() -> bool:
+    return True
+
+
+def has_reduce_scatter_tensor() -> bool:
+    return True
+
+
+def get_global_rank(group: Any = None, group_rank: int = 0) -> int:
+    return _dist.get_global_rank(group, group_rank) if group is not None else group_rank
+
+
+def get_all_ranks_from_group(group: Any = None) -> list[int]:
+    return _dist.get_process_group_ranks(group if group is not None else _dist.group.WORLD)
+
+
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
     return _dist.barrier(group, async_op=async_op, device_ids=device_ids) if is_initialized() else None

@@ -1,5 +1,4 @@
 """deepspeed.ops."""
 
-from deepspeed.ops import adagrad, adam, aio, lion  # noqa: F401
-
-__compatible_ops__ = {"async_io": False, "cpu_adam": True, "cpu_adagrad": True, "cpu_lion": True, "fused_adam": True}
+from deepspeed.ops import adagrad, adam, lion, op_builder  # noqa: F401
+from deepspeed.ops.op_builder import __compatible_ops__  # noqa: F401

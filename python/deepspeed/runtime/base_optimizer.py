@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from deepspeed.runtime.fp16.loss_scaler import LossScalerOfEngine
 from deepspeed.utils.arguments import refuse
 
 
@@ -43,6 +44,23 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
     cur_scale = loss_scale
 
     @property
+    def loss_scaler(self) -> Any:
+        """The scale of fp16 with its counters, as they are now. It cannot be written."""
+        return LossScalerOfEngine(self.engine)
+
+    @property
+    def dynamic_loss_scale(self) -> bool:
+        return self.engine.dynamic_loss_scale()
+
+    @property
+    def scale_window(self) -> int:
+        return self.loss_scaler.scale_window
+
+    @property
+    def min_loss_scale(self) -> float:
+        return self.loss_scaler.min_scale
+
+    @property
     def single_partition_of_fp32_groups(self) -> list[torch.Tensor]:
         """What this rank owns of the fp32 weights of each group, in a row: a copy. The name is DeepSpeed's at stages 1 and 2."""
         return self._own_weights("single_partition_of_fp32_groups", (1, 2))
@@ -73,8 +91,17 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         return {"param_groups": groups}
 
     def load_state_dict(self, state: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        for group, saved in zip(self.param_groups, state.get("param_groups", [])):
-            group.update({key: value for key, value in saved.items() if key != "params"})
+        take_settings(self.param_groups, state.get("param_groups", []))
 
     def __repr__(self) -> str:
-        return f"DeepSpeedOptimizer({self.optimizer!r})"
+        return f"{type(self).__name__}({self.optimizer!r})"
+
+
+class ZeROOptimizer(DeepSpeedOptimizer):
+    """At stages 1 to 3."""
+
+
+def take_settings(groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
+    """Rates and the like of saved groups; the parameters stay."""
+    for group, values in zip(groups, saved):
+        group.update({key: value for key, value in values.items() if key != "params"})

@@ -13,6 +13,7 @@ from shoal import buffers
 
 from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime import partitions
+from deepspeed.runtime.base_optimizer import take_settings
 from deepspeed.runtime.checkpoint_save import ADAGRAD_NAMES, state_names
 
 # What the engine writes at the top level of the model's file; the rest is the client's.
@@ -231,7 +232,7 @@ def _load_moments(engine: Any, saved: Saved) -> None:
     if len(groups) < len(own):  # without those that have no parameters
         rest = iter(groups)
         groups = [next(rest, {}) if group["params"] else {} for group in own]
-    engine.optimizer.load_state_dict({"param_groups": groups})
+    take_settings(own, groups)
 
 
 def _settings(group: dict[str, Any]) -> dict[str, Any]:

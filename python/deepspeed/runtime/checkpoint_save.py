@@ -12,10 +12,10 @@ import shoal
 from shoal import _core, buffers, state
 
 from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
-from deepspeed.ops.group_holder import GroupHolder
+from deepspeed.ops.kernel_optimizer import KernelOptimizer
 from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime import partitions
-from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
+from deepspeed.runtime.fp16.loss_scaler import read_loss_scaler
 from deepspeed.utils.tensor_fragment import fragment_address
 from deepspeed.version import __version__
 
@@ -250,7 +250,7 @@ class Writer:
     def _group_settings(self, step: int) -> list[dict[str, Any]]:
         """The optimizer's groups without their parameters; DeepSpeed's own optimizers count steps there too."""
         groups = [{key: value for key, value in group.items() if key != "params"} for group in self.owners]
-        return [group | {"step": step} for group in groups] if isinstance(self.engine.basic_optimizer, GroupHolder) else groups
+        return [group | {"step": step} for group in groups] if isinstance(self.engine.basic_optimizer, KernelOptimizer) else groups
 
     def _flats_of_groups(self) -> list[list[int]]:
         """Which flats are a group's: one at stages 1 and 2, its sub-groups at stage 3."""
@@ -264,21 +264,8 @@ class Writer:
 
     def _step_as_kept(self, step: int) -> Any:
         """torch's optimizers count in a tensor, DeepSpeed's in an integer; each reads back only its own."""
-        return step if isinstance(self.engine.basic_optimizer, GroupHolder) else torch.tensor(float(step))
+        return step if isinstance(self.engine.basic_optimizer, KernelOptimizer) else torch.tensor(float(step))
 
     def _loss_scaler(self) -> Any:
         """DeepSpeed takes the whole object over, its settings too."""
-        progress = self.shoal.core.progress()
-        if not self.engine.dynamic_loss_scale():
-            return LossScaler(self.engine.cur_scale, self.engine.dtype)
-        fp16 = self.engine._section("fp16")
-        return DynamicLossScaler(
-            cur_scale=self.engine.cur_scale,
-            cur_iter=progress.loss_scale_step,
-            last_overflow_iter=progress.loss_scale_last_overflow,
-            cur_hysteresis=progress.loss_scale_hysteresis_left,
-            scale_window=int(fp16.get("loss_scale_window", 1000)),
-            min_scale=float(fp16.get("min_loss_scale", 1)),
-            delayed_shift=int(fp16.get("hysteresis", 2)),
-            consecutive_hysteresis=bool(fp16.get("consecutive_hysteresis", False)),
-        )
+        return read_loss_scaler(self.engine)

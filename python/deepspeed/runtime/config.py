@@ -85,6 +85,8 @@ def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any =
     _drop_what_is_off(result)
     if isinstance(result.get("checkpoint"), dict):
         result["checkpoint"].pop("load_universal", None)  # load_checkpoint reads it
+        if str(result["checkpoint"].get("tag_validation")).lower() in ("warn", "ignore", "fail"):
+            result["checkpoint"].pop("tag_validation")  # save_checkpoint reads it
     if isinstance(result.get("fp16"), dict) and isinstance(result["fp16"].get("auto_cast"), bool):
         result["fp16"].pop("auto_cast")  # the engine's forward reads it
     if autocast_dtype(result) is not None:

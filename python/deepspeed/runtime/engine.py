@@ -14,7 +14,8 @@ from shoal.engine import check_model
 
 from deepspeed import comm
 from deepspeed.accelerator import rank_device
-from deepspeed.runtime import checkpoint_load, checkpoint_plain, checkpoint_save, client_states, lr_schedules, optimizers
+from deepspeed.ops.kernel_optimizer import KernelOptimizer
+from deepspeed.runtime import checkpoint_load, checkpoint_plain, checkpoint_save, checkpoint_tag, client_states, lr_schedules, optimizers
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.buffer_dtypes import cast_buffers
 from deepspeed.runtime.config import Source, check, translate, without_auto
@@ -22,8 +23,11 @@ from deepspeed.runtime.config_getters import ConfigGetters
 from deepspeed.runtime.torch_autocast import autocast
 from deepspeed.runtime.zero.parameter_offload import DeepSpeedZeRoOffload
 from deepspeed.runtime.zero.partition_parameters import external_parameters, mark_sharded, unmark
+from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
+from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
 from deepspeed.utils.arguments import refuse
 from deepspeed.utils.logging import warning_once
+from deepspeed.utils.z3_leaf_module import apply_zero_leaf_module_config
 
 
 class DeepSpeedEngine(ConfigGetters, nn.Module):
@@ -45,6 +49,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         self.module = module
         self.config = config
         self._check_config(source, optimizer, lr_scheduler)
+        apply_zero_leaf_module_config(module, self._section("zero_optimization").get("leaf_module"))
         basic = self._basic_optimizer(optimizer, model_parameters, source.origin)
         section = optimizers.section_of(basic) if basic is not None else None
         self.optimizer_type = section["type"] if section is not None else None
@@ -64,8 +69,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         cast_buffers(module, config, self.dtype)
         self.optimizer: Any = None
         if basic is not None:
-            self.optimizer = DeepSpeedOptimizer(basic)
-            self.optimizer.engine = self
+            self.optimizer = self._optimizer_over(basic)
         elif self.zero_optimization_stage() == 3:
             self.optimizer = DeepSpeedZeRoOffload(module)
         self.basic_optimizer = basic
@@ -83,11 +87,24 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         self.training_dataloader = self.deepspeed_io(training_data, collate_fn=collate_fn) if training_data is not None else None
         if self.zero_optimization_stage() == 3:
             for param in module.parameters():
-                mark_sharded(param)
+                mark_sharded(param, persists=not self._shoal.is_sharded(param))
             for each in module.modules():
                 external_parameters(each)
             if isinstance(self.optimizer, DeepSpeedOptimizer):
                 self.optimizer.parameter_offload = DeepSpeedZeRoOffload(module)
+
+    def _optimizer_over(self, basic: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """What initialize returns: at stage 0 in fp32 the optimizer itself, as DeepSpeed does, else one over it."""
+        stage = self.zero_optimization_stage()
+        if isinstance(basic, KernelOptimizer):
+            basic.held_by_engine = True
+        if stage == 0 and self.dtype == torch.float32:
+            basic.overflow = False
+            return basic
+        kind = (DeepSpeedOptimizer, DeepSpeedZeroOptimizer, DeepSpeedZeroOptimizer, DeepSpeedZeroOptimizer_Stage3)[stage]
+        optimizer = kind(basic)
+        optimizer.engine = self
+        return optimizer
 
     def _check_config(self, source: Source, optimizer: Any, lr_scheduler: Any) -> None:
         """All of it, before anything is made of it; what is passed in stands in place of a section."""
@@ -147,7 +164,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         if self.basic_optimizer is None:
             raise shoal.Error("[backward] the engine has no optimizer: it was made for inference. Give it one.")
         self._shoal.backward(loss, scale_by_accumulation=scale_wrt_gas, retain_graph=retain_graph)
-        return loss
+        return loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss times the loss scale, for loss.backward() without the engine."""
@@ -195,6 +212,12 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         core = self._shoal._live("step")
         core.set_groups(values)
         if self._shoal.client is None and "betas" in groups[0]:
+            unlike = [tuple(group["betas"]) for group in groups if tuple(group["betas"]) != tuple(groups[0]["betas"])]
+            if unlike:
+                raise shoal.Error(
+                    f"[step] groups have betas {tuple(groups[0]['betas'])} and {unlike[0]}: the engine has one pair for all groups. "
+                    "Give the schedule one momentum."
+                )
             core.set_betas(*(float(beta) for beta in groups[0]["betas"]))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -306,6 +329,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         save_latest: bool = True,
         exclude_frozen_parameters: bool = False,
     ) -> bool:
+        tag = checkpoint_tag.agree(self, str(tag) if tag is not None else f"global_step{self.global_steps}")
         writer = checkpoint_plain.PlainWriter if self.zero_optimization_stage() == 0 else checkpoint_save.Writer
         return checkpoint_save.save(self, save_dir, tag, client_state or {}, save_latest, exclude_frozen_parameters, writer)
 
@@ -409,6 +433,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         if self._shoal.core is None:
             return
         self._shoal.destroy()
+        if isinstance(self.basic_optimizer, KernelOptimizer):
+            self.basic_optimizer.held_by_engine = False
         for param in self._frozen_for_inference:
             param.requires_grad_(True)
         if self.zero_optimization_stage() == 3:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping
+import math
+from typing import Any, Callable, Iterable, Mapping
 
 import torch
 
@@ -10,6 +11,7 @@ from shoal import _core, Error
 from shoal import config as configs
 
 from deepspeed.runtime.config import without_auto
+from deepspeed.utils.logging import logger
 
 VALID_LR_SCHEDULES = ["LRRangeTest", "OneCycle", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"]
 
@@ -21,17 +23,48 @@ _BY_GROUP = (
 _MOMENTA = ("cycle_min_mom", "cycle_max_mom")
 
 
+class ScheduleError(Error, ValueError):
+    """A schedule cannot be made of what it was given."""
+
+
+def get_torch_optimizer(optimizer: Any) -> torch.optim.Optimizer:
+    """The optimizer itself, or the one inside."""
+    for found in (optimizer, getattr(optimizer, "optimizer", None)):
+        if isinstance(found, torch.optim.Optimizer):
+            return found
+    raise TypeError(f"[schedule] {type(optimizer).__name__} is not a torch.optim.Optimizer and has none inside. Pass one.")
+
+
+def update_lr(param_groups: list[dict[str, Any]], lrs: Iterable[Any]) -> list[Any]:
+    """Writes a rate into each group; one that is a tensor stays that tensor."""
+    for group, rate in zip(param_groups, lrs):
+        if torch.is_tensor(group["lr"]):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+    return [group["lr"] for group in param_groups]
+
+
 class _Schedule:
+    """Attributes that begin without an underscore have DeepSpeed's names."""
+
     def __init__(self, optimizer: torch.optim.Optimizer, last_batch_iteration: int, **params: Any):
-        self.optimizer = optimizer
+        self.optimizer = get_torch_optimizer(optimizer)
         self.last_batch_iteration = last_batch_iteration
-        groups = optimizer.param_groups
-        given = _of_groups(type(self).__name__, params, len(groups))
-        self._schedules = [
-            _core.LrSchedule(_checked(type(self).__name__, each), [float(group["lr"])]) for each, group in zip(given, groups)
-        ]
-        self._last_lr: list[float] | None = None
-        self._write()
+        self._given = {key: _numbers(value) for key, value in params.items()}
+        groups = self.optimizer.param_groups
+        name = type(self).__name__
+        self._first_lrs = [float(group["lr"]) for group in groups]
+        try:
+            given = _of_groups(name, self._given, len(groups))
+            self._schedules = [_core.LrSchedule(_checked(name, each), [lr]) for each, lr in zip(given, self._first_lrs)]
+        except ScheduleError:
+            raise
+        except Error as error:
+            raise ScheduleError(str(error)) from None
+        self._last_lr: list[Any] | None = None
+        if last_batch_iteration == -1:
+            self._last_lr = self._write()
 
     def step(self, last_batch_iteration: int | None = None) -> None:
         self.last_batch_iteration = self.last_batch_iteration + 1 if last_batch_iteration is None else last_batch_iteration
@@ -40,7 +73,7 @@ class _Schedule:
     def get_lr(self) -> list[float]:
         return [schedule.lrs(self.last_batch_iteration + 1)[0] for schedule in self._schedules]
 
-    def get_last_lr(self) -> list[float]:
+    def get_last_lr(self) -> list[Any]:
         assert self._last_lr is not None, "need to call step() first"
         return self._last_lr
 
@@ -53,14 +86,42 @@ class _Schedule:
         if self.last_batch_iteration >= 0:
             self._last_lr = rates
 
-    def _write(self) -> list[float]:
-        rates = self.get_lr()
-        for group, rate, schedule in zip(self.optimizer.param_groups, rates, self._schedules):
-            group["lr"] = rate
-            beta1, beta2 = schedule.beta1(self.last_batch_iteration + 1), schedule.beta2()
-            if beta1 is not None and "betas" in group:
-                group["betas"] = (beta1, beta2 if beta2 is not None else group["betas"][1])
-        return rates
+    def _write(self) -> list[Any]:
+        for group, betas in zip(self.optimizer.param_groups, self._betas()):
+            if betas is not None and "betas" in group:
+                group["betas"] = betas
+        return update_lr(self.optimizer.param_groups, self.get_lr())
+
+    def _betas(self) -> list[tuple[float, float] | None]:
+        found = [(schedule.beta1(self.last_batch_iteration + 1), schedule.beta2()) for schedule in self._schedules]
+        return [None if beta1 is None else (beta1, beta2) for beta1, beta2 in found]
+
+    def _by_group(self, key: str) -> list[Any]:
+        """A parameter of each group; where it is None, the rate that the group had."""
+        value = self._given[key]
+        values = list(value) if isinstance(value, (list, tuple)) else [value] * len(self._first_lrs)
+        return [lr if each is None else each for each, lr in zip(values, self._first_lrs)]
+
+
+class _Warmup(_Schedule):
+    @property
+    def warmup_num_steps(self) -> int:
+        return max(2, self._given["warmup_num_steps"])
+
+    @property
+    def warmup_type(self) -> str:
+        return self._given["warmup_type"]
+
+    @property
+    def inverse_log_warm_up(self) -> float:
+        return 1.0 / math.log(self.warmup_num_steps)
+
+
+def _numbers(value: Any) -> Any:
+    """Rates that are tensors, as numbers; all else as it is."""
+    if isinstance(value, (list, tuple)):
+        return [_numbers(each) for each in value]
+    return value.item() if torch.is_tensor(value) and value.numel() == 1 else value
 
 
 def _of_groups(name: str, params: dict[str, Any], groups: int) -> list[dict[str, Any]]:
@@ -70,12 +131,17 @@ def _of_groups(name: str, params: dict[str, Any], groups: int) -> list[dict[str,
         if key not in _BY_GROUP or not isinstance(values, (list, tuple)):
             continue
         if len(values) != groups:
-            raise Error(f"[{name} {key}] has {len(values)} values for {groups} groups of parameters. Give one a group, or one for all.")
-        if key in _MOMENTA and len(set(values)) > 1:
-            raise Error(f"[{name} {key}] is {list(values)}: the engine has one momentum for all groups. Give one value.")
+            raise ScheduleError(f"[{name} {key}] has {len(values)} values for {groups} groups of parameters. Give one a group, or one for all.")
         for given, value in zip(found, values):
             given[key] = value
     return found
+
+
+def _refuse_unlike_momenta(name: str, params: Mapping[str, Any]) -> None:
+    for key in _MOMENTA:
+        values = params.get(key)
+        if isinstance(values, (list, tuple)) and len(set(values)) > 1:
+            raise Error(f"[{name} {key}] is {list(values)}: the engine has one momentum for all groups. Give one value.")
 
 
 def _checked(name: str, params: dict[str, Any]) -> _core.Config:
@@ -107,6 +173,9 @@ class LRRangeTest(_Schedule):
             lr_range_test_step_rate=lr_range_test_step_rate,
             lr_range_test_staircase=lr_range_test_staircase,
         )
+        self.min_lr = self._by_group("lr_range_test_min_lr")
+        self.step_size, self.step_rate = lr_range_test_step_size, lr_range_test_step_rate
+        self.staircase = lr_range_test_staircase
 
     def step(self, batch_iteration: int | None = None) -> None:
         super().step(batch_iteration)
@@ -146,12 +215,32 @@ class OneCycle(_Schedule):
             cycle_max_mom=cycle_max_mom,
             decay_mom_rate=decay_mom_rate,
         )
+        self.min_lrs, self.max_lrs = self._by_group("cycle_min_lr"), self._by_group("cycle_max_lr")
+        self.first_step_size = float(cycle_first_step_size)
+        self.second_step_size = self.first_step_size if cycle_second_step_size is None else float(cycle_second_step_size)
+        self.total_size = self.first_step_size + self.second_step_size
+        self.step_ratio = self.first_step_size / self.total_size
+        self.first_stair_count = cycle_first_stair_count
+        self.second_stair_count = cycle_first_stair_count if cycle_second_stair_count is None else cycle_second_stair_count
+        self.decay_lr_rate, self.decay_mom_rate, self.decay_step_size = decay_lr_rate, decay_mom_rate, decay_step_size
+        self.cycle_momentum = bool(cycle_momentum) and "betas" in self.optimizer.defaults
+        if cycle_momentum and not self.cycle_momentum:
+            logger.warning(
+                "[OneCycle] cycle_momentum has no effect: %s has no betas.", type(self.optimizer).__name__
+            )
+        if self.cycle_momentum:
+            self.min_moms = [(beta1, 0.99) for beta1 in self._by_group("cycle_min_mom")]
+            self.max_moms = [(beta1, 0.99) for beta1 in self._by_group("cycle_max_mom")]
+
+    def get_mom(self) -> list[tuple[float, float] | None] | None:
+        """The betas of each group for the next step; None where momenta are left alone."""
+        return self._betas() if self.cycle_momentum else None
 
     def step(self, batch_iteration: int | None = None) -> None:
         super().step(batch_iteration)
 
 
-class WarmupLR(_Schedule):
+class WarmupLR(_Warmup):
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
@@ -161,7 +250,7 @@ class WarmupLR(_Schedule):
         warmup_type: str = "log",
         last_batch_iteration: int = -1,
     ):
-        super().__init__(
+        self._begin(
             optimizer,
             last_batch_iteration,
             warmup_min_lr=warmup_min_lr,
@@ -170,8 +259,13 @@ class WarmupLR(_Schedule):
             warmup_type=warmup_type,
         )
 
+    def _begin(self, optimizer: torch.optim.Optimizer, last_batch_iteration: int, **params: Any) -> None:
+        _Schedule.__init__(self, optimizer, last_batch_iteration, **params)
+        self.min_lrs, self.max_lrs = self._by_group("warmup_min_lr"), self._by_group("warmup_max_lr")
+        self.delta_lrs = [high - low for high, low in zip(self.max_lrs, self.min_lrs)]
 
-class WarmupDecayLR(_Schedule):
+
+class WarmupDecayLR(WarmupLR):
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
@@ -182,7 +276,8 @@ class WarmupDecayLR(_Schedule):
         warmup_type: str = "log",
         last_batch_iteration: int = -1,
     ):
-        super().__init__(
+        self.total_num_steps = total_num_steps
+        self._begin(
             optimizer,
             last_batch_iteration,
             total_num_steps=total_num_steps,
@@ -193,7 +288,7 @@ class WarmupDecayLR(_Schedule):
         )
 
 
-class WarmupCosineLR(_Schedule):
+class WarmupCosineLR(_Warmup):
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
@@ -213,6 +308,15 @@ class WarmupCosineLR(_Schedule):
             cos_min_ratio=cos_min_ratio,
             warmup_type=warmup_type,
         )
+        self.total_num_steps = total_num_steps
+        self.warmup_min_ratio, self.cos_min_ratio = warmup_min_ratio, cos_min_ratio
+        self.org_lrs = list(self._first_lrs)
+        given = _of_groups(type(self).__name__, self._given, 1)[0]
+        self._ratio = _core.LrSchedule(_checked(type(self).__name__, given), [1.0])
+
+    def get_lr_ratio(self) -> float:
+        """What the rate of every group is multiplied by."""
+        return self._ratio.lrs(self.last_batch_iteration + 1)[0]
 
 
 _CLASSES = {kind.__name__: kind for kind in (LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR)}
@@ -245,6 +349,7 @@ def make_scheduler(optimizer: Any, basic: Any, config: dict[str, Any], client: A
     name, params = section["type"], section.get("params", {})
     if name in _CLASSES:
         known = {key: value for key, value in params.items() if key != "last_batch_iteration"}
+        _refuse_unlike_momenta(name, known)
         for given in _of_groups(name, known, len(optimizer.param_groups)):
             _checked(name, given)  # before Python says what a class does not take
         return _CLASSES[name](optimizer, **params)

@@ -12,7 +12,7 @@ from shoal import Error
 
 from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
 from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
-from deepspeed.ops.group_holder import GroupHolder
+from deepspeed.ops.kernel_optimizer import KernelOptimizer
 from deepspeed.ops.lion import DeepSpeedCPULion, FusedLion
 
 # Of a section with torch_adam: what torch's class has and the core has not.
@@ -25,11 +25,16 @@ _KNOWN = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD, torch.optim.Adag
 def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
     """The config section that means what a torch optimizer does; None if none does, and it must run itself."""
     groups = optimizer.param_groups
-    if not isinstance(optimizer, GroupHolder) and type(optimizer) not in _KNOWN:
+    if not getattr(optimizer, "fp32_optimizer_states", True):
+        raise Error(
+            f"[optimizer] {type(optimizer).__name__} with fp32_optimizer_states=False steps on its own only: states of an engine "
+            "are fp32. Leave it out."
+        )
+    if not isinstance(optimizer, KernelOptimizer) and type(optimizer) not in _KNOWN:
         return None  # a subclass may do anything
     shared = {key: groups[0][key] for key in _SHARED if key in groups[0]}
     for refused in (*_unknown_options(groups), *(key for key in shared if _differ(groups, key))):
-        if isinstance(optimizer, GroupHolder):
+        if isinstance(optimizer, KernelOptimizer):
             raise Error(
                 f"[optimizer] {type(optimizer).__name__} has no {refused}, and groups may differ in lr and weight_decay only. "
                 "Use the class of torch.optim."

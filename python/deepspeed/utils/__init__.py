@@ -19,6 +19,7 @@ from deepspeed.utils.tensor_fragment import (
     safe_update_full_grad_vectorized,
 )
 from deepspeed.utils.z3_leaf_module import (
+    apply_zero_leaf_module_config,
     get_z3_leaf_modules,
     set_z3_leaf_module,
     set_z3_leaf_modules,
@@ -26,10 +27,12 @@ from deepspeed.utils.z3_leaf_module import (
     set_z3_leaf_modules_by_suffix,
     unset_z3_leaf_modules,
     z3_leaf_module,
+    z3_leaf_parameter,
 )
 
 __all__ = [
     "RepeatingLoader",
+    "apply_zero_leaf_module_config",
     "get_z3_leaf_modules",
     "groups",
     "log_dist",
@@ -54,4 +57,5 @@ __all__ = [
     "unset_z3_leaf_modules",
     "warning_once",
     "z3_leaf_module",
+    "z3_leaf_parameter",
 ]

@@ -1,4 +1,5 @@
-"""safe_get_* and safe_set_*: the fp32 state of one parameter, whole. Every rank calls them, between steps."""
+"""safe_get_* and safe_set_*: the fp32 state of one parameter, whole. Every rank calls them, between passes: after backward,
+before step() too."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ class fragment_address:
 
 
 def safe_get_full_fp32_param(param: torch.nn.Parameter) -> torch.Tensor | None:
-    return state.read_param(param, "weight")
+    """None of a frozen one, as in DeepSpeed: it has no fp32 state."""
+    return state.read_param(param, "weight") if param.requires_grad else None
 
 
 def safe_get_full_optimizer_state(param: torch.nn.Parameter, optim_state_key: str) -> torch.Tensor | None:
@@ -58,15 +60,15 @@ def safe_set_full_optimizer_state(param: torch.nn.Parameter, value: torch.Tensor
 
 
 def safe_get_local_fp32_param(param: torch.nn.Parameter) -> torch.Tensor | None:
-    return state.read_own(param, "weight")
+    return state.read_own(param, "weight") if param.requires_grad else None
 
 
 def safe_get_local_optimizer_state(param: torch.nn.Parameter, optim_state_key: str) -> torch.Tensor | None:
-    return state.read_own(param, _kind(param, optim_state_key))
+    return state.read_own(param, _kind(param, optim_state_key)) if param.requires_grad else None
 
 
 def safe_get_local_grad(param: torch.nn.Parameter) -> torch.Tensor | None:
-    return state.read_own(param, "gradient")
+    return state.read_own(param, "gradient") if param.requires_grad else None
 
 
 def safe_set_local_fp32_param(param: torch.nn.Parameter, value: torch.Tensor) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterable
+from typing import Any, Callable, Iterable, Mapping
 
 from torch import nn
+
+from deepspeed.utils.logging import warning_once
 
 
 def _matches(module: nn.Module, wanted: Iterable[type | str]) -> bool:
@@ -70,6 +72,24 @@ def set_z3_leaf_module(model: nn.Module, flag: bool) -> None:
 
 def z3_leaf_module(model: nn.Module) -> bool:
     return getattr(model, "_z3_leaf", False)
+
+
+def z3_leaf_parameter(model: nn.Parameter) -> bool:
+    """Whether a parameter belongs to a leaf module; the engine's units need no mark on parameters, so none has one."""
+    return hasattr(model, "ds_z3_leaf_module")
+
+
+def apply_zero_leaf_module_config(model: nn.Module, leaf_cfg: Any) -> list[nn.Module]:
+    """Marks the modules that zero_optimization.leaf_module names, a section or an object with its fields. None: nothing."""
+    if leaf_cfg is None:
+        return []
+    fields = leaf_cfg.get if isinstance(leaf_cfg, Mapping) else lambda key: getattr(leaf_cfg, key, None)
+    found = set_z3_leaf_modules(model, list(fields("classes") or []), raise_if_not_found=False)
+    by_name, missing = set_z3_leaf_modules_by_name(model, list(fields("names") or []), raise_if_not_found=False)
+    by_suffix, unmatched = set_z3_leaf_modules_by_suffix(model, list(fields("name_suffixes") or []), raise_if_not_found=False)
+    if missing or unmatched:
+        warning_once(f"[config zero_optimization.leaf_module] no module of {type(model).__name__} is named {[*missing, *unmatched]}.")
+    return list({id(module): module for module in (*found, *by_name, *by_suffix)}.values())
 
 
 def get_z3_leaf_modules(model: nn.Module) -> list[nn.Module]:

@@ -1,6 +1,7 @@
 #include "shoal/lone_shards.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -54,6 +55,19 @@ TEST(LoneShards, TakeWhatOneRankWrote) {
     return param.detach().mean().item<float>();
   });
   EXPECT_EQ(seen, (std::vector<float>{3, 3, 3}));
+}
+
+TEST(LoneShards, GiveEachRankItsOwnPart) {
+  for (int world = 1; world <= 3; ++world) {
+    for (const int64_t numel : {1, 127, 1000}) {
+      const auto parts = on_threads<at::Tensor>(world, [&](Group& group) {
+        at::Tensor param = counting(numel);
+        shard_param(param, "w", DType::f32, group, group.size() == 2 ? Standing::empty : Standing::released);
+        return read_lone_shard(param, group.rank());
+      });
+      EXPECT_TRUE(at::cat(parts).equal(counting(numel).detach())) << world << " ranks, " << numel;
+    }
+  }
 }
 
 TEST(LoneShards, ThatStandEmptyArePassedOverAndKeepTheirShape) {

@@ -151,14 +151,14 @@ TEST(StateAccess, TiedNamesAreAliasesOfOneParameter) {
   EXPECT_GT(aliases, 0);
 }
 
-TEST(StateAccess, TheStateIsReadBetweenStepsOnly) {
+TEST(StateAccess, TheStateIsReadBetweenPassesOnly) {
   const std::unique_ptr<Group> world = make_single_group();
   MatrixEngine matrix(*world, released_at(3));
   const at::Tensor loss = matrix.loss(0);
   std::vector<float> values(1 << 16);
   const StateRun run = matrix.engine->owned_state().at(0);
   EXPECT_THAT(message_of([&] { matrix.engine->read_state(run, values.data()); }),
-              HasSubstr("[read_state] a step is under way"));
+              HasSubstr("[read_state] a pass is open: its forward ran and its backward did not"));
 }
 
 // Norm and weights of a step whose gradients were written over.
@@ -200,6 +200,43 @@ TEST(StateAccess, GradientsAreWrittenBetweenBackwardAndStep) {
   matrix.engine->write_gradient(part, zeros.data());
   matrix.engine->step();
   EXPECT_THAT(message_of([&] { matrix.engine->write_gradient(part, zeros.data()); }), refused);
+}
+
+// Halves all moments before the second step's pass, or between its backward and its step.
+std::string halved(Group& group, const RunOptions& run, bool after_backward) {
+  MatrixEngine matrix(group, run);
+  matrix.train_step(0);
+  const auto halve = [&] {
+    std::vector<float> values(1 << 16);
+    for (const StateRun& kept : matrix.engine->kept_state()) {
+      if (kept.kind == StateKind::weight) continue;  // the backward's gradients are of those of before
+      matrix.engine->read_state(kept, values.data());
+      for (float& value : values) value *= 0.5f;
+      matrix.engine->edit_state(kept, values.data());
+    }
+    matrix.engine->finish_edits();
+  };
+  if (!after_backward) halve();
+  matrix.engine->backward(matrix.loss(1));
+  if (after_backward) {
+    EXPECT_THAT(message_of([&] {
+                  std::vector<float> values(1 << 16);
+                  matrix.engine->write_state(matrix.engine->kept_state().at(0), values.data());
+                }),
+                HasSubstr("[write_state] a step is under way"));
+    halve();
+  }
+  matrix.engine->step();
+  return matrix.weights();
+}
+
+TEST(StateAccess, EditsBetweenBackwardAndStepAreWhatTheStepIsTakenFrom) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const RunOptions run = run_of(stage, Precision::bf16);
+    EXPECT_EQ(on_threads<std::string>(2, [&](Group& group) { return halved(group, run, true); }),
+              on_threads<std::string>(2, [&](Group& group) { return halved(group, run, false); }))
+        << "stage " << stage;
+  }
 }
 
 }  // namespace shoal

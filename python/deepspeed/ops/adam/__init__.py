@@ -1,10 +1,13 @@
-"""Adam. These hold groups; the update runs in Shoal's engine, with its own kernels."""
+"""Adam and AdamW by Shoal's kernels; see deepspeed.ops.kernel_optimizer."""
 
 from __future__ import annotations
 
 from typing import Any, Iterable
 
-from deepspeed.ops.group_holder import GroupHolder, refuse_small_states
+import torch
+
+from deepspeed.ops.fused_steps import FusedOptimizer
+from deepspeed.ops.kernel_optimizer import KernelOptimizer
 
 
 def _group(
@@ -15,7 +18,10 @@ def _group(
     return common | {"bias_correction": bias_correction, "amsgrad": amsgrad}
 
 
-class FusedAdam(GroupHolder):
+class FusedAdam(FusedOptimizer):
+    state_names = ("exp_avg", "exp_avg_sq")
+    kept = ("adam_w_mode", "set_grad_none")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -30,9 +36,17 @@ class FusedAdam(GroupHolder):
     ):
         super().__init__(params, _group(lr, bias_correction, betas, eps, weight_decay, amsgrad))
         self.adam_w_mode = adam_w_mode
+        self.set_grad_none = set_grad_none
+
+    @property
+    def kind(self) -> str:
+        return "adamw" if self.adam_w_mode else "adam"
 
 
-class DeepSpeedCPUAdam(GroupHolder):
+class DeepSpeedCPUAdam(KernelOptimizer):
+    state_names = ("exp_avg", "exp_avg_sq")
+    kept = ("adam_w_mode", "fp32_optimizer_states")
+
     def __init__(
         self,
         model_params: Iterable[Any],
@@ -45,9 +59,16 @@ class DeepSpeedCPUAdam(GroupHolder):
         adamw_mode: bool = True,
         fp32_optimizer_states: bool = True,
     ):
-        refuse_small_states(type(self).__name__, fp32_optimizer_states)
         super().__init__(model_params, _group(lr, bias_correction, betas, eps, weight_decay, amsgrad))
         self.adam_w_mode = adamw_mode
+        self.fp32_optimizer_states = fp32_optimizer_states
+
+    @property
+    def kind(self) -> str:
+        return "adamw" if self.adam_w_mode else "adam"
+
+    def state_dtype(self, param: torch.Tensor) -> torch.dtype:
+        return torch.float32 if self.fp32_optimizer_states else param.dtype
 
 
 __all__ = ["DeepSpeedCPUAdam", "FusedAdam"]

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from shoal import Error
+
 
 class LossScalerBase:
     dynamic = False
@@ -44,3 +46,38 @@ class DynamicLossScaler(LossScalerBase):
             }
             | values
         )
+
+
+def read_loss_scaler(engine: Any) -> LossScalerBase:
+    """The scale of an engine with its counters, as they are now. A checkpoint holds the whole object, its settings too."""
+    progress = engine._shoal.core.progress()
+    if not engine.dynamic_loss_scale():
+        return LossScaler(engine.cur_scale, engine.dtype)
+    fp16 = engine._section("fp16")
+    return DynamicLossScaler(
+        cur_scale=engine.cur_scale,
+        cur_iter=progress.loss_scale_step,
+        last_overflow_iter=progress.loss_scale_last_overflow,
+        cur_hysteresis=progress.loss_scale_hysteresis_left,
+        scale_window=int(fp16.get("loss_scale_window", 1000)),
+        min_scale=float(fp16.get("min_loss_scale", 1)),
+        delayed_shift=int(fp16.get("hysteresis", 2)),
+        consecutive_hysteresis=bool(fp16.get("consecutive_hysteresis", False)),
+    )
+
+
+class LossScalerOfEngine:
+    """Answers as a loss scaler, with the values of each moment."""
+
+    def __init__(self, engine: Any):
+        self.__dict__["_engine"] = engine
+
+    @property
+    def __class__(self) -> type:
+        return type(read_loss_scaler(self._engine))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(read_loss_scaler(self._engine), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise Error(f"[loss_scaler.{name}] cannot be set to {value!r}: the engine keeps the scale. Use the section fp16 of the config.")

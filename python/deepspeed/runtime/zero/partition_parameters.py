@@ -16,6 +16,7 @@ from deepspeed import comm
 from deepspeed.accelerator import rank_device
 from deepspeed.runtime.config import load_config
 from deepspeed.runtime.zero.local_part import LocalPart, PartitionedParamStatus  # noqa: F401
+from deepspeed.runtime.zero.watch import Watch
 from deepspeed.utils.arguments import refuse, without_effect
 
 
@@ -34,19 +35,20 @@ class ZeroParamStatus(enum.Enum):
 _ids = itertools.count()
 
 
-def mark_sharded(param: nn.Parameter) -> None:
-    """The attributes by which others know a parameter of ZeRO-3."""
+def mark_sharded(param: nn.Parameter, persists: bool = False) -> None:
+    """The attributes by which others know a parameter of ZeRO-3. persists: an engine keeps it whole on every rank."""
     if not hasattr(param, "ds_id"):
         param.ds_id = next(_ids)
     param.ds_numel = param.numel()
     param.ds_shape = param.shape
     param.ds_status = ZeroParamStatus.NOT_AVAILABLE
     param.ds_active_sub_modules = set()  # always empty: the engine counts uses by units
+    param.ds_persist = persists
     param.ds_tensor = LocalPart(param)
     param.partition_numel = param.ds_tensor.numel
 
 
-_MARKS = ("ds_id", "ds_numel", "ds_shape", "ds_status", "ds_active_sub_modules", "ds_tensor", "partition_numel")
+_MARKS = ("ds_id", "ds_numel", "ds_shape", "ds_status", "ds_active_sub_modules", "ds_persist", "ds_tensor", "partition_numel")
 
 
 def unmark(param: nn.Parameter) -> None:
@@ -129,13 +131,15 @@ def _where_to_build() -> torch.device | None:
 
 
 class GatheredParameters:
-    """Has parameters whole inside. What is not sharded, None too, is passed over."""
+    """Has parameters whole inside. What is not sharded, None too, is passed over. Without modifier_rank what is written inside is
+    dropped, and warned of."""
 
     def __init__(self, params: Any, modifier_rank: int | None = None, fwd_module: Any = None, enabled: bool = True):
         if isinstance(params, torch.Tensor):
             params = [params]
         self.params = [param for param in params if hasattr(param, "ds_id")] if enabled else []
         self._gathered = gathering.gathered(self.params, written_by=modifier_rank)
+        self._watch: Watch | None = None
         if fwd_module is not None:
             for param in self.params:
                 register_external_parameter(fwd_module, param)
@@ -144,8 +148,13 @@ class GatheredParameters:
         self._gathered.__enter__()
         for param in self.params:
             param.ds_status = ZeroParamStatus.AVAILABLE
+        if self._gathered.written_by is None:
+            self._watch = Watch(self._gathered.opened)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._watch is not None and kind is None:
+            self._watch.tell_of_writes()
+        self._watch = None
         self._gathered.__exit__(kind, error, trace)
         for param in self.params:
             if not gathering.is_gathered(param):

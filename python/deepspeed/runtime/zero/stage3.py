@@ -7,9 +7,13 @@ from typing import Iterator
 
 from torch import nn
 
-from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer as DeepSpeedZeroOptimizer_Stage3  # noqa: F401
+from deepspeed.runtime.base_optimizer import ZeROOptimizer
 from deepspeed.runtime.zero import estimates
 from deepspeed.runtime.zero.partition_parameters import GatheredParameters
+
+
+class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
+    """The optimizer that deepspeed.initialize returns at stage 3."""
 
 
 @contextlib.contextmanager

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from torch import nn
 
-from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer as DeepSpeedZeroOptimizer  # noqa: F401
+from deepspeed.runtime.base_optimizer import ZeROOptimizer
 from deepspeed.runtime.zero import estimates
+
+
+class DeepSpeedZeroOptimizer(ZeROOptimizer):
+    """The optimizer that deepspeed.initialize returns at stages 1 and 2."""
 
 
 def estimate_zero2_model_states_mem_needs(
