@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from shoal import _core
+from shoal.world import number_of
 
 
 def device_of(model: nn.Module, wanted: torch.device | str | None = None) -> torch.device:
@@ -32,7 +33,7 @@ def own_gpu() -> int:
     """The GPU of this rank: under a launcher LOCAL_RANK, modulo the GPUs there are; else the current one."""
     for name in ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"):
         if name in os.environ:
-            return int(os.environ[name]) % torch.cuda.device_count()
+            return number_of(name, 0) % torch.cuda.device_count()
     return torch.cuda.current_device()
 
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -138,7 +139,72 @@ Rendezvous read_srun(const Environment& env) {
   return found;
 }
 
+// Slurm's tasks of each node.
+//   list := item ("," item)*     item := tasks ["(x" nodes ")"]
+// Nodes are not written out one by one: a list may speak of very many.
+struct TaskList {
+  struct Item {
+    int tasks = 0, nodes = 1;
+  };
+  std::vector<Item> items;
+
+  static std::optional<TaskList> parse(std::string_view text) {
+    TaskList list;
+    const auto take = [&text](int& number) {
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      if (error != std::errc() || number < 1 || number > kMostRanks) return false;
+      text.remove_prefix(static_cast<size_t>(end - text.data()));
+      return true;
+    };
+    const auto skip = [&text](std::string_view word) {
+      if (!text.starts_with(word)) return false;
+      text.remove_prefix(word.size());
+      return true;
+    };
+    do {
+      Item item;
+      if (!take(item.tasks)) return std::nullopt;
+      if (skip("(x") && !(take(item.nodes) && skip(")"))) return std::nullopt;
+      list.items.push_back(item);
+    } while (skip(","));
+    return text.empty() ? std::optional(list) : std::nullopt;
+  }
+
+  // Of that node; nothing where the list is shorter.
+  std::optional<int> tasks_of(int64_t node) const {
+    for (const Item& item : items) {
+      if (node < item.nodes) return item.tasks;
+      node -= item.nodes;
+    }
+    return std::nullopt;
+  }
+  int most() const {
+    int most = 0;
+    for (const Item& item : items) most = std::max(most, item.tasks);
+    return most;
+  }
+};
+
 }  // namespace
+
+int read_local_ranks(const GetEnv& get_env, int world) {
+  const Environment env(get_env);
+  for (const char* name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
+    if (env.has(name)) return std::min(env.integer(name, 1, kMostRanks), world);
+  }
+  for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
+    if (!env.has(name)) continue;
+    const auto list = TaskList::parse(env.text(name));
+    if (!list) {
+      throw Error(kPlace,
+                  fmt::format("{}={} is not a list of tasks a node, as in 2(x3),1. Correct it.", name, env.text(name)));
+    }
+    std::optional<int> own;
+    if (env.has("SLURM_NODEID")) own = list->tasks_of(env.number("SLURM_NODEID", 0, kMostRanks));
+    return std::min(own.value_or(list->most()), world);
+  }
+  return world;
+}
 
 std::string first_host(const std::string& nodelist) {
   std::string host;

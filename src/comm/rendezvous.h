@@ -22,6 +22,10 @@ using GetEnv = std::function<const char*(const char* name)>;
 // Throws shoal::Error that names the variables that are missing, wrong or contradict each other.
 Rendezvous read_rendezvous(const GetEnv& get_env);
 
+// How many of the ranks are on this host, as the launcher says; `world` where it says nothing. Of Slurm's list of tasks
+// a node, "2(x3),1", the number of this node counts, or the largest where it is not known which node this is.
+int read_local_ranks(const GetEnv& get_env, int world);
+
 // The first host of Slurm's list: "node[003-005,7],gpu1" -> "node003".
 std::string first_host(const std::string& nodelist);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/gpus_of_ranks.h"
+#include "comm/rendezvous.h"
 #include "device/cuda.h"
 
 namespace shoal {
@@ -61,11 +62,7 @@ Room least_room(const Room& own, Group& world) {
 }  // namespace
 
 int local_ranks(int world) {
-  for (const char* name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_TASKS_PER_NODE"}) {
-    const char* value = std::getenv(name);
-    if (value != nullptr && std::atoi(value) > 0) return std::min(std::atoi(value), world);
-  }
-  return world;
+  return read_local_ranks([](const char* name) { return std::getenv(name); }, world);
 }
 
 size_t available_nbytes(const std::string& meminfo, const std::string& limit, const std::string& used) {

@@ -44,7 +44,9 @@ def test_hostfiles_are_parsed_and_faults_named_by_line():
     from deepspeed.launcher import hosts
 
     assert hosts.parse_hostfile(FILE.splitlines()) == {"worker-0": [0, 1, 2, 3], HERE: [0, 1]}
-    for lines, word in ((["a slots=2", "a slots=2"], ":2"), (["a"], "slots=4"), (["a slots=x"], ":1"), (["a slots=1 b"], ":1")):
+    for lines, word in ((["a slots=2", "a slots=2"], ":2"), (["a"], "slots=4"), (["a slots=x"], ":1"), (["a slots=1 b"], ":1"),
+                        (["a slots=1", "b slots=²"], ":2"), (["a slots=0"], ":1"), (["a slots=1025"], ":1 gives a more than 1024"),
+                        (["a slots=99999999999999"], ":1"), (["a slots=" + "9" * 5000], ":1")):  # fmt: skip
         try:
             hosts.parse_hostfile(lines)
         except SystemExit as error:
@@ -63,7 +65,8 @@ def test_include_and_exclude_choose_slots():
     assert select(pool, "", "a") == {"b": [0, 1]}
     assert select(pool, "", "a:1@b:0") == {"a": [0, 2], "b": [1]}
     for include, exclude, word in (("a", "b", "contradict"), ("c", "", "c is not"), ("a:7", "", "slot 7"),
-                                   ("", "a@b", "no slot"), ("a:x", "", "a:x")):  # fmt: skip
+                                   ("", "a@b", "no slot"), ("a:x", "", "a:x"), ("a:²", "", "a:²"),
+                                   ("a:" + "9" * 5000, "", "which slots")):  # fmt: skip
         try:
             select(pool, include, exclude)
         except SystemExit as error:
@@ -106,6 +109,106 @@ def test_a_hostfile_gives_hosts_and_this_hosts_number():
         assert "contradict" in refused(["-H", path, "--include", HERE, "--num_gpus", "1"])
         assert "has 2" in refused(["-H", path, "--num_nodes", "3", "--no_ssh"])
         assert "is not there" in refused(["-H", path + ".not"])
+
+
+def test_a_hostfile_that_is_no_text_is_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "hostfile")
+        path.write_bytes(b"worker-0 slots=2\xff\xfe")
+        assert "cannot be read" in refused(["-H", str(path)])
+
+
+def test_numbers_that_cannot_be_are_refused():
+    assert "--master_port is 0" in refused(["--master_port", "0"])
+    assert "65535" in refused(["--master_port", "65536"])
+    assert "--num_gpus is 100000" in refused(["--num_gpus", "100000"])
+    for cores in ("²", "0-99999999999", "3-1", "9" * 5000):
+        assert "--bind_core_list" in refused(["--bind_core_list", cores])
+
+
+def busy_port() -> socket.socket:
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    taken.listen()
+    return taken
+
+
+def test_a_default_port_that_is_taken_is_replaced_and_a_named_one_is_refused():
+    from deepspeed.launcher import port
+
+    with busy_port() as taken:
+        number = taken.getsockname()[1]
+        assert refused(["--master_port", str(number)]) == (
+            f"deepspeed: --master_port {number} is in use on this host. Give a free one with --master_port, or end who uses it."
+        )
+        before, port.DEFAULT_PORT = port.DEFAULT_PORT, number
+        try:
+            chosen = torchrun(["--num_gpus", "2"])[4]
+            assert chosen.startswith("--master_port=") and chosen != f"--master_port={number}", chosen
+            several = ["--num_gpus", "2", "--num_nodes", "2", "--no_ssh", "--node_rank", "0", "--master_addr", "worker-0"]
+            assert f"the default port {number} is in use" in refused(several) and "on every host" in refused(several)
+        finally:
+            port.DEFAULT_PORT = before
+
+
+def test_the_command_of_a_checkout_starts_ranks_beside_one_that_runs():
+    """python/bin/deepspeed, with the default port taken by another run."""
+    script = "import os; os.write(1, f\"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}\\n\".encode())"
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("0.0.0.0", 29500))
+            taken.listen()
+        except OSError:
+            pass  # it is taken already
+        Path(folder, "mine.py").write_text(script)
+        command = Path(__file__).parents[2] / "python" / "bin" / "deepspeed"
+        done = subprocess.run(
+            [sys.executable, str(command), "--num_gpus", "2", "mine.py"], cwd=folder, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "rank 0 of 2" in done.stdout and "rank 1 of 2" in done.stdout, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr, done.stderr
+
+
+def test_what_launchers_say_of_this_host_is_read():
+    from shoal import Error
+    from shoal.world import local_size, number_of
+
+    names = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_NODEID")
+    before = {name: os.environ.pop(name) for name in names if name in os.environ}
+
+    def read(**given: str) -> int:
+        os.environ.update(given)
+        try:
+            return local_size()
+        finally:
+            for name in given:
+                del os.environ[name]
+
+    try:
+        assert read() == 1
+        assert read(LOCAL_WORLD_SIZE="3", SLURM_TASKS_PER_NODE="2,1") == 3
+        assert [read(SLURM_TASKS_PER_NODE="2(x3),1", SLURM_NODEID=node) for node in "0123"] == [2, 2, 2, 1]
+        assert [read(SLURM_TASKS_PER_NODE="2,1", SLURM_NODEID=node) for node in "01"] == [2, 1]
+        assert read(SLURM_TASKS_PER_NODE="2,1") == 2 and read(SLURM_STEP_TASKS_PER_NODE="1", SLURM_TASKS_PER_NODE="4") == 1
+        for wrong in ("x", "2,", "2(x", "0", "²", "2(x0)"):
+            try:
+                read(SLURM_TASKS_PER_NODE=wrong)
+            except Error as error:
+                assert "[environment SLURM_TASKS_PER_NODE]" in str(error) and "2(x3),1" in str(error), error
+            else:
+                raise AssertionError(f"{wrong} was accepted")
+        os.environ["SLURM_NODEID"] = "x"
+        try:
+            number_of("SLURM_NODEID", 0)
+        except Error as error:
+            assert str(error) == "[environment SLURM_NODEID] 'x' is not a number from 0. Correct it.", error
+        else:
+            raise AssertionError("x was accepted")
+    finally:
+        os.environ.pop("SLURM_NODEID", None)
+        os.environ.update(before)
 
 
 def test_what_is_not_supported_is_refused_by_name():

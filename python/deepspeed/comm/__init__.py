@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 import torch.distributed as _dist
+from shoal.world import local_size as _local_size
+from shoal.world import number_of as _number_of
 from torch.distributed import *  # noqa: F401,F403
 from torch.distributed import ReduceOp  # noqa: F401
 
@@ -95,9 +97,7 @@ def _gloo_works() -> bool:
 def _ranks_share_gpus() -> bool:
     """NCCL takes no two ranks on one GPU, and none on a CPU."""
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    local = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE")
-    local = local or os.environ.get("SLURM_TASKS_PER_NODE", "1").split("(")[0]
-    return int(local) > gpus
+    return _local_size() > gpus
 
 
 def _take_ranks_of_mpi() -> None:
@@ -117,15 +117,15 @@ def _take_ranks_of_mpi() -> None:
 
 
 def get_rank(group: Any = None) -> int:
-    return _dist.get_rank(group) if is_initialized() else int(os.environ.get("RANK", 0))
+    return _dist.get_rank(group) if is_initialized() else _number_of("RANK", 0)
 
 
 def get_world_size(group: Any = None) -> int:
-    return _dist.get_world_size(group) if is_initialized() else int(os.environ.get("WORLD_SIZE", 1))
+    return _dist.get_world_size(group) if is_initialized() else _number_of("WORLD_SIZE", 1, least=1)
 
 
 def get_local_rank() -> int:
-    return int(os.environ.get("LOCAL_RANK", 0))
+    return _number_of("LOCAL_RANK", 0)
 
 
 def get_world_group() -> Any:

@@ -9,14 +9,28 @@ from __future__ import annotations
 import os
 
 Hosts = dict[str, list[int]]  # in the order of the file: the first holds rank 0
+MOST_SLOTS = 1024  # of a host: more is a slip of the pen, and would be started
+MOST_CORES = 65536  # the largest number of a core
 
 
 def read_hostfile(path: str) -> Hosts:
     """The hosts of a file; none if there is no such file."""
     if not os.path.isfile(path):
         return {}
-    with open(path, encoding="utf-8") as file:
-        return parse_hostfile(file.read().splitlines(), path)
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SystemExit(f"deepspeed: the hostfile {path} cannot be read: {error}. Give a text file.") from None
+    return parse_hostfile(text.splitlines(), path)
+
+
+def _number(text: str, most: int) -> int | None:
+    """A number from 0 to `most` in plain digits; None where it is none."""
+    text = text.strip()
+    if not (text.isascii() and text.isdigit() and len(text.lstrip("0")) <= len(str(most))):
+        return None
+    return int(text) if int(text) <= most else None
 
 
 def parse_hostfile(lines: list[str], path: str = "hostfile") -> Hosts:
@@ -26,11 +40,14 @@ def parse_hostfile(lines: list[str], path: str = "hostfile") -> Hosts:
         if not words:
             continue
         count = words[1].removeprefix("slots=") if len(words) == 2 else ""
-        if not count.isdigit():
+        slots = _number(count, MOST_SLOTS)
+        if slots is None and count.isascii() and count.isdigit():
+            raise SystemExit(f"deepspeed: {path}:{number} gives {words[0]} more than {MOST_SLOTS} slots. Write how many ranks it takes.")
+        if not slots:
             raise SystemExit(f"deepspeed: {path}:{number} is {line.strip()!r}. Write a host and its slots: worker-0 slots=4.")
         if words[0] in hosts:
             raise SystemExit(f"deepspeed: {path}:{number} names {words[0]} a second time. Give each host one line.")
-        hosts[words[0]] = list(range(int(count)))
+        hosts[words[0]] = list(range(slots))
     return hosts
 
 
@@ -40,7 +57,7 @@ def parse_spec(text: str) -> dict[str, list[int] | None]:
     for part in text.split("@"):
         host, colon, slots = part.strip().partition(":")
         numbers = slots.split(",") if colon else []
-        if not host or not all(number.strip().isdigit() for number in numbers):
+        if not host or any(_number(number, MOST_SLOTS) is None for number in numbers):
             raise SystemExit(f'deepspeed: {text!r} does not say which slots. Write "worker-0@worker-1:0,2".')
         found[host] = sorted({int(number) for number in numbers}) if colon else None
     return found
@@ -86,7 +103,8 @@ def parse_cores(text: str) -> list[int]:
     cores: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        low, high = _number(first, MOST_CORES), _number(last if dash else first, MOST_CORES)
+        if low is None or high is None or high < low:
             raise SystemExit(f"deepspeed: --bind_core_list is {text!r}. Write numbers and ranges: 0,2-4.")
-        cores += range(int(first), int(last if dash else first) + 1)
+        cores += range(low, high + 1)
     return cores

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from deepspeed.launcher import hosts as _hosts
+from deepspeed.launcher import port as _port
 
 DEEPSPEED_ENVIRONMENT_NAME = os.getenv("DS_ENV_FILE", ".deepspeed_env")
 DLTS_HOSTFILE = "/job/hostfile"
@@ -41,7 +42,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--num_nodes", type=int, default=-1, help="hosts; of a hostfile: the first ones")
     add("--node_rank", type=int, default=-1, help="which host this is")
     add("--master_addr", default="", help="the host of rank 0")
-    add("--master_port", type=int, default=29500)
+    add("--master_port", type=int, default=None, help=f"where ranks meet; by default {_port.DEFAULT_PORT}; on one host a free one if that is taken")
     add("-H", "--hostfile", default=DLTS_HOSTFILE, help="hosts and their slots, a line each: worker-0 slots=4")
     add("-i", "--include", default="", help='"worker-0@worker-1:0,2": these hosts and GPUs only')
     add("-e", "--exclude", default="", help='"worker-1:0": all but these')
@@ -71,6 +72,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     for name, remedy in REFUSED.items():
         if getattr(options, name) != parser.get_default(name):
             raise SystemExit(f"deepspeed: --{name} is not supported: {remedy}.")
+    if options.master_port is not None and not 1 <= options.master_port <= 65535:
+        raise SystemExit(f"deepspeed: --master_port is {options.master_port}. Give a number from 1 to 65535.")
+    if options.num_gpus > _hosts.MOST_SLOTS:
+        raise SystemExit(f"deepspeed: --num_gpus is {options.num_gpus}. Give at most {_hosts.MOST_SLOTS} ranks a host.")
     if options.launcher.lower() not in ("pdsh", "torchrun"):
         raise SystemExit(f"deepspeed: --launcher {options.launcher} is not supported. Instead, {_MPI}.")
     return options
@@ -140,7 +145,10 @@ def torchrun_arguments(options: argparse.Namespace) -> list[str]:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(slot) for slot in slots)
     count = len(slots) if slots is not None else (options.num_gpus if options.num_gpus > 0 else max(1, gpus))
     result = [f"--nproc_per_node={count}", f"--nnodes={nodes}", f"--node_rank={rank}"]
-    result += [f"--master_addr={address}", f"--master_port={options.master_port}"]
+    port = options.master_port or _port.DEFAULT_PORT
+    if rank == 0:
+        port, options.held_port = _port.meeting_port(options.master_port, nodes)
+    result += [f"--master_addr={address}", f"--master_port={port}"]
     if options.enable_each_rank_log not in ("None", ""):
         result += [f"--log_dir={options.enable_each_rank_log}", "--redirects=3"]
     return result + script_arguments(options, count)

@@ -125,5 +125,45 @@ TEST(Rendezvous, FirstHostOfSlurmLists) {
   EXPECT_EQ(first_host(""), "");
 }
 
+int local_ranks(const Env& env, int world) {
+  return read_local_ranks(
+      [&](const char* name) {
+        const auto found = env.find(name);
+        return found == env.end() ? nullptr : found->second.c_str();
+      },
+      world);
+}
+
+TEST(Rendezvous, CountsTheRanksOfThisHost) {
+  EXPECT_EQ(local_ranks({}, 6), 6);
+  EXPECT_EQ(local_ranks({{"LOCAL_WORLD_SIZE", "2"}, {"SLURM_TASKS_PER_NODE", "4"}}, 6), 2);
+  EXPECT_EQ(local_ranks({{"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}, 6), 3);
+  EXPECT_EQ(local_ranks({{"SLURM_TASKS_PER_NODE", "8"}}, 1), 1);
+}
+
+TEST(Rendezvous, ReadsHowSlurmSpreadsTasks) {
+  const auto on_node = [](const char* list, const char* node) {
+    return local_ranks({{"SLURM_TASKS_PER_NODE", list}, {"SLURM_NODEID", node}}, 100);
+  };
+  EXPECT_EQ(on_node("2", "0"), 2);
+  EXPECT_EQ(on_node("2,1", "0"), 2);
+  EXPECT_EQ(on_node("2,1", "1"), 1);
+  EXPECT_EQ(on_node("2(x3),1", "2"), 2);
+  EXPECT_EQ(on_node("2(x3),1", "3"), 1);
+  EXPECT_EQ(on_node("1,4(x2),2(x1048576)", "2"), 4);
+  EXPECT_EQ(on_node("2,1", "7"), 2);                                      // another step's list
+  EXPECT_EQ(local_ranks({{"SLURM_TASKS_PER_NODE", "1,3(x2)"}}, 100), 3);  // which node is not known
+  EXPECT_EQ(local_ranks({{"SLURM_STEP_TASKS_PER_NODE", "1"}, {"SLURM_TASKS_PER_NODE", "4"}}, 100), 1);
+  for (const char* list : {"x", "2,", ",2", "2(x", "2(x3", "2(3)", "0", "2(x0)", "-1", "2 ", "99999999999"}) {
+    try {
+      local_ranks({{"SLURM_TASKS_PER_NODE", list}}, 100);
+      ADD_FAILURE() << list;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()), std::string("[comm rendezvous] SLURM_TASKS_PER_NODE=") + list +
+                                               " is not a list of tasks a node, as in 2(x3),1. Correct it.");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shoal
