@@ -5,7 +5,7 @@
 //   int train() { auto group = make_process_group(); ...; return 0; }        // runs in each rank's process
 //   TEST(Run, Ends) {
 //     Ranks ranks({.world = 3, .mode = "train", .env = {{"SHOAL_TRANSPORT", "gloo"}}});
-//     ranks.wait_for_output(1, "ready");                                     // what rank 1 printed so far
+//     ranks.wait_until_said(1, "ready");                                     // rank 1 did say("ready"), see said.h
 //     ranks.kill(1);
 //     for (const Outcome& outcome : ranks.wait()) EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 //   }
@@ -41,6 +41,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "process/said.h"
 
 namespace shoal::testing {
 
@@ -102,12 +104,16 @@ class Ranks {
 
   void kill(int rank, int signal = SIGKILL) { ::kill(children_.at(static_cast<size_t>(rank)).pid, signal); }
 
-  // Whether the rank's output contains the text before it ends or the limit passes.
-  bool wait_for_output(int rank, const std::string& text) {
+  // Whether the rank says the line before it ends or the limit passes.
+  bool wait_until_said(int rank, const std::string& line) {
     Child& child = children_.at(static_cast<size_t>(rank));
-    while (output_of(child).find(text) == std::string::npos) {
+    const auto is_said = [&] {
+      const std::vector<std::string> lines = lines_said(output_of(child));
+      return std::find(lines.begin(), lines.end(), line) != lines.end();
+    };
+    while (!is_said()) {
       reap(child);
-      if (!child.running) return output_of(child).find(text) != std::string::npos;
+      if (!child.running) return is_said();
       if (Clock::now() - started_ > options_.limit) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
