@@ -7,7 +7,11 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "bindings.h"
+#include "plan/from_config.h"
+#include "shoal/device.h"
 #include "shoal/error.h"
 #include "tensors.h"
 
@@ -56,6 +60,9 @@ std::shared_ptr<Engine> make_engine(const std::vector<UnitTuple>& units, const C
   std::vector<Unit> made = to_units(units);
   refuse_what_only_the_trainer_does(config);
   py::gil_scoped_release without_gil;
+  const std::string products = prepare_products(device, dtype_of(config.precision));
+  static std::atomic<bool> said = false;  // once a process, as the change itself
+  if (!products.empty() && world.rank() == 0 && !said.exchange(true)) fmt::print(stderr, "shoal: {}\n", products);
   return std::make_shared<Engine>(std::move(made), config, world, options);
 }
 

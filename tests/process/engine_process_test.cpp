@@ -57,8 +57,7 @@ std::string line_of(const Cell& cell, int rank, const RunResult& result) {
 int train_as_process() {
   auto world = make_process_group();
   say(fmt::format("transport: {}", world->transport_name()));
-  for (const Cell& cell : cells(asked_for_few()))
-    say(line_of(cell, world->rank(), train(*world, cell.options)));
+  for (const Cell& cell : cells(asked_for_few())) say(line_of(cell, world->rank(), train(*world, cell.options)));
   return 0;
 }
 
