@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 
 #include "bindings.h"
@@ -60,9 +61,11 @@ std::shared_ptr<Engine> make_engine(const std::vector<UnitTuple>& units, const C
   std::vector<Unit> made = to_units(units);
   refuse_what_only_the_trainer_does(config);
   py::gil_scoped_release without_gil;
-  const std::string products = prepare_products(device, dtype_of(config.precision));
-  static std::atomic<bool> said = false;  // once a process, as the change itself
-  if (!products.empty() && world.rank() == 0 && !said.exchange(true)) fmt::print(stderr, "shoal: {}\n", products);
+  const DType dtype = dtype_of(config.precision);
+  const std::string products = prepare_products(device, dtype);
+  static std::array<std::atomic<bool>, 3> said;  // once a process and dtype, as the change itself
+  if (!products.empty() && world.rank() == 0 && !said[static_cast<size_t>(dtype)].exchange(true))
+    fmt::print(stderr, "shoal: {}\n", products);
   return std::make_shared<Engine>(std::move(made), config, world, options);
 }
 
