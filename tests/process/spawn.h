@@ -1,4 +1,5 @@
-// Ranks as real processes, for tests: starts this test program again, once a rank, in a mode of its own.
+// Ranks as real processes, for tests: runs this test program again, once a rank, in a mode of its own; most
+// are forked from one process that has it loaded (nursery.h).
 //
 // A test file lists its modes and has its own main:
 //
@@ -42,6 +43,7 @@
 #include <thread>
 #include <vector>
 
+#include "process/nursery.h"
 #include "process/said.h"
 
 namespace shoal::testing {
@@ -195,6 +197,11 @@ class Ranks {
       if (env.count(name) == 0) settings.emplace_back(*entry);
     }
     for (const auto& [name, value] : env) settings.push_back(name + "=" + value);
+    if (can_be_forked() && Nursery::own().works()) {
+      child.pid = Nursery::own().start({options_.mode, settings, {child.output_fd, up_[1], go_[0]}});
+      child.running = child.pid > 0;
+      if (child.running) return child;
+    }
     std::vector<char*> argv, envp;
     for (std::string& word : words) argv.push_back(word.data());
     for (std::string& setting : settings) envp.push_back(setting.data());
@@ -212,6 +219,15 @@ class Ranks {
     }
     child.running = child.pid > 0;
     return child;
+  }
+
+  // Whether a rank is the same when it is not loaded anew: our own variables are read when they are used, others (the
+  // loader's, OpenMP's, a BLAS's) may be read when a library is loaded.
+  bool can_be_forked() const {
+    if (options_.prefix) return false;
+    return std::all_of(options_.env.begin(), options_.env.end(), [](const auto& setting) {
+      return setting.first.rfind("TEST_", 0) == 0 || setting.first.rfind("SHOAL_", 0) == 0;
+    });
   }
 
   // Until every process has said that it is up, one has ended, or the limit passes.
@@ -274,11 +290,14 @@ inline void begin_together() {
 // The main of a process test: runs the tests, or a rank's mode when it was started for one.
 inline int rank_main(int argc, char** argv, const std::map<std::string, std::function<int()>>& modes) {
   ::testing::InitGoogleTest(&argc, argv);
-  const std::string flag = "--rank-mode=";
-  if (argc < 2 || std::string(argv[1]).rfind(flag, 0) != 0) return RUN_ALL_TESTS();
-  const auto mode = modes.find(std::string(argv[1]).substr(flag.size()));
+  const std::string flag = "--rank-mode=", nursery_flag = kNurseryFlag, word = argc < 2 ? "" : argv[1];
+  const bool is_nursery = word.rfind(nursery_flag, 0) == 0;
+  if (!is_nursery && word.rfind(flag, 0) != 0) return RUN_ALL_TESTS();
+  const std::string name =
+      is_nursery ? serve_ranks(std::stoi(word.substr(nursery_flag.size()))) : word.substr(flag.size());
+  const auto mode = modes.find(name);
   if (mode == modes.end()) {
-    std::fprintf(stderr, "no mode %s\n", argv[1]);
+    std::fprintf(stderr, "no mode %s\n", name.c_str());
     return 127;
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
