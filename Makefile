@@ -46,17 +46,17 @@ test: build
 unit: build
 	@tools/run_tests.sh dev -L unit
 
-# The process tests stay out: they wait for real time to pass, and what runs in a rank runs in the ranks tests too.
-# ThreadSanitizer sees what has threads of ours: base, store, comm, shard, optim, engine, and ranks as threads.
-sanitize: sanitize-address sanitize-thread
+# SANITIZE_SECONDS=600: only what that time reaches, and the names of the rest. See tools/sanitize.py.
+SANITIZE = .venv/bin/python3 tools/sanitize.py $(if $(SANITIZE_SECONDS),--seconds $(SANITIZE_SECONDS))
 
-sanitize-address: build/asan/build.ninja
-	@cmake --build --preset asan -j $(JOBS) --target tests_unit tests_ranks
-	@tools/run_tests.sh asan -L 'unit|ranks' -E '^check_'
+sanitize: setup
+	@$(SANITIZE)
 
-sanitize-thread: build/tsan/build.ninja
-	@cmake --build --preset tsan -j $(JOBS) --target tests_threads
-	@tools/run_tests.sh tsan -L threads
+sanitize-address: setup
+	@$(SANITIZE) address
+
+sanitize-thread: setup
+	@$(SANITIZE) thread
 
 bench: build/release/build.ninja
 	@cmake --build --preset release -j $(JOBS)

@@ -7,7 +7,12 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include <array>
+#include <atomic>
+
 #include "bindings.h"
+#include "plan/from_config.h"
+#include "shoal/device.h"
 #include "shoal/error.h"
 #include "tensors.h"
 
@@ -56,6 +61,11 @@ std::shared_ptr<Engine> make_engine(const std::vector<UnitTuple>& units, const C
   std::vector<Unit> made = to_units(units);
   refuse_what_only_the_trainer_does(config);
   py::gil_scoped_release without_gil;
+  const DType dtype = dtype_of(config.precision);
+  const std::string products = prepare_products(device, dtype);
+  static std::array<std::atomic<bool>, 3> said;  // once a process and dtype, as the change itself
+  if (!products.empty() && world.rank() == 0 && !said[static_cast<size_t>(dtype)].exchange(true))
+    fmt::print(stderr, "shoal: {}\n", products);
   return std::make_shared<Engine>(std::move(made), config, world, options);
 }
 

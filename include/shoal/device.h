@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "shoal/dtype.h"
+
 namespace shoal {
 
 // "cpu"; "cuda", the GPU of this process (LOCAL_RANK, or its equal under mpirun and srun, modulo the GPUs that there
@@ -22,5 +24,11 @@ void prefer_cudnn_attention();
 
 // Whether torch may round the operands of fp32 matrix products on GPUs to tf32; it may not unless told.
 void allow_tf32(bool allowed);
+
+// Where a CPU has no arithmetic for bf16 or fp16, torch's products of them are many times slower than in fp32. From
+// here on the process makes those of `dtype` in fp32, from 16-bit values with one rounding, and so do models and
+// autograd. Returns what was changed, in words for the user ("bf16: products in fp32, this processor has no bf16
+// arithmetic"), or nothing, where nothing had to be. An engine calls it for the precision of its config.
+std::string prepare_products(at::Device device, DType dtype);
 
 }  // namespace shoal

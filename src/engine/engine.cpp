@@ -43,6 +43,7 @@
 #include "plan/memory.h"
 #include "plan/ring_layout.h"
 #include "shard/compute_queue.h"
+#include "shoal/device.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -87,6 +88,7 @@ class Engine::Impl {
         stepper_({layout_, config_, weights_, gradients_, updater_, gradients_channel_->bytes(), *queue_, ledger_},
                  group_lrs(options, config), group_weight_decays(options, config)),
         generator_(make_generator(device_, hash_text(fmt::format("seed {} rank {}", options.seed, world.rank())))) {
+    prepare_products(device_, dtype_of(config.precision));
     take_over({blueprint_, layout_, weights_, states_, *weights_channel_, *queue_, device_}, options.broadcast_weights);
     for (int unit = 0; unit < static_cast<int>(blueprint_.specs.size()); ++unit) hook_gradients(unit);
     if (device_.is_cuda()) {

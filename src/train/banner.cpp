@@ -90,6 +90,7 @@ std::string banner(const BannerFacts& facts) {
                       world == 1 ? "" : fmt::format(" over {}", facts.transport), facts.threads,
                       facts.threads == 1 ? "thread" : "threads",
                       facts.recompute == "none" ? "" : fmt::format(", recompute {}", facts.recompute));
+  if (!facts.products.empty()) text += fmt::format("numbers    {}\n", facts.products);
   text +=
       fmt::format("batch      {} samples a step = {} (micro-batch) x {} (micro-steps) x {} (ranks)\n",
                   config.batch.train_batch_size, config.batch.micro_batch_size, config.batch.accumulation_steps, world);

@@ -18,6 +18,7 @@ struct BannerFacts {
   bool on_gpu = false;
   std::string recompute = "none";  // of activations
   size_t host_activations = 0;     // that wait there for backward
+  std::string products;            // how they are made where the CPU lacks the precision: prepare_products
 };
 
 // The memory table has a second column, what stage 0 would take; every rank holds as much as every other.

@@ -161,6 +161,7 @@ class Trainer {
     facts.on_gpu = engine_.device().is_cuda();
     facts.recompute = models::describe(run_.model->recomputed(), info.layers);
     facts.host_activations = activations_of(run_, engine_.device()).host;
+    facts.products = prepare_products(engine_.device(), dtype_of(run_.config.precision));
     std::string text = banner(facts);
     text.pop_back();  // say() ends the line
     progress_.say(text);

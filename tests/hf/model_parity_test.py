@@ -111,6 +111,8 @@ class Parity(unittest.TestCase):
         logits = torch.frombuffer(bytearray((self.out / "logits.f32").read_bytes()), dtype=torch.float32)
         return logits.view(BATCH, TIME, VOCAB), [float(line) for line in (self.out / "losses.txt").read_text().split()]
 
+    # Both libraries run fp32 by the same formulas; sums within norms, attention and matrix products differ in order, which is
+    # some roundings of 6e-8 in a logit. A wrong formula (an epsilon, a scaled angle) is 1e-4 and more.
     def assert_close(self, logits, wanted):
         self.assertLess(((logits - wanted).abs().max() / wanted.abs().max()).item(), 1e-5)
 
@@ -137,7 +139,8 @@ class Parity(unittest.TestCase):
         wanted_losses = train(model, self.tokens)
         self.assertEqual(len(losses), STEPS)
         for step, (loss, wanted_loss) in enumerate(zip(losses, wanted_losses)):
-            self.assertLess(abs(loss - wanted_loss), 1e-4, f"step {step}")
+            # AdamW divides by the gradient's magnitude, and so makes of a rounding a part of the learning rate.
+            self.assertLess(abs(loss - wanted_loss) / wanted_loss, 1e-4, f"step {step}")
         self.assertLess(losses[-1], losses[0] - 0.5)
 
     def test_a_sharded_checkpoint_is_read(self):

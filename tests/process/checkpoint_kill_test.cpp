@@ -11,7 +11,7 @@
 #include <fstream>
 #include <map>
 #include <random>
-#include <sstream>
+#include <regex>
 
 #include "base/text.h"
 #include "checkpoint/exchange.h"
@@ -73,21 +73,21 @@ int train_until_killed() {
   const bool victim = setting("TEST_VICTIM") == std::to_string(world->rank());
   std::mt19937 random(static_cast<unsigned>(std::stoul(setting("TEST_SEED"))));
   Trainee trainee(*world, config_of(run_options(), world->size()));
-  const auto say = [&](const char* word, int step) {
+  const auto tell = [&](const char* word, int step) {
     const uint64_t hash = hash_text(state_bits(*trainee.engine, *world));
-    if (world->rank() == 0) fmt::print("{} {} {:016x}\n", word, step, hash);
+    if (world->rank() == 0) say(fmt::format("{} {} {:016x}", word, step, hash));
   };
   int step = 0;
   const bool fresh = checkpoint::broadcast_text(*world, {"find", "latest"}, find_latest_checkpoint(folder)).empty();
   if (!fresh) {
     step = static_cast<int>(load_checkpoint(*trainee.engine, *world, folder).step);
-    say("resumed", step);
+    tell("resumed", step);
   }
   double save_seconds = 0;
   for (;;) {
     trainee.train(step, step + 1, run_options());
     ++step;
-    say("saving", step);
+    tell("saving", step);
     const auto begin = Clock::now();
     std::unique_ptr<DeathWatch> watch;
     if (victim && save_seconds > 0) {
@@ -96,7 +96,7 @@ int train_until_killed() {
     save_checkpoint(*trainee.engine, *world, {folder, step, 2, {}});
     watch.reset();
     save_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    say("saved", step);
+    tell("saved", step);
   }
 }
 
@@ -107,7 +107,7 @@ int train_to_the_end() {
   for (int step = 0; step < steps; ++step) {
     trainee.train(step, step + 1, run_options());
     const uint64_t hash = hash_text(state_bits(*trainee.engine, *world));
-    if (world->rank() == 0) fmt::print("reached {} {:016x}\n", step + 1, hash);
+    if (world->rank() == 0) say(fmt::format("reached {} {:016x}", step + 1, hash));
   }
   return 0;
 }
@@ -118,14 +118,23 @@ struct Line {
   std::string hash;
 };
 std::vector<Line> lines_of(const std::string& output) {
+  static const std::regex kForm("(resumed|saving|saved|reached) ([0-9]+) ([0-9a-f]{16})");
   std::vector<Line> lines;
-  std::istringstream text(output);
-  for (std::string line; std::getline(text, line);) {
-    std::istringstream words(line);
-    Line one;
-    if (words >> one.word >> one.step >> one.hash && one.hash.size() == 16) lines.push_back(one);
+  for (const std::string& line : lines_said(output)) {
+    std::smatch parts;
+    if (std::regex_match(line, parts, kForm)) lines.push_back({parts[1], std::stoi(parts[2]), parts[3]});
   }
   return lines;
+}
+
+TEST(LinesOfARun, AreTheRunsOwn) {
+  // A warning of torch's has a word, a number and 16 characters too, and its pieces come in writes of their own.
+  const std::string warning = "[W1118 03:53:00.634975263 LinearAlgebra.cpp:1531] Warning: mkldnn_matmul failed\n";
+  EXPECT_THAT(lines_of(warning + "saved 3 0123456789abcdef\n"), IsEmpty());
+  const std::vector<Line> lines = lines_of("[W1118 \n[test] saved 3 0123456789abcdef\n03:53:00.634975263 Line\n");
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].step, 3);
+  EXPECT_THAT(lines_of("\n[test] saving 4 0123"), IsEmpty());  // killed while it wrote
 }
 
 void expect_kills_to_do_no_harm(int world, int kills) {

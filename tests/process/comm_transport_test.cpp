@@ -2,6 +2,7 @@
 // rank dies, hangs, leaves or goes astray. Every ending must come within seconds on every living rank; the default
 // timeout is ten minutes, so a bound of two minutes tells, and leaves room for a busy machine.
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,7 +73,7 @@ int join_and_wait();
 int run_collectives() {
   if (std::getenv("TEST_JOIN_ONLY") != nullptr && std::string(std::getenv("RANK")) == "1") return join_and_wait();
   auto group = join();
-  std::printf("transport: %s\n", group->transport_name().c_str());
+  testing::say("transport: " + group->transport_name());
   testing::check_collectives(*group, testing::Memory::of_group);
   testing::check_collectives(*group, group->rank() == 0 ? testing::Memory::foreign : testing::Memory::of_group, true);
   auto side = group->channel("side");
@@ -122,7 +123,7 @@ void print_all_reduced(Group& group) {
   group.all_reduce({{"sum", "x"}, data.data(), DType::f32, 5001, 1.0f / 3.0f, nullptr}).wait();
   uint32_t bits = 0;
   for (const float value : data) bits = bits * 31 + std::bit_cast<uint32_t>(value);
-  std::printf("bits: %08x\n", bits);
+  testing::say(fmt::format("bits: {:08x}", bits));
 }
 
 int print_bits() {
@@ -143,12 +144,12 @@ int lose_a_rank() {
   const auto numel = static_cast<int64_t>(data.size());
   for (int64_t round = 0; where == "streaming"; ++round) {  // until an error, or death at any point of it
     side->all_reduce({{"sum", "block.3"}, data.data(), DType::f32, numel, 1.0f, nullptr}).wait();
-    if (round == 5 && group->rank() == victim) std::printf("ready\n");
+    if (round == 5 && group->rank() == victim) testing::say("ready");
   }
   if (group->rank() == victim) {
     if (where == "inside") side->all_reduce({{"sum", "block.3"}, data.data(), DType::f32, 64, 1.0f, nullptr});
     std::this_thread::sleep_for(100ms);
-    std::printf("ready\n");
+    testing::say("ready");
     std::this_thread::sleep_for(1h);
   }
   // Inside: one of the others comes late, so the victim is killed while it waits in the collective.
@@ -188,7 +189,7 @@ int join_and_wait() {
   record.pid = getpid();
   record.address = "127.0.0.1";
   connect_tcp_store(tcp)->under("shoal//0")->set(std::string("rank/") + std::getenv("RANK"), to_text(record));
-  std::printf("ready\n");
+  testing::say("ready");
   std::this_thread::sleep_for(1h);
   return 0;
 }
@@ -231,7 +232,7 @@ TEST_P(Transports, AKilledRankIsNamedByAllOthersWithinSeconds) {
     }
     for (const auto& [victim, ranks] : worlds) {
       SCOPED_TRACE(where + ", rank " + std::to_string(victim));
-      ASSERT_TRUE(ranks->wait_for_output(victim, "ready"));
+      ASSERT_TRUE(ranks->wait_until_said(victim, "ready"));
       const auto killed = std::chrono::steady_clock::now();
       ranks->kill(victim);
       const auto outcomes = ranks->wait();
@@ -310,7 +311,7 @@ TEST(Transport, ARankKilledBeforeTheTransportIsChosenIsNamed) {
   Ranks ranks({.world = 3,
                .mode = "collectives",
                .env = {{"SHOAL_TRANSPORT", "shm"}, {"TEST_TIMEOUT_MS", kTimeoutMs}, {"TEST_JOIN_ONLY", "1"}}});
-  ASSERT_TRUE(ranks.wait_for_output(1, "ready"));
+  ASSERT_TRUE(ranks.wait_until_said(1, "ready"));
   ranks.kill(1);
   const auto outcomes = ranks.wait();
   for (const size_t rank : {0, 2}) {
@@ -419,11 +420,14 @@ TEST(Transport, BitsAreTheSameOnThreadsSharedMemoryAndGloo) {
     for (std::thread& rank : ranks) rank.join();
     threads = ::testing::internal::GetCapturedStdout();
   }
-  const std::string bits = threads.substr(0, threads.find('\n'));
-  ASSERT_THAT(bits, HasSubstr("bits: "));
+  const std::vector<std::string> bits = testing::lines_said(threads);
+  ASSERT_EQ(bits.size(), 3u);
+  EXPECT_THAT(bits, ::testing::Each(bits[0]));
   for (const std::string transport : {"shm", "gloo"}) {
     const auto outcomes = Ranks({.world = 3, .mode = "print_bits", .env = {{"SHOAL_TRANSPORT", transport}}}).wait();
-    for (const Outcome& outcome : outcomes) EXPECT_THAT(outcome.output, HasSubstr(bits));
+    for (const Outcome& outcome : outcomes) {
+      EXPECT_THAT(testing::lines_said(outcome.output), ::testing::ElementsAre(bits[0]));
+    }
   }
 }
 

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 int run_collectives() {
   auto group = make_process_group();
-  std::printf("transport: %s\n", group->transport_name().c_str());
+  testing::say("transport: " + group->transport_name());
   testing::check_collectives(*group, testing::Memory::of_group);
   return 0;
 }
@@ -30,7 +30,7 @@ int lose_rank_one() {
   auto group = make_process_group();
   group->barrier({"begin", ""}).wait();
   if (group->rank() == 1) {
-    std::printf("ready\n");
+    testing::say("ready");
     std::this_thread::sleep_for(1h);
   }
   group->barrier({"gather", "head"}).wait();
@@ -74,7 +74,7 @@ TEST(TwoHosts, ARankKilledOnTheOtherHostIsNamed) {
   TwoHosts hosts;
   if (const std::string why = hosts.connect(); !why.empty()) GTEST_SKIP() << why;
   Ranks ranks(options(hosts, "lose_rank_one"));
-  ASSERT_TRUE(ranks.wait_for_output(1, "ready"));
+  ASSERT_TRUE(ranks.wait_until_said(1, "ready"));
   ranks.kill(1);
   const auto outcomes = ranks.wait();
   EXPECT_THAT(outcomes[0].output, HasSubstr("[comm rank 0] gather of head (#2): rank 1 died"));

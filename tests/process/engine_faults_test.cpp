@@ -1,10 +1,10 @@
 // Real rank processes that die, hang, give up or disagree in the middle of training, over shared memory and over Gloo:
 // every living rank ends within seconds, with a message that names the rank, the unit, the collective and its number.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <regex>
 #include <thread>
@@ -43,15 +43,15 @@ int play_rank() {
   run.prefetch = number_of("TEST_PREFETCH");
   run.pause = options.timeout + 3s;
   run.settle = 2500ms;
-  run.announce = [] { std::printf("fault at %.6f\n", now()); };
+  run.announce = [] { say(fmt::format("fault at {:.6f}", now())); };
   try {
     const RunResult result = train_with_fault(*world, run);
-    std::printf("bits %016llx\n", static_cast<unsigned long long>(result.hash()));
+    say(fmt::format("bits {:016x}", result.hash()));
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& error) {
     // A user's program that gives up on training, and lives on: its peers hear of it all the same.
-    std::printf("gave up: %s\n", error.what());
+    say(fmt::format("gave up: {}", error.what()));
     std::this_thread::sleep_for(4s);
     return kGaveUp;
   }
@@ -110,8 +110,9 @@ class EngineFaults : public ::testing::TestWithParam<const char*> {
       EXPECT_TRUE(in_time) << "rank " << rank << " did not end by itself";
       ended.outputs += "--- rank " + std::to_string(rank) + ":\n" + ended.outcomes[rank].output;
     }
-    std::smatch found;
-    if (std::regex_search(ended.outputs, found, std::regex("fault at ([0-9.]+)"))) {
+    for (const std::string& line : lines_said(ended.outputs)) {
+      std::smatch found;
+      if (!std::regex_match(line, found, std::regex("fault at ([0-9.]+)"))) continue;
       EXPECT_LT(last - std::stod(found[1]), 120.0) << ended.outputs;  // the default timeout is ten minutes
     }
     return ended;

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "process/spawn.h"
 #include "process/two_hosts.h"
@@ -52,14 +51,13 @@ std::vector<Cell> cells(bool few) {
 bool asked_for_few() { return std::getenv("TEST_CELLS") != nullptr; }
 
 std::string line_of(const Cell& cell, int rank, const RunResult& result) {
-  return fmt::format("rank {}, {}: {} losses, bits {:016x}\n", rank, cell.name, result.losses.size(), result.hash());
+  return fmt::format("rank {}, {}: {} losses, bits {:016x}", rank, cell.name, result.losses.size(), result.hash());
 }
 
 int train_as_process() {
   auto world = make_process_group();
-  fmt::print("transport: {}\n", world->transport_name());
-  for (const Cell& cell : cells(asked_for_few()))
-    fmt::print("{}", line_of(cell, world->rank(), train(*world, cell.options)));
+  say(fmt::format("transport: {}", world->transport_name()));
+  for (const Cell& cell : cells(asked_for_few())) say(line_of(cell, world->rank(), train(*world, cell.options)));
   return 0;
 }
 
@@ -67,15 +65,14 @@ int train_as_threads() {
   const int world = std::stoi(std::getenv("TEST_WORLD"));
   for (const Cell& cell : cells(asked_for_few())) {
     const std::vector<RunResult> results = train_on_threads(world, cell.options);
-    for (int rank = 0; rank < world; ++rank) fmt::print("{}", line_of(cell, rank, results[static_cast<size_t>(rank)]));
+    for (int rank = 0; rank < world; ++rank) say(line_of(cell, rank, results[static_cast<size_t>(rank)]));
   }
   return 0;
 }
 
 std::string lines_with(const std::string& output, const std::string& beginning) {
   std::string found;
-  std::istringstream lines(output);
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_said(output)) {
     if (line.rfind(beginning, 0) == 0) found += line + "\n";
   }
   return found;

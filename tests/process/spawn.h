@@ -1,11 +1,12 @@
-// Ranks as real processes, for tests: starts this test program again, once a rank, in a mode of its own.
+// Ranks as real processes, for tests: runs this test program again, once a rank, in a mode of its own; most
+// are forked from one process that has it loaded (nursery.h).
 //
 // A test file lists its modes and has its own main:
 //
 //   int train() { auto group = make_process_group(); ...; return 0; }        // runs in each rank's process
 //   TEST(Run, Ends) {
 //     Ranks ranks({.world = 3, .mode = "train", .env = {{"SHOAL_TRANSPORT", "gloo"}}});
-//     ranks.wait_for_output(1, "ready");                                     // what rank 1 printed so far
+//     ranks.wait_until_said(1, "ready");                                     // rank 1 did say("ready"), see said.h
 //     ranks.kill(1);
 //     for (const Outcome& outcome : ranks.wait()) EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 //   }
@@ -41,6 +42,9 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "process/nursery.h"
+#include "process/said.h"
 
 namespace shoal::testing {
 
@@ -102,12 +106,16 @@ class Ranks {
 
   void kill(int rank, int signal = SIGKILL) { ::kill(children_.at(static_cast<size_t>(rank)).pid, signal); }
 
-  // Whether the rank's output contains the text before it ends or the limit passes.
-  bool wait_for_output(int rank, const std::string& text) {
+  // Whether the rank says the line before it ends or the limit passes.
+  bool wait_until_said(int rank, const std::string& line) {
     Child& child = children_.at(static_cast<size_t>(rank));
-    while (output_of(child).find(text) == std::string::npos) {
+    const auto is_said = [&] {
+      const std::vector<std::string> lines = lines_said(output_of(child));
+      return std::find(lines.begin(), lines.end(), line) != lines.end();
+    };
+    while (!is_said()) {
       reap(child);
-      if (!child.running) return output_of(child).find(text) != std::string::npos;
+      if (!child.running) return is_said();
       if (Clock::now() - started_ > options_.limit) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -189,6 +197,11 @@ class Ranks {
       if (env.count(name) == 0) settings.emplace_back(*entry);
     }
     for (const auto& [name, value] : env) settings.push_back(name + "=" + value);
+    if (can_be_forked() && Nursery::own().works()) {
+      child.pid = Nursery::own().start({options_.mode, settings, {child.output_fd, up_[1], go_[0]}});
+      child.running = child.pid > 0;
+      if (child.running) return child;
+    }
     std::vector<char*> argv, envp;
     for (std::string& word : words) argv.push_back(word.data());
     for (std::string& setting : settings) envp.push_back(setting.data());
@@ -206,6 +219,15 @@ class Ranks {
     }
     child.running = child.pid > 0;
     return child;
+  }
+
+  // Whether a rank is the same when it is not loaded anew: our own variables are read when they are used, others (the
+  // loader's, OpenMP's, a BLAS's) may be read when a library is loaded.
+  bool can_be_forked() const {
+    if (options_.prefix) return false;
+    return std::all_of(options_.env.begin(), options_.env.end(), [](const auto& setting) {
+      return setting.first.rfind("TEST_", 0) == 0 || setting.first.rfind("SHOAL_", 0) == 0;
+    });
   }
 
   // Until every process has said that it is up, one has ended, or the limit passes.
@@ -268,11 +290,14 @@ inline void begin_together() {
 // The main of a process test: runs the tests, or a rank's mode when it was started for one.
 inline int rank_main(int argc, char** argv, const std::map<std::string, std::function<int()>>& modes) {
   ::testing::InitGoogleTest(&argc, argv);
-  const std::string flag = "--rank-mode=";
-  if (argc < 2 || std::string(argv[1]).rfind(flag, 0) != 0) return RUN_ALL_TESTS();
-  const auto mode = modes.find(std::string(argv[1]).substr(flag.size()));
+  const std::string flag = "--rank-mode=", nursery_flag = kNurseryFlag, word = argc < 2 ? "" : argv[1];
+  const bool is_nursery = word.rfind(nursery_flag, 0) == 0;
+  if (!is_nursery && word.rfind(flag, 0) != 0) return RUN_ALL_TESTS();
+  const std::string name =
+      is_nursery ? serve_ranks(std::stoi(word.substr(nursery_flag.size()))) : word.substr(flag.size());
+  const auto mode = modes.find(name);
   if (mode == modes.end()) {
-    std::fprintf(stderr, "no mode %s\n", argv[1]);
+    std::fprintf(stderr, "no mode %s\n", name.c_str());
     return 127;
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);

@@ -1,8 +1,10 @@
 // The command trains the same at every stage, character for character, and reaches the loss that its data allows.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "kernels/narrow_arithmetic.h"
 #include "process/train_run.h"
 
 namespace shoal::testing {
@@ -46,11 +48,28 @@ TEST_P(EveryStage, WritesTheSameLossAndNorm) {
 INSTANTIATE_TEST_SUITE_P(
     Train, EveryStage,
     ::testing::Values(Case{"fp32", {}}, Case{"bf16", {"--set", "bf16.enabled=true", "--recompute", "full"}},
-                      Case{"selective", {"--set", "bf16.enabled=true", "--recompute", "selective"}},
+                      Case{"selective", {"--set", "fp16.enabled=true", "--recompute", "selective"}},
                       Case{"automatic", {"--recompute", "auto", "--set", "shoal.device_budget=1"}},
                       Case{"accumulated",
                            {"--set", "gradient_accumulation_steps=2", "--set", "shoal.reproducible=true"}}),
     [](const auto& info) { return info.param.name; });
+
+// On a CPU that lacks the precision torch alone would print a backtrace at the first product.
+TEST(Train, In16BitsPrintsNoWarningAndSaysHowProductsAreMade) {
+  const RunFolder folder;
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const std::string name(name_of(dtype));
+    for (const char* model : {"llama", "gpt2"}) {
+      const Result result = train(folder, model, name + model, {"--steps", "1", "--set", name + ".enabled=true"});
+      ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+      for (const char* unwanted : {"Warning", "[W", "frame #"}) {
+        EXPECT_THAT(result.out + result.err, ::testing::Not(::testing::HasSubstr(unwanted)));
+      }
+      const std::string why = kernels::why_no_arithmetic(dtype), said = name + ": products in fp32, " + why;
+      EXPECT_EQ(result.out.find(said) != std::string::npos, !why.empty()) << result.out;
+    }
+  }
+}
 
 // The successor with probability 1 - surprise + surprise / vocab, every other token with surprise / vocab.
 TEST(Train, SyntheticDataIsLearnedDownToItsEntropy) {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hf_runs import Samples, ds_config, main_with_models, make_trainer, numbers_of, shared_folder, train
+from models import largest_difference
 from ranks import run
 
 
@@ -26,7 +27,7 @@ def compare(kind: str, tolerance: float = 1e-5, against_plain: bool = True, **op
     assert len(runs[0]) > 6, runs[0]
     if against_plain:
         assert len(runs[4]) == len(runs[0]), runs
-        difference = max(abs(a - b) for a, b in zip(runs[4], runs[0]))
+        difference = largest_difference(runs[0], runs[4])
         assert difference < tolerance, f"{kind}: {difference} away from DDP:\n{runs[4]}\n{runs[0]}"
 
 
@@ -91,7 +92,7 @@ def compare_experts(kind: str, count: int) -> None:
     assert max(len(first["experts"]), len(second["experts"])) < count, (first["experts"], second["experts"])
     *stages, plain = first["runs"]
     assert stages[0] == stages[1] == stages[2] == stages[3] and len(plain) > 6, stages
-    difference = max(abs(a - b) for a, b in zip(plain, stages[0], strict=True))
+    difference = largest_difference(stages[0], plain)
     assert difference < 1e-5, (plain, stages[0])
 
 
@@ -143,7 +144,7 @@ def test_lora():
         return
     *stages, plain = run(__file__, "train_lora_all", 2)[0]
     assert stages[0] == stages[1] == stages[2], stages
-    difference = max(abs(a - b) for a, b in zip(plain, stages[0]))
+    difference = largest_difference(stages[0], plain)
     assert difference < 1e-5, (plain, stages[0])
 
 

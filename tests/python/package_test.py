@@ -103,7 +103,7 @@ def test_another_torch_is_refused_by_its_version():
 
 def test_the_environment_is_told():
     done = subprocess.run([sys.executable, "-m", "shoal.env"], capture_output=True, text=True, timeout=300, cwd="/")
-    found = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    found = dict(words for line in done.stdout.splitlines() if len(words := line.split(maxsplit=1)) == 2)
     assert done.returncode == 0 and {"shoal", "python", "torch", "GPUs", "transformers"} <= found.keys(), done
     assert "_core" in found["shoal"] and found["torch"].startswith("2.11")
 

@@ -13,6 +13,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hf_runs import LENGTH, VOCABULARY, ds_config, main_with_models, make_model, numbers_of
+from models import largest_difference
 from ranks import run
 
 
@@ -81,7 +82,7 @@ def train_dpo() -> list:
 
 
 def near(a: list[float], b: list[float]) -> None:
-    difference = max(abs(x - y) for x, y in zip(a, b, strict=True))
+    difference = largest_difference(a, b)
     assert difference < 1e-5, (difference, a, b)
 
 

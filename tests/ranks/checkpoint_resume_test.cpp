@@ -192,6 +192,7 @@ TEST(Resume, AtAnotherWorldTheNextLossesAgreeWithinFloats) {
       for (int data_rank = 0; data_rank < 2; ++data_rank) {
         const at::Tensor loss = forward(*trainee.engine, trainee.model, batch_of(step, 0, data_rank), {0.0});
         const auto at = static_cast<size_t>(step - 5);
+        // One rank sums what two ranks averaged, in another order: roundings, which AdamW enlarges step by step.
         EXPECT_NEAR(loss.item<double>(), two[static_cast<size_t>(data_rank)].losses[at], 1e-4);
         trainee.engine->backward(loss);
         result = trainee.engine->step();

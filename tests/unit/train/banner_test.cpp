@@ -42,6 +42,16 @@ TEST(Banner, SaysWhereEveryByteLivesAndWhatAStepMoves) {
             "  total                       24 MiB        32 MiB\n");
 }
 
+TEST(Banner, SaysHowProductsAreMadeWhereTheCpuLacksThePrecision) {
+  BannerFacts facts = facts_of(0, 1, R"(, "bf16": {"enabled": true})");
+  facts.products = "bf16: products in fp32, this processor has no bf16 arithmetic";
+  EXPECT_NE(banner(facts).find("run        stage 0, bf16, one rank, 1 thread each\n"
+                               "numbers    bf16: products in fp32, this processor has no bf16 arithmetic\n"
+                               "batch      "),
+            std::string::npos)
+      << banner(facts);
+}
+
 TEST(Banner, SaysWhatLivesOffTheDevice) {
   const std::string text =
       banner(facts_of(2, 2, R"(, "zero_optimization": {"offload_optimizer": {"device": "nvme", "nvme_path": "/d"}})"));
