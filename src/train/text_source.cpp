@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/lfs_pointer.h"
 #include "base/mapped_file.h"
 #include "shoal/error.h"
 
@@ -41,6 +42,7 @@ class TextSource final : public TokenSource {
     for (const std::string& file : folder ? files_in(path) : std::vector<std::string>{path}) {
       MappedFile mapped(file, place);
       if (mapped.nbytes() == 0) continue;
+      refuse_lfs_pointer({mapped.data(), mapped.nbytes()}, folder ? place + ": " + file : place);
       begins_.push_back(numel_);
       numel_ += static_cast<int64_t>(mapped.nbytes());
       files_.push_back(std::move(mapped));
