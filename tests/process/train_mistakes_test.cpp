@@ -61,6 +61,54 @@ TEST(TrainMistakes, AreSaidBeforeTrainingStarts) {
   EXPECT_EQ(result.exit_code, 2) << result.err;
   EXPECT_THAT(result.err, HasSubstr("raw.bin] rank 0: token 256 at position 2"));
   expect_refused(folder, with(llama, text, {"--sequence", "16", "--seed", "-1"}), "--seed: Value -1 not in range");
+  expect_refused(folder, with(llama, text, {"--sequence", "16", "--device", "kuda"}),
+                 "[--device] kuda is not a device. Did you mean cuda?");
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4096\n";
+  folder.write("lfs.bin", pointer);
+  expect_refused(folder, with(llama, "tokens:" + folder / "lfs.bin"), "lfs.bin] is a pointer of Git LFS");
+  expect_refused(folder, with(llama, "text:" + folder / "lfs.bin"), "lfs.bin] is a pointer of Git LFS");
+  std::string mistral = RunFolder::llama_config(256);
+  mistral.replace(mistral.find("llama"), 5, "mistral");
+  folder.write("mistral/config.json", mistral.insert(1, R"("sliding_window": 32, )"));
+  expect_refused(folder, with(folder / "mistral", text, {"--sequence", "48"}),
+                 "can take, 32: that is its sliding_window, and attention within a window shorter than the sequence is "
+                 "not built. Give 32 or fewer.");
+}
+
+// The word of users for a device of torch.
+TEST(TrainMistakes, AGpuIsCuda) {
+  const RunFolder folder;
+  const Result result = Command(train_words(folder, "llama", "run", {"--steps", "1", "--device", "gpu"}),
+                                {.env = {{"CUDA_VISIBLE_DEVICES", ""}}})
+                            .wait();
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("[device cuda] there is no GPU to use"));
+}
+
+TEST(TrainMistakes, AFolderWithTheNameOfABuiltInModelIsTakenAndSaid) {
+  const RunFolder folder;
+  Words words = train_words(folder, "", "run", {"--steps", "1"});
+  words.at(3) = "gpt2";
+  const Result result = Command(words, {.folder = folder.path()}).wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("gpt2 is a folder here and a built-in name: the folder is taken. The built-in "
+                                    "model is builtin:gpt2\n"));
+  EXPECT_THAT(result.out, HasSubstr("weights    made with seed 1: gpt2/config.json comes without any\n"));
+}
+
+// A rate that throws the weights away in the first step.
+TEST(TrainMistakes, ARunOfNothingButNanEndsAndFails) {
+  const RunFolder folder;
+  const Words wild = {"--ranks", "2", "--lr", "1e30", "--save-every", "1", "--keep-last", "2"};
+  const Result result = train(folder, "llama", "run", wild + Words{"--steps", "100", "--max-nonfinite", "5"});
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("steps 2 to 6 are not finite: the loss of step 2 was "));
+  EXPECT_THAT(result.err, HasSubstr("a gradient of unit "));
+  EXPECT_EQ(column(folder.read("run/metrics.jsonl"), "step").size(), 6u);
+  EXPECT_THAT(result.out, HasSubstr("step 6 is not saved: its loss is not finite"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/checkpoints/step-00000001"));
+  const Result few = train(folder, "llama", "few", wild + Words{"--steps", "3"});
+  EXPECT_EQ(few.exit_code, 1) << "too few for 20 in a row, and nothing was learned";
 }
 
 TEST(TrainMistakes, AnotherNumberOfRanksThanTheLaunchersIsRefused) {

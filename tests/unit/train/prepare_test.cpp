@@ -40,6 +40,14 @@ TEST(PrepareRun, ASampleIsAsLongAsTheModelAllowsUpTo1024) {
   EXPECT_EQ(prepare_run(options, 1).cut.sequence, 1024);
 }
 
+TEST(PrepareRun, AStopBehindTheEndIsRefused) {
+  TrainOptions options = tiny();
+  options.stop_at = 11;
+  EXPECT_THAT(message_of([&] { prepare_run(options, 1); }), HasSubstr("[--stop-at] 11 is beyond the run's 10 steps."));
+  options.stop_at = 10;
+  EXPECT_EQ(message_of([&] { prepare_run(options, 1); }), "");
+}
+
 TEST(PrepareRun, DefersUpdatesUnlessToldNotTo) {
   TrainOptions options = tiny();
   EXPECT_EQ(prepare_run(options, 1).config.shoal.defer_update, DeferUpdate::on);
