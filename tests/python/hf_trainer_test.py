@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from hf_runs import Samples, ds_config, main_with_models, make_trainer, numbers_of, shared_folder, train
-from ranks import run
+from hf_runs import Samples, ds_config, main_with_models, make_model, make_trainer, numbers_of, shared_folder, train
+from ranks import message, run
 
 
 def train_all(kind: str, against_plain: bool, **options) -> list[list[float]]:
@@ -169,6 +170,42 @@ def test_save_and_resume_to_the_bit():
         assert facts["straight"] == facts["again"], facts
         assert facts["evaluation"][0] == facts["evaluation"][1], facts
         assert "model.safetensors" in facts["files"] and "global_step3" in facts["files"], facts
+
+
+def run_readme() -> list[float]:
+    """The README's Python, block by block, with a model of transformers and a batch as its loaders give it."""
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    batch = {key: value[None] for key, value in Samples("gpt2", 1)[0].items()}
+    names = {"model": make_model("gpt2"), "batch": batch}
+    losses = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        Path("ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}, '
+                                          '"optimizer": {"type": "AdamW", "params": {"lr": 0.01}}}')
+        for block in blocks:
+            exec(block, names)
+            losses.append(float(names["loss"]))
+        losses.append(float(names["engine"](**batch).loss))
+        os.chdir("/")
+    return losses
+
+
+def test_the_readme_runs_as_it_is_shown():
+    for losses in run(__file__, "run_readme", 2):
+        assert len(losses) == 2 and losses[1] < losses[0], losses
+
+
+def train_without_use_cpu() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = make_trainer("gpt2", folder, ds_config(2), use_cpu=False, max_steps=1)
+        return message(trainer.train)
+
+
+def test_ranks_that_accelerate_does_not_count_are_told_what_to_set():
+    for text in run(__file__, "train_without_use_cpu", 2):
+        assert "accelerate counts 1 process, and 2 ranks run" in text, text
+        assert "TrainingArguments(use_cpu=True)" in text, text
 
 
 def generate(stage: int) -> list:
