@@ -109,7 +109,9 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_option("--data", options.data, "text:PATH, tokens:FILE or synthetic[:tokens=N,surprise=P,seed=S]")
       ->required();
   verb->add_flag(kDataChecked, options.data_checked)->group("");  // not for users, and not in --help
-  verb->add_option("--steps", options.steps, "optimizer steps of the whole run")->required();
+  verb->add_option("--steps", options.steps, "optimizer steps of the whole run")
+      ->required()
+      ->check(CLI::Range(int64_t{1}, kMost));
   verb->add_option("--config", options.config_path, "DeepSpeed's JSON; left out: stage 3, fp32");
   verb->add_option("--set", options.overrides, "a key of the config: zero_optimization.stage=2; may be repeated")
       ->allow_extra_args(false)

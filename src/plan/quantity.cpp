@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -65,6 +66,16 @@ int64_t parse_count(std::string_view text, std::string_view place) {
       scale(number, text, place, "K, M, B or T", {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12}});
   if (count < 1 || count > 1e15) throw Error(place, fmt::format("{} is not from 1 to 1e15. Correct it.", text));
   return static_cast<int64_t>(count);
+}
+
+std::string format_decimal_nbytes(double nbytes) {
+  constexpr std::array<const char*, 5> kUnits = {"B", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  while (nbytes >= 1000 && unit + 1 < kUnits.size()) {
+    nbytes /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", nbytes) : fmt::format("{:.2f} {}", nbytes, kUnits[unit]);
 }
 
 }  // namespace shoal

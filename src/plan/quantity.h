@@ -14,4 +14,8 @@ size_t parse_nbytes(std::string_view text, std::string_view place);
 // A number, or one with K, M, B or T behind it. Throws Error with this place.
 int64_t parse_count(std::string_view text, std::string_view place);
 
+// 38500000000 -> "38.50 GB", in the unit (B, kB, MB, GB, TB) that leaves the most meaning; powers of 1000, as papers
+// count.
+std::string format_decimal_nbytes(double nbytes);
+
 }  // namespace shoal

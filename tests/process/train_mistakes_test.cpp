@@ -99,15 +99,19 @@ TEST(TrainMistakes, AFolderWithTheNameOfABuiltInModelIsTakenAndSaid) {
 // A rate that throws the weights away in the first step.
 TEST(TrainMistakes, ARunOfNothingButNanEndsAndFails) {
   const RunFolder folder;
-  const Words wild = {"--ranks", "2", "--lr", "1e30", "--save-every", "1", "--keep-last", "2"};
-  const Result result = train(folder, "llama", "run", wild + Words{"--steps", "100", "--max-nonfinite", "5"});
+  const auto wild = [&](const std::string& out, const Words& more) {
+    Words words = train_words(folder, "llama", out, {"--ranks", "2", "--save-every", "1", "--keep-last", "2"});
+    std::replace(words.begin(), words.end(), std::string("0.01"), std::string("1e30"));
+    return Command(words + more).wait();
+  };
+  const Result result = wild("run", {"--steps", "100", "--max-nonfinite", "5"});
   EXPECT_EQ(result.exit_code, 1) << result.out;
   EXPECT_THAT(result.err, HasSubstr("steps 2 to 6 are not finite: the loss of step 2 was "));
   EXPECT_THAT(result.err, HasSubstr("a gradient of unit "));
   EXPECT_EQ(column(folder.read("run/metrics.jsonl"), "step").size(), 6u);
   EXPECT_THAT(result.out, HasSubstr("step 6 is not saved: its loss is not finite"));
   EXPECT_TRUE(std::filesystem::exists(folder / "run/checkpoints/step-00000001"));
-  const Result few = train(folder, "llama", "few", wild + Words{"--steps", "3"});
+  const Result few = wild("few", {"--steps", "3"});
   EXPECT_EQ(few.exit_code, 1) << "too few for 20 in a row, and nothing was learned";
 }
 

@@ -37,5 +37,13 @@ TEST(Quantity, CountsAreReadAsPeopleWriteThem) {
   for (const char* text : {"", "B", "0", "-7e9", "7 billion", "1e99"}) EXPECT_THROW(parse_count(text, "x"), Error);
 }
 
+TEST(Quantity, DecimalBytesArePrintedAsPapersDo) {
+  EXPECT_EQ(format_decimal_nbytes(0), "0 B");
+  EXPECT_EQ(format_decimal_nbytes(999), "999 B");
+  EXPECT_EQ(format_decimal_nbytes(38.5e9), "38.50 GB");
+  EXPECT_EQ(format_decimal_nbytes(26.25e9), "26.25 GB");
+  EXPECT_EQ(format_decimal_nbytes(1.12e15), "1120.00 TB");
+}
+
 }  // namespace
 }  // namespace shoal

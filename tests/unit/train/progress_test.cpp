@@ -123,7 +123,7 @@ TEST(Progress, ANarrowTerminalLosesTheLeastImportantFirst) {
     for (int step = 1; step <= 15; ++step) begin = all.find("\r\033[K", begin) + 4;
     return all.substr(begin, all.find("\r\033[K", begin) - begin);
   };
-  EXPECT_EQ(at_step_15(100), "[##########..........] step 15/30 | loss 3.2100 | norm 1.23 | 1,234 tokens/s | 2 s left");
+  EXPECT_EQ(at_step_15(90), "[##########..........] step 15/30 | loss 3.2100 | norm 1.23 | 1,234 tokens/s | 2 s left");
   EXPECT_EQ(at_step_15(80), "[##########..........] step 15/30 | loss 3.2100 | 1,234 tokens/s | 2 s left");
   EXPECT_EQ(at_step_15(60), "[#####.....] step 15/30 | loss 3.2100 | 2 s left");
   EXPECT_EQ(at_step_15(40), "step 15/30 | loss 3.2100 | 2 s left");
