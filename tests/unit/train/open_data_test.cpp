@@ -39,6 +39,16 @@ TEST(OpenData, TokensOfMuchFewerWordsThanTheModelHasAreDoubted) {
   EXPECT_EQ(doubt_about_tokens(*open_data("tokens:" + folder / "raw.bin", kWords), kWords), "") << "it does not say";
 }
 
+TEST(OpenData, APointerOfGitLfsIsNeitherTextNorTokens) {
+  const TempFolder folder;
+  folder.write("texts/a.txt", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4096\n");
+  for (const char* spec : {"text:", "tokens:"}) {
+    EXPECT_THAT(message_of([&] { open_data(spec + folder / "texts/a.txt", kBytes); }),
+                HasSubstr("a.txt] is a pointer of Git LFS and not the file itself, which has 4 KiB."));
+  }
+  EXPECT_THAT(message_of([&] { open_data("text:" + folder / "texts", kBytes); }), HasSubstr("a.txt] is a pointer"));
+}
+
 TEST(OpenData, APathAloneIsAnsweredWithTheTwoThatItMayBe) {
   const TempFolder folder;
   const std::string path = folder.write("book.txt", "abc");
