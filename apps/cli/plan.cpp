@@ -147,6 +147,11 @@ void check_flags(const PlanOptions& options) {
   if (options.model.empty() == options.params.empty()) {
     throw Error("--model", "give either a model or --params, the number of parameters.");
   }
+  if (!options.params.empty() && (options.batch > 0 || options.sequence > 0 || options.recompute != "none")) {
+    throw Error("--params",
+                "with a number alone no activations are counted, and --batch, --sequence and --recompute "
+                "change nothing else. Leave them out, or give --model.");
+  }
   if (options.ranks_per_host > options.world) {
     throw Error("--ranks-per-host",
                 fmt::format("{} ranks on a host are more than --world, {} in all. Give {} or fewer.",

@@ -23,7 +23,7 @@ struct Part {
 std::vector<Part> parts_of(const StepMetrics& metrics, int64_t steps, const std::string& left) {
   std::vector<Part> parts = {{fmt::format("step {}/{}", metrics.step, steps), 9},
                              {fmt::format("loss {:.4f}", metrics.loss), 8},
-                             {fmt::format("norm {:.3g}", metrics.grad_norm), 4},
+                             {fmt::format("norm {:.3g}", std::fabs(metrics.grad_norm)), 4},
                              {fmt::format("lr {:.3g}", metrics.lr), 3}};
   if (metrics.loss_scale != 1) parts.push_back({fmt::format("scale {:g}", metrics.loss_scale), 1});
   parts.push_back({format_count(static_cast<int64_t>(metrics.tokens_per_s)) + " tokens/s", 5});

@@ -298,8 +298,11 @@ class Trainer {
 
   // On every rank at the same step: what it goes by is equal on all.
   [[noreturn]] void refuse_to_go_on() {
-    throw Error("train", fmt::format("{} Nothing was saved of them (--max-nonfinite {}).", nonfinite_.describe(),
-                                     options_.nonfinite_steps));
+    throw Error("train",
+                fmt::format("{} {}", nonfinite_.describe(),
+                            nonfinite_.too_many() ? fmt::format("So many in a row end a run (--max-nonfinite {}).",
+                                                                options_.nonfinite_steps)
+                                                  : "The run ended so, and that is not saved."));
   }
 
   // Those of the steps asked for that this run takes; a run that resumes takes the later ones.

@@ -58,6 +58,8 @@ TEST(Cli, AMistakeIsAnsweredWithTheNearestWordAndCode2) {
        "shoal train: --out: is empty. Give a value\nSee shoal train --help.\n"},
       {{"train", "--model", "llama-tiny", "--data", "synthetic", "--steps", "99999999999999999999"},
        "shoal train: --steps: Value 99999999999999999999 not in range"},
+      {{"plan", "--params", "7e9", "--world", "8", "--batch", "4"},
+       "shoal: [--params] with a number alone no activations are counted"},
       {{"plan", "--params", "many", "--world", "8"}, "shoal: [--params] \"many\" is not an amount."},
       {{"plan", "--model", "lama-7b", "--world", "8"}, "shoal: [model lama-7b] "},
       {{"plan", "--params", "7e9", "--world", "8", "--set", "zero_optimization.stage=4"}, "shoal: [config] 1 mistake:"},
