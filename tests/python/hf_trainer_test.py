@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import sys
@@ -172,28 +173,30 @@ def test_save_and_resume_to_the_bit():
         assert "model.safetensors" in facts["files"] and "global_step3" in facts["files"], facts
 
 
-def run_readme() -> list[float]:
+def run_readme(folder: str) -> list[float]:
     """The README's Python, block by block, with a model of transformers and a batch as its loaders give it."""
     text = (Path(__file__).parents[2] / "README.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     batch = {key: value[None] for key, value in Samples("gpt2", 1)[0].items()}
     names = {"model": make_model("gpt2"), "batch": batch}
     losses = []
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        Path("ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}, '
-                                          '"optimizer": {"type": "AdamW", "params": {"lr": 0.01}}}')
-        for block in blocks:
-            exec(block, names)
-            losses.append(float(names["loss"]))
-        losses.append(float(names["engine"](**batch).loss))
-        os.chdir("/")
+    os.chdir(folder)
+    for block in blocks:
+        exec(block, names)
+        losses.append(float(names["loss"]))
+    engine = names["engine"]
+    assert engine.load("checkpoints").step == 1
+    losses.append(float(engine(**batch).loss))
     return losses
 
 
 def test_the_readme_runs_as_it_is_shown():
-    for losses in run(__file__, "run_readme", 2):
-        assert len(losses) == 2 and losses[1] < losses[0], losses
+    config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3},
+              "optimizer": {"type": "AdamW", "params": {"lr": 0.01}}}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "ds_config.json").write_text(json.dumps(config))
+        for losses in run(__file__, "run_readme", 2, folder=folder):
+            assert len(losses) == 2 and losses[1] < losses[0], losses
 
 
 def train_without_use_cpu() -> str:
