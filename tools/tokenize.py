@@ -60,7 +60,7 @@ def text_files(paths):
 
 def read_text(file):
     try:
-        with open(file, encoding="utf-8", newline="") as stream:
+        with open(file, encoding="utf-8-sig", newline="") as stream:  # a mark at the beginning is no text
             return stream.read()
     except UnicodeDecodeError as error:
         raise Failed(f"tokenize {file}", f"byte {error.start} is not UTF-8. Convert the file, or leave it out.", 2) from None

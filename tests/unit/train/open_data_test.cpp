@@ -49,6 +49,13 @@ TEST(OpenData, APointerOfGitLfsIsNeitherTextNorTokens) {
   EXPECT_THAT(message_of([&] { open_data("text:" + folder / "texts", kBytes); }), HasSubstr("a.txt] is a pointer"));
 }
 
+TEST(OpenData, TextInUtf16IsRefused) {
+  const TempFolder folder;
+  const std::string path = folder.write("a.txt", std::string("\xff\xfe\x61\0", 4));
+  EXPECT_EQ(message_of([&] { open_data("text:" + path, kBytes); }),
+            "[data text:" + path + "] is in UTF-16. Save it as UTF-8.");
+}
+
 TEST(OpenData, APathAloneIsAnsweredWithTheTwoThatItMayBe) {
   const TempFolder folder;
   const std::string path = folder.write("book.txt", "abc");
