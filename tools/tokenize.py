@@ -8,6 +8,7 @@ the end-of-text token when one is named. Exit codes: 0 done, 1 failed, 2 wrong u
 """
 
 import argparse
+import errno
 import os
 import struct
 import sys
@@ -184,7 +185,8 @@ def tokenize(options):
             raise Failed("tokenize", "the tokenizer gave no token for this text. Check that it belongs to it.")
         output.finish()
     except OSError as error:
-        raise Failed(f"tokenize {options.output}", f"cannot be written: {error.strerror}. Free some space.") from None
+        remedy = "Free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Give another -o"
+        raise Failed(f"tokenize {options.output}", f"cannot be written: {error.strerror}. {remedy}.") from None
     finally:
         output.abandon()
     return (

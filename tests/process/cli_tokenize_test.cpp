@@ -83,6 +83,8 @@ TEST_F(Tokenize, MistakesAreNamedAndLeaveNoFile) {
   expect({"--tokenizer", "tokenizer.json", "good.txt", "latin.txt", "-o", "out.bin"}, 2,
          "[tokenize latin.txt] byte 2 is not UTF-8.");
   expect({"--tokenizer", "tokenizer.json", "texts/deeper", "-o", "out.bin"}, 2, "there is no text");
+  expect({"--tokenizer", "tokenizer.json", "good.txt", "-o", "texts"}, 1,
+         "[tokenize texts] cannot be written: Is a directory. Give another -o.");
   write("pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4096\n");
   expect({"--tokenizer", "pointer", "good.txt", "-o", "out.bin"}, 2, "[--tokenizer pointer] is a pointer of Git LFS");
   expect({"--tokenizer", "tokenizer.json", "pointer", "-o", "out.bin"}, 2,
