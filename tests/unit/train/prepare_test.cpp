@@ -44,7 +44,8 @@ TEST(PrepareRun, ASequenceThatIsTooLongIsRefusedWithTheKeyThatLimitsIt) {
   const TempFolder folder;
   const auto refusal = [&](const std::string& model_type) {
     folder.write("config.json", R"({"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1,
-      "num_attention_heads": 2, "max_position_embeddings": 64, "vocab_size": 256, "sliding_window": 32,
+      "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 64, "vocab_size": 256,
+      "sliding_window": 32,
       "model_type": ")" + model_type +
                                     "\"}");
     TrainOptions options = tiny();
