@@ -8,6 +8,7 @@ the end-of-text token when one is named. Exit codes: 0 done, 1 failed, 2 wrong u
 """
 
 import argparse
+import errno
 import os
 import struct
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 MAGIC = b"SHOALTOK"
 VERSION = 1
 LARGEST_VOCAB = 1 << 32
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 # A larger document is encoded in pieces, cut at line ends: the tokenizer needs many times the text's memory.
 LARGEST_PIECE = 16 << 20
 
@@ -28,6 +30,14 @@ class Failed(Exception):
     def __init__(self, place, message, code=1):
         super().__init__(f"[{place}] {message}")
         self.code = code
+
+
+def refuse_lfs_pointer(file, place):
+    """What a clone holds of a large file until Git LFS fetches it. The same as src/base/lfs_pointer.cpp."""
+    with open(file, "rb") as stream:
+        if stream.read(len(LFS_POINTER)) != LFS_POINTER:
+            return
+    raise Failed(place, "is a pointer of Git LFS and not the file itself. Fetch it: run `git lfs pull` in its folder.", 2)
 
 
 def text_files(paths):
@@ -51,7 +61,7 @@ def text_files(paths):
 
 def read_text(file):
     try:
-        with open(file, encoding="utf-8", newline="") as stream:
+        with open(file, encoding="utf-8-sig", newline="") as stream:  # a mark at the beginning is no text
             return stream.read()
     except UnicodeDecodeError as error:
         raise Failed(f"tokenize {file}", f"byte {error.start} is not UTF-8. Convert the file, or leave it out.", 2) from None
@@ -137,6 +147,7 @@ def load_tokenizer(path):
         raise Failed("tokenize", f"{sys.executable} has no package tokenizers. Run make setup, or set SHOAL_PYTHON.") from None
     if not os.path.isfile(path):
         raise Failed(f"--tokenizer {path}", "is not a file. Give the tokenizer.json of the model.", 2)
+    refuse_lfs_pointer(path, f"--tokenizer {path}")
     try:
         return Tokenizer.from_file(path)
     except Exception as error:  # the package raises plain Exception
@@ -161,6 +172,7 @@ def tokenize(options):
     output = TokenFile(options.output, vocab)
     try:
         for file in files:
+            refuse_lfs_pointer(file, f"tokenize {file}")
             text = read_text(file)
             if len(text) > LARGEST_PIECE:
                 print(f"{file} is long: encoded in pieces of {LARGEST_PIECE >> 20} Mi characters, cut at line ends.", file=sys.stderr)
@@ -173,7 +185,8 @@ def tokenize(options):
             raise Failed("tokenize", "the tokenizer gave no token for this text. Check that it belongs to it.")
         output.finish()
     except OSError as error:
-        raise Failed(f"tokenize {options.output}", f"cannot be written: {error.strerror}. Free some space.") from None
+        remedy = "Free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Give another -o"
+        raise Failed(f"tokenize {options.output}", f"cannot be written: {error.strerror}. {remedy}.") from None
     finally:
         output.abandon()
     return (

@@ -1,6 +1,8 @@
 // `shoal generate`: text from a model over bytes. The work is in train/generate.h.
 #include "train/generate.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <memory>
 
@@ -29,6 +31,7 @@ void add_generate(CLI::App& app, int& exit_code) {
       std::fwrite(text.data(), 1, text.size(), stdout);
       std::fflush(stdout);
     };
+    options->note = [](const std::string& text) { fmt::print(stderr, "shoal: {}\n", text); };
     train::generate(*options, emit);
     emit("\n");
     exit_code = 0;

@@ -1,7 +1,9 @@
 // The command `shoal`. Reads the words, runs one verb, turns what was thrown into a message and an exit code.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <vector>
@@ -24,6 +26,18 @@ void add_verbs(CLI::App& app, int& exit_code) {
   add_tokenize(app, exit_code);
   add_doctor(app, exit_code);
 }
+
+// A flag with nothing behind it is a shell variable that was not set. The words of another program may be empty.
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) refuse_empty_values(*verb);
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().empty() || option->get_items_expected_max() == 0) continue;
+    option->check([](const std::string& value) { return value.empty() ? "is empty. Give a value" : ""; });
+  }
+}
+
+// What was printed may not have got through: a full disk behind `>`.
+bool output_was_lost() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
 
 // The verb that was meant, or the command itself.
 const CLI::App& innermost(const CLI::App& app) {
@@ -84,9 +98,11 @@ int run(int argc, char** argv) {
   CLI::App app("Trains models that do not fit: ZeRO over ranks, from the command line.", "shoal");
   app.set_version_flag("--version", fmt::format("shoal {} (torch {})", SHOAL_VERSION, SHOAL_TORCH_VERSION));
   app.require_subcommand(1);
-  app.footer("Example:\n  shoal train --model llama-tiny --data text:docs --steps 200 --ranks 2 --out run");
+  app.footer(
+      "Example:\n  shoal train --model llama-tiny --data text:docs --sequence 64 --steps 200 --ranks 2 --out run");
   int exit_code = 0;
   add_verbs(app, exit_code);
+  refuse_empty_values(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -98,6 +114,11 @@ int run(int argc, char** argv) {
     return is_wrong_usage(error) ? kWrongUsage : kFailed;
   } catch (const std::exception& error) {
     fmt::print(stderr, "shoal: {}\n", error.what());
+    return kFailed;
+  }
+  if (exit_code == 0 && output_was_lost()) {
+    fmt::print(stderr, "shoal: [standard output] could not be written: {}. What was printed is lost.\n",
+               strerror(errno));
     return kFailed;
   }
   return exit_code;

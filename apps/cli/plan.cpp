@@ -2,6 +2,7 @@
 // in plan/stage_plans.h, the text in plan/plan_text.h.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,9 @@ namespace shoal::cli {
 
 namespace {
 
+constexpr int kDoesNotFit = 3;
+constexpr const char* kBf16 = "bf16.enabled=true";
+
 struct PlanOptions {
   std::string model, params, config;
   std::vector<std::string> overrides;
@@ -32,14 +36,40 @@ struct PlanOptions {
   bool json = false;
 };
 
+// Nobody trains in fp32 on a GPU, and arithmetic by the count alone is of 16-bit weights. What the user says comes
+// first.
+bool assumes_bf16(const PlanOptions& options) {
+  const auto says_precision = [](const std::string& setting) {
+    return setting.starts_with("bf16") || setting.starts_with("fp16");
+  };
+  return options.config.empty() && (!options.params.empty() || !options.gpu_memory.empty()) &&
+         std::none_of(options.overrides.begin(), options.overrides.end(), says_precision);
+}
+
+// What was decided and not by the user.
+std::vector<std::string> notes_of(const PlanOptions& options) {
+  std::vector<std::string> notes;
+  if (const std::string clash = models::name_clash(options.model); !clash.empty()) notes.push_back(clash + ".");
+  if (assumes_bf16(options)) {
+    notes.push_back(fmt::format(
+        "No --config: counted in bf16. Without a config shoal train is fp32: give it --set {} too.", kBf16));
+  }
+  return notes;
+}
+
+HostMemory memory_of(const PlanOptions& options) {
+  HostMemory memory;
+  memory.ranks_per_host = options.ranks_per_host > 0 ? options.ranks_per_host : options.world;
+  if (!options.gpu_memory.empty()) memory.gpu = parse_nbytes(options.gpu_memory, "--gpu-memory");
+  if (!options.host_memory.empty()) memory.host = parse_nbytes(options.host_memory, "--host-memory");
+  return memory;
+}
+
 Config read_config(const PlanOptions& options, int64_t hidden_size) {
   train::TrainOptions run;
   run.config_path = options.config;
   run.overrides = options.overrides;
-  // By the count alone the usual arithmetic is meant, and that is of 16-bit weights.
-  if (!options.params.empty() && options.config.empty()) {
-    run.overrides.insert(run.overrides.begin(), "bf16.enabled=true");
-  }
+  if (assumes_bf16(options)) run.overrides.insert(run.overrides.begin(), kBf16);
   run.steps = 1;  // a plan has no steps; schedules that want their number get one
   return train::make_run_config(run, options.world, hidden_size).config;
 }
@@ -92,7 +122,7 @@ PlanReport plan_model(const PlanOptions& options) {
       throw Error("--recompute",
                   "auto keeps what fits into the GPU's memory. Say how much there is: --gpu-memory 80GiB.");
     }
-    const size_t room = parse_nbytes(options.gpu_memory, "--gpu-memory");
+    const size_t room = budget_of(memory_of(options)).device.value();
     model->set_recomputed(train::choose_recompute({*model, step, report.config, options.world, room}).blocks);
   }
   const models::ActivationNbytes activations = model->activation_nbytes(step);
@@ -113,35 +143,51 @@ PlanReport plan_count(const PlanOptions& options) {
   return report;
 }
 
-void run_plan(const PlanOptions& options) {
+void check_flags(const PlanOptions& options) {
+  if (options.model.empty() == options.params.empty()) {
+    throw Error("--model", "give either a model or --params, the number of parameters.");
+  }
+  if (!options.params.empty() && (options.batch > 0 || options.sequence > 0 || options.recompute != "none")) {
+    throw Error("--params",
+                "with a number alone no activations are counted, and --batch, --sequence and --recompute "
+                "change nothing else. Leave them out, or give --model.");
+  }
+  if (options.ranks_per_host > options.world) {
+    throw Error("--ranks-per-host",
+                fmt::format("{} ranks on a host are more than --world, {} in all. Give {} or fewer.",
+                            options.ranks_per_host, options.world, options.world));
+  }
+}
+
+int run_plan(const PlanOptions& options) {
   PlanReport report = as_usage([&] {
-    if (options.model.empty() == options.params.empty()) {
-      throw Error("--model", "give either a model or --params, the number of parameters.");
-    }
+    check_flags(options);
     return options.model.empty() ? plan_count(options) : plan_model(options);
   });
   report.world = options.world;
-  report.budget.ranks_per_host = options.ranks_per_host > 0 ? options.ranks_per_host : options.world;
-  if (!options.gpu_memory.empty()) report.budget.device = parse_nbytes(options.gpu_memory, "--gpu-memory");
-  if (!options.host_memory.empty()) report.budget.host = parse_nbytes(options.host_memory, "--host-memory");
+  report.budget = budget_of(memory_of(options));
+  report.notes = notes_of(options);
+  if (assumes_bf16(options)) report.subject.assumed = fmt::format("--set {}", kBf16);
   fmt::print("{}", options.json ? plan_json(report) : plan_text(report));
+  return chosen_fits(report.subject, report.config, report.world, report.budget) ? 0 : kDoesNotFit;
 }
 
 }  // namespace
 
-void add_plan(CLI::App& app, int&) {
+void add_plan(CLI::App& app, int& exit_code) {
   CLI::App* verb = app.add_subcommand("plan", "Count the bytes of a rank at every stage, before anything is allocated");
   const auto options = std::make_shared<PlanOptions>();  // lives as long as the callback
-  verb->add_option("--model", options->model, "A built-in name, or a folder with a Hugging Face config.json");
+  verb->add_option("--model", options->model, "A folder with a Hugging Face config.json, or a built-in name");
   verb->add_option("--params", options->params, "Only the number of parameters: 7e9, 7B");
-  verb->add_option("--config", options->config, "DeepSpeed's JSON; without it stage 3 with every default");
+  verb->add_option("--config", options->config,
+                   "DeepSpeed's JSON; without it stage 3, in bf16 with --gpu-memory or --params, else in fp32");
   verb->add_option("--set", options->overrides, "A setting over the config, as zero_optimization.stage=2")
       ->allow_extra_args(false);
   verb->add_option("--world", options->world, "Ranks in all")->required()->check(CLI::Range(1, 1 << 16));
   verb->add_option("--ranks-per-host", options->ranks_per_host, "Ranks that share a host's memory; by default all")
       ->check(CLI::Range(1, 1 << 16));
-  verb->add_option("--gpu-memory", options->gpu_memory, "Memory of each rank's GPU, as 80GiB");
-  verb->add_option("--host-memory", options->host_memory, "Memory of a host, as 512GiB");
+  verb->add_option("--gpu-memory", options->gpu_memory, "Memory of each rank's GPU, as 80GiB; a plan fills 97 % of it");
+  verb->add_option("--host-memory", options->host_memory, "Memory of a host, as 512GiB; a plan fills 90 % of it");
   verb->add_option("--batch", options->batch, "Samples a micro-step, for activations; by default the config's")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   verb->add_option("--sequence", options->sequence,
@@ -151,9 +197,11 @@ void add_plan(CLI::App& app, int&) {
   add_recompute(*verb, options->recompute);
   verb->add_flag("--json", options->json, "Print JSON");
   verb->footer(
-      "Example:\n  shoal plan --model llama-7b --world 8 --gpu-memory 80GiB --set bf16.enabled=true\n"
+      "Ends with 0 when the config's stage fits or no memory is given, with 3 when it does not fit, 2 for wrong "
+      "usage.\n"
+      "\nExample:\n  shoal plan --model llama-7b --world 8 --gpu-memory 80GiB\n"
       "  shoal plan --params 7e9 --world 8");
-  verb->callback([options] { run_plan(*options); });
+  verb->callback([options, &exit_code] { exit_code = run_plan(*options); });
 }
 
 }  // namespace shoal::cli

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "cli/recompute_flag.h"
 #include "cli/verbs.h"
 #include "launch/launch_ranks.h"
@@ -61,7 +63,20 @@ int start_ranks(const TrainFlags& flags) {
   return launch::launch_ranks(launching).exit_code();
 }
 
+// As torch spells it; people say gpu too.
+std::string device_named(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (name == "gpu" || name.starts_with("gpu:")) name.replace(0, 3, "cuda");
+  const bool numbered =
+      name.starts_with("cuda:") && name.size() > 5 && name.find_first_not_of("0123456789", 5) == std::string::npos;
+  if (name == "auto" || name == "cpu" || name == "cuda" || numbered) return name;
+  const std::string nearest = nearest_word(name, {"auto", "cpu", "cuda"});
+  throw UsageError("--device", fmt::format("{} is not a device.{} Use auto, cpu, cuda or cuda:<number>.", name,
+                                           nearest.empty() ? "" : fmt::format(" Did you mean {}?", nearest)));
+}
+
 int run_train(TrainFlags flags) {
+  flags.options.device = device_named(flags.options.device);
   flags.options.recompute = recompute_named(flags.recompute);
   flags.options.on_save_error = flags.on_save_error == "stop" ? train::OnSaveError::stop : train::OnSaveError::go_on;
   flags.options.save_at_end = !flags.no_final_save;
@@ -88,12 +103,15 @@ void add_train(CLI::App& app, int& exit_code) {
   CLI::App* verb = app.add_subcommand("train", "Train a language model, sharded over ranks");
   const auto flags = std::make_shared<TrainFlags>();
   train::TrainOptions& options = flags->options;
-  verb->add_option("--model", options.model, "a built-in name, or a folder with a Hugging Face config.json")
+  verb->add_option("--model", options.model,
+                   "a folder with a Hugging Face config.json, or a built-in name (builtin:NAME where both are there)")
       ->required();
   verb->add_option("--data", options.data, "text:PATH, tokens:FILE or synthetic[:tokens=N,surprise=P,seed=S]")
       ->required();
   verb->add_flag(kDataChecked, options.data_checked)->group("");  // not for users, and not in --help
-  verb->add_option("--steps", options.steps, "optimizer steps of the whole run")->required();
+  verb->add_option("--steps", options.steps, "optimizer steps of the whole run")
+      ->required()
+      ->check(CLI::Range(int64_t{1}, kMost));
   verb->add_option("--config", options.config_path, "DeepSpeed's JSON; left out: stage 3, fp32");
   verb->add_option("--set", options.overrides, "a key of the config: zero_optimization.stage=2; may be repeated")
       ->allow_extra_args(false)
@@ -109,7 +127,12 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_option("--threads", options.threads, "of each rank; left out: an equal part of the cores")
       ->check(CLI::Range(1, 1 << 12));
   add_recompute(*verb, flags->recompute);
-  verb->add_option("--device", options.device, "auto (a GPU where there is one), cpu, cuda or cuda:<number>")
+  verb->add_option("--device", options.device,
+                   "auto (a GPU where there is one), cpu, cuda (gpu is the same) or cuda:<number>")
+      ->capture_default_str();
+  verb->add_option("--max-nonfinite", options.nonfinite_steps,
+                   "end the run after so many steps in a row whose loss or gradients are not finite; 0: never")
+      ->check(CLI::Range(int64_t{0}, kMost))
       ->capture_default_str();
   verb->add_flag("--deterministic", options.deterministic, "the same bits in every run on a GPU; costs some speed");
   CLI::Option* out = verb->add_option("--out", options.out, "the run's folder: config, metrics, checkpoints");
@@ -139,7 +162,8 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_option("--log-every", options.log_every, "steps between lines, where there is no terminal")
       ->check(CLI::Range(int64_t{0}, kMost))
       ->capture_default_str();
-  verb->footer("Example:\n  shoal train --model llama-tiny --data text:docs --steps 200 --ranks 2 --out run");
+  verb->footer(
+      "Example:\n  shoal train --model llama-tiny --data text:docs --sequence 64 --steps 200 --ranks 2 --out run");
   verb->callback([flags, &exit_code] { exit_code = run_train(*flags); });
 }
 

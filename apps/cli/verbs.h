@@ -1,8 +1,9 @@
 // The verbs of the command `shoal`, one file each: apps/cli/<verb>.cpp. To add a verb: its function here, one line in
 // main.cpp.
 //
-// A verb adds a subcommand whose callback runs it and sets exit_code (0 done, 1 failed, 2 wrong usage or config), or
-// throws: an Error ends with code 1, an Error in usage with 2. Its footer is an example.
+// A verb adds a subcommand whose callback runs it and sets exit_code (0 done, 1 failed, 2 wrong usage or config,
+// 3 a plan that does not fit), or throws: an Error ends with code 1, an Error in usage with 2. Its footer is an
+// example.
 #pragma once
 
 #include <CLI/CLI.hpp>

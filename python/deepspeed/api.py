@@ -11,6 +11,7 @@ from torch import nn
 from shoal import Error
 
 from deepspeed import comm
+from deepspeed.accelerate_count import check_count
 from deepspeed.runtime.config import read_config
 from deepspeed.runtime.config_errors import config_errors
 from deepspeed.runtime.engine import DeepSpeedEngine
@@ -48,6 +49,7 @@ def initialize(
         raise Error("[initialize] there is no config. Pass config= with a path or a dict, or --deepspeed_config.")
     config, source = read_config(config)
     comm.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
+    check_count(config)
     engine = DeepSpeedEngine(
         module=model,
         config=config,

@@ -23,6 +23,8 @@ def read(config: str | os.PathLike | Mapping[str, Any]) -> tuple[str, str]:
             return file.read(), f"config {text}"
     except OSError as error:
         raise _core.Error(f"[config {text}] the file cannot be read: {error.strerror}. Give the path of a JSON file.") from None
+    except UnicodeDecodeError as error:
+        raise _core.Error(f"[config {text}] byte {error.start} is not UTF-8. Save it as UTF-8.") from None
 
 
 def load(config: str | os.PathLike | Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/json.h"
+#include "base/lfs_pointer.h"
 #include "shoal/error.h"
 
 namespace shoal::json {
@@ -386,7 +387,19 @@ class Parser {
 
 }  // namespace
 
+// Texts that are no JSON from the first byte on, and why.
+static void refuse_other_texts(std::string_view text, std::string_view origin) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    throw Error(origin, "is empty. Write a JSON object there.");
+  }
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+    throw Error(origin, "is in UTF-16. Save it as UTF-8.");
+  }
+}
+
 Value parse(std::string_view text, std::string_view origin, std::vector<Duplicate>* duplicates, Syntax syntax) {
+  refuse_lfs_pointer(text, origin);
+  refuse_other_texts(text, origin);
   return Parser(text, origin, duplicates, syntax).document();
 }
 

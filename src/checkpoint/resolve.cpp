@@ -33,7 +33,10 @@ std::string checkpoints_in(const std::string& path) {
 
 std::string resolve_checkpoint(const std::string& path, const std::string& place, PassedOver passed_over) {
   std::error_code error;
-  if (!fs::is_directory(path, error)) throw Error(place, fmt::format("{} is not there. Check the path.", path));
+  if (!fs::is_directory(path, error)) {
+    throw Error(place,
+                fmt::format("{} is {}. Check the path.", path, fs::exists(path, error) ? "no folder" : "not there"));
+  }
   if (is_one(path)) return path;
   const std::string latest = find_latest(checkpoints_in(path), passed_over);
   if (latest.empty()) {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "base/lfs_pointer.h"
 #include "base/text.h"
 #include "shoal/error.h"
 
@@ -113,6 +114,7 @@ int64_t numel_of(const std::vector<int64_t>& shape) {
 }
 
 std::vector<SafetensorsEntry> parse_safetensors_header(const std::string& path, const char* bytes, uint64_t nbytes) {
+  refuse_lfs_pointer({bytes, static_cast<size_t>(nbytes)}, place_of(path));
   uint64_t header_nbytes = 0;
   if (nbytes >= kLengthNbytes) std::memcpy(&header_nbytes, bytes, kLengthNbytes);
   if (nbytes < kLengthNbytes || header_nbytes > kMaxHeaderNbytes || header_nbytes > nbytes - kLengthNbytes) {

@@ -11,13 +11,11 @@
 #include "comm/gpus_of_ranks.h"
 #include "comm/rendezvous.h"
 #include "device/cuda.h"
+#include "plan/headroom.h"
 
 namespace shoal {
 
 namespace {
-
-// Of the memory that is free: torch's allocator and the system need some of it for themselves.
-constexpr double kDeviceShare = 0.97, kHostShare = 0.9;
 
 std::string read_all(const char* path) {
   std::ifstream file(path);
@@ -27,16 +25,15 @@ std::string read_all(const char* path) {
 }
 
 Room own_room(const Config& config, Group& world, at::Device device) {
-  const auto share = [](size_t nbytes, double part) { return static_cast<size_t>(static_cast<double>(nbytes) * part); };
   const auto device_budget = static_cast<size_t>(config.shoal.device_budget);
   const auto host_budget = static_cast<size_t>(config.shoal.host_budget);
   const size_t available = available_nbytes(read_all("/proc/meminfo"), read_all("/sys/fs/cgroup/memory.max"),
                                             read_all("/sys/fs/cgroup/memory.current"));
-  const size_t of_host = host_budget > 0 ? host_budget : share(available, kHostShare);
+  const size_t of_host = host_budget > 0 ? host_budget : usable_of_host(available);
   const size_t host = of_host / static_cast<size_t>(local_ranks(world.size()));
   if (!device.is_cuda()) return {device_budget > 0 ? device_budget : host, host};
   const int ranks_on_gpu = ranks_that_share(gpus_of_ranks(world, device.index()), world.rank());
-  const size_t of_gpu = share(cuda::facts_of(device.index()).free_nbytes, kDeviceShare);
+  const size_t of_gpu = usable_of_gpu(cuda::facts_of(device.index()).free_nbytes);
   return {device_budget > 0 ? device_budget : of_gpu / static_cast<size_t>(ranks_on_gpu), host};
 }
 

@@ -15,11 +15,14 @@ namespace shoal::models {
 
 // What others must know of a model without knowing its family.
 struct ModelInfo {
-  std::string name;  // as the user gave it
+  std::string name;          // as the user gave it
+  std::string origin;        // what says its shape: "gpt2/config.json", "built-in model gpt2"
+  std::string weights_from;  // the folder that its first weights are read from; "": they are made from the seed
   int64_t vocab = 0;
   int64_t hidden = 0;
   int64_t layers = 0;
   int64_t max_positions = 0;  // longest sequence
+  std::string positions_by;   // the key of config.json that says so
   int64_t numel = 0;          // parameters, tied ones once
   bool byte_tokens = false;   // a built-in model over bytes: text can be fed to it without a tokenizer
 };

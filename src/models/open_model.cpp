@@ -20,6 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kBuiltinPrefix = "builtin:";
+constexpr const char* kConfigFile = "config.json";
+
 std::vector<Family> families() { return {llama_family(), gpt2_family()}; }
 
 std::string known_types() {
@@ -96,23 +99,80 @@ WeightsOrigin find_weights(const std::string& folder, uint64_t seed) {
   return origin;
 }
 
+// "meta-llama/Llama-3.2-1B": an owner and a name, and no path that is there.
+bool is_hub_id(const std::string& name) {
+  const size_t slash = name.find('/');
+  const bool one_slash = slash != std::string::npos && slash > 0 && slash + 1 < name.size() && slash == name.rfind('/');
+  std::error_code ignored;
+  return one_slash && name[0] != '.' && name[0] != '~' && !fs::exists(name.substr(0, slash), ignored);
+}
+
+bool is_folder_of_model(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / kConfigFile, ignored);
+}
+
+// A folder of the name that holds a model, but not what says its shape: nobody knows which of the two is meant.
+void refuse_half_a_model(const std::string& name) {
+  std::error_code ignored;
+  for (fs::directory_iterator entry(name, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    const std::string file = entry->path().filename().string();
+    if (!file.ends_with(".safetensors") && !file.starts_with("pytorch_model") && file != "tokenizer.json") continue;
+    throw Error(fmt::format("model {}", name),
+                fmt::format("is a folder here, with {} and without a config.json, and a built-in name. Put the "
+                            "config.json into the folder, or write {}{} for the built-in model.",
+                            file, kBuiltinPrefix, name));
+  }
+}
+
+// nullptr: a folder is meant. See [Note: a folder comes before a built-in name].
+const Builtin* named_builtin(const std::string& name_or_path) {
+  if (name_or_path.starts_with(kBuiltinPrefix)) {
+    const std::string name = name_or_path.substr(kBuiltinPrefix.size());
+    if (const Builtin* builtin = find_builtin(name)) return builtin;
+    const std::string near = nearest_word(name, builtin_models());
+    throw Error(fmt::format("model {}", name_or_path),
+                fmt::format("{} is not built in.{} Built in: {}.", name,
+                            near.empty() ? "" : fmt::format(" Did you mean {}?", near), join(builtin_models(), ", ")));
+  }
+  const Builtin* builtin = find_builtin(name_or_path);
+  if (builtin == nullptr || is_folder_of_model(name_or_path)) return nullptr;
+  refuse_half_a_model(name_or_path);
+  return builtin;
+}
+
 }  // namespace
 
+// [Note: a folder comes before a built-in name]
+// As in transformers: who has a folder ./gpt2 with a model in it and says gpt2 means that folder. A run and a plan say
+// so (name_clash). builtin:gpt2 is the built-in one wherever the command runs.
+std::string name_clash(const std::string& name_or_path) {
+  if (find_builtin(name_or_path) == nullptr || !is_folder_of_model(name_or_path)) return "";
+  return fmt::format("{} is a folder here and a built-in name: the folder is taken. The built-in model is {}{}",
+                     name_or_path, kBuiltinPrefix, name_or_path);
+}
+
 std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const OpenOptions& options) {
-  if (const Builtin* builtin = find_builtin(name_or_path)) {
-    const HfConfig config(builtin->config, fmt::format("built-in model {}", name_or_path));
+  if (const Builtin* builtin = named_builtin(name_or_path)) {
+    const HfConfig config(builtin->config, fmt::format("built-in model {}", builtin->name));
     WeightsOrigin weights;
     weights.seed = options.seed;
     return open_config({name_or_path, config, weights, options.recompute, builtin->byte_tokens});
   }
   fs::path folder = name_or_path;
-  if (folder.filename() == "config.json") folder = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
-  const fs::path file = folder / "config.json";
+  if (folder.filename() == kConfigFile) folder = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+  const fs::path file = folder / kConfigFile;
   if (!fs::exists(file)) {
     const std::string near = nearest_word(name_or_path, builtin_models());
+    const std::string hint = !near.empty()             ? fmt::format(" Did you mean {}?", near)
+                             : is_hub_id(name_or_path) ? fmt::format(
+                                                             " Nothing is fetched from the Hub here: hf download "
+                                                             "{} --local-dir DIR, and give DIR.",
+                                                             name_or_path)
+                                                       : "";
     throw Error(fmt::format("model {}", name_or_path),
-                fmt::format("is neither a built-in name nor a folder with a config.json.{} Built in: {}.",
-                            near.empty() ? "" : fmt::format(" Did you mean {}?", near), join(builtin_models(), ", ")));
+                fmt::format("is neither a built-in name nor a folder with a config.json.{} Built in: {}.", hint,
+                            join(builtin_models(), ", ")));
   }
   const HfConfig config(json::parse(checkpoint::read_text(file.string()), file.string()), file.string());
   return open_config({name_or_path, config, find_weights(folder.string(), options.seed), options.recompute, false});

@@ -1,5 +1,5 @@
 // From what a user writes after --model to a model: a built-in name, or a folder with a Hugging Face config.json and
-// (or without) safetensors.
+// (or without) safetensors. Of a name that is both, the folder; builtin:NAME is the built-in one.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,9 @@ struct OpenOptions {
 // Throws an Error that names what is wrong: unknown architecture, missing or extra tensors, wrong shapes, a truncated
 // file. Touches no tensor data yet.
 std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const OpenOptions& options = {});
+
+// What to tell the user where a name is a folder's and a built-in one's: which of them is taken. "": it is not both.
+std::string name_clash(const std::string& name_or_path);
 
 // The model of a config.json that stands nowhere but here, as checkpoints carry it: its weights start from the seed.
 // `name` is for messages.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "plan/headroom.h"
 #include "plan/placement.h"
 
 namespace shoal {
@@ -45,9 +46,21 @@ std::string need(const StagePlan& plan, const Budget& budget) {
                      format_nbytes(plan.total_on_host() * ranks), ranks_text(budget.ranks_per_host));
 }
 
+// Behind what is needed: "; 77.6 GiB of a GPU's 80 GiB may be taken", or without a whole ", 77.6 GiB a GPU".
 std::string room(const Budget& budget) {
-  if (!budget.device) return fmt::format("which has {}", format_nbytes(*budget.host));
-  return fmt::format("{} a GPU{}", format_nbytes(*budget.device),
+  const HostMemory& whole = budget.whole;
+  if (whole.gpu || whole.host) {
+    std::vector<std::string> parts;
+    const auto add = [&](const char* of, const std::optional<size_t>& usable, const std::optional<size_t>& all) {
+      if (usable && all)
+        parts.push_back(fmt::format("{} of a {}'s {}", format_nbytes(*usable), of, format_nbytes(*all)));
+    };
+    add("GPU", budget.device, whole.gpu);
+    add("host", budget.host, whole.host);
+    return fmt::format("; {} may be taken", join(parts, " and "));
+  }
+  if (!budget.device) return fmt::format(", which has {}", format_nbytes(*budget.host));
+  return fmt::format(", {} a GPU{}", format_nbytes(*budget.device),
                      budget.host ? fmt::format(" and {} a host", format_nbytes(*budget.host)) : "");
 }
 
@@ -75,8 +88,12 @@ std::string offload_line(const OffloadPlan& plan, const std::string& flags, cons
 }
 
 // "As settings: ...", to paste.
-std::string settings_line(const std::string& placement_flags, const std::string& flags) {
-  return fmt::format("As settings: {}{}{}", placement_flags, flags.empty() ? "" : " ", flags);
+std::string settings_line(const std::string& placement_flags, const std::string& flags, const std::string& assumed) {
+  std::vector<std::string> parts;
+  for (const std::string& part : {assumed, placement_flags, flags}) {
+    if (!part.empty()) parts.push_back(part);
+  }
+  return "As settings: " + join(parts, " ");
 }
 
 // Where GPU and host together are too small: states on disk, as few as must be, with as many activations as can be; or
@@ -102,7 +119,7 @@ std::vector<std::string> disk_lines(const PlanSubject& subject, const Config& co
                       format_nbytes(placement->plan.total() + attempt.activations),
                       format_nbytes((placement->plan.host_total() + attempt.host_activations) * ranks),
                       format_nbytes(placement->plan.disk_total() * ranks), ranks_text(budget.ranks_per_host));
-      return {line, settings_line(flags_of(config, *placement), attempt.flags)};
+      return {line, settings_line(flags_of(config, *placement), attempt.flags, subject.assumed)};
     }
   }
   return {};
@@ -111,9 +128,10 @@ std::vector<std::string> disk_lines(const PlanSubject& subject, const Config& co
 // The first offload that fits, where states leave before gradients and those before weights, and with each of them
 // activations are as many as can be: a step with fewer of them, or with them in host memory, takes less time than one
 // that waits for the host's update, or for weights in every pass. A smaller micro-batch comes last of all. If the host
-// is always too small, the first that fits the GPU, and what the disk could do.
+// is always too small, the first that fits the GPU, and what the disk could do. Where lighter work fits without any of
+// it, only an offload that fits too is worth a word.
 std::vector<std::string> offload_advice(const PlanSubject& subject, const Config& config, int world,
-                                        const Budget& budget) {
+                                        const Budget& budget, bool fits_without) {
   std::vector<std::pair<Attempt, OffloadPlan>> candidates;
   for (const Attempt& attempt : attempts_of(subject)) {
     PlanSubject lighter = subject;
@@ -131,9 +149,10 @@ std::vector<std::string> offload_advice(const PlanSubject& subject, const Config
   std::string of_gpu_alone;
   for (const auto& [attempt, plan] : candidates) {
     const std::string line = offload_line(plan, attempt.flags, budget);
-    if (fits(plan, budget)) return {line, settings_line(plan.flags, attempt.flags)};
+    if (fits(plan, budget)) return {line, settings_line(plan.flags, attempt.flags, subject.assumed)};
     if (of_gpu_alone.empty()) of_gpu_alone = line;
   }
+  if (fits_without) return {};
   if (of_gpu_alone.empty())
     return {"Offload of every state would not fit either: gathered units and activations remain."};
   std::vector<std::string> lines = {of_gpu_alone};
@@ -177,6 +196,17 @@ std::string disk_advice(const PlanSubject& subject, const Config& config, int wo
 
 }  // namespace
 
+Budget budget_of(const HostMemory& memory) {
+  Budget budget{.device = {}, .host = {}, .ranks_per_host = memory.ranks_per_host, .whole = memory};
+  if (memory.gpu) budget.device = usable_of_gpu(*memory.gpu);
+  if (memory.host) budget.host = usable_of_host(*memory.host);
+  return budget;
+}
+
+bool chosen_fits(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
+  return fits(plan_stage(subject, config, world, budget.device.has_value()), budget);
+}
+
 bool fits(const StagePlan& plan, const Budget& budget) {
   const auto ranks = static_cast<size_t>(budget.ranks_per_host);
   if (!budget.device) return !budget.host || plan.total_on_host() * ranks <= *budget.host;
@@ -213,7 +243,7 @@ std::vector<std::string> advice(const PlanSubject& subject, const Config& config
   const auto plans = plan_stages(subject, config, world, budget.device.has_value());
   const StagePlan& chosen = plans[static_cast<size_t>(config.zero.stage)];
   std::vector<std::string> lines;
-  const std::string numbers = fmt::format("{}, {}", need(chosen, budget), room(budget));
+  const std::string numbers = need(chosen, budget) + room(budget);
   if (fits(chosen, budget)) {
     lines.push_back(fmt::format("Stage {} fits: {}.", chosen.stage, numbers));
     if (subject.count_only) lines.push_back("Gathered units, buffers and activations are not counted: give --model.");
@@ -231,7 +261,9 @@ std::vector<std::string> advice(const PlanSubject& subject, const Config& config
   const std::string lighter = stage3_line("", plans[3], subject, budget);
   if (!lighter.empty()) lines.push_back(lighter);
   if (budget.device) {
-    for (std::string& line : offload_advice(subject, config, world, budget)) lines.push_back(std::move(line));
+    for (std::string& line : offload_advice(subject, config, world, budget, !lighter.empty())) {
+      lines.push_back(std::move(line));
+    }
   } else {
     PlanSubject asked = subject;
     if (!lighter.empty()) asked.lighter.clear();  // they do without the disk

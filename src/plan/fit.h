@@ -11,14 +11,24 @@
 
 namespace shoal {
 
-// The memory of one host with its ranks.
+// What one host with its ranks has.
+struct HostMemory {
+  std::optional<size_t> gpu;   // of each rank's GPU
+  std::optional<size_t> host;  // shared by its ranks
+  int ranks_per_host = 1;
+};
+
+// What may be taken of it.
 struct Budget {
   std::optional<size_t> device;  // of each rank's GPU
   std::optional<size_t> host;    // shared by the ranks of a host
   int ranks_per_host = 1;
+  HostMemory whole = {};  // for words; nothing where the budget is all that is known
 
   bool given() const { return device || host; }
 };
+// Without the headroom that a run keeps (plan/headroom.h).
+Budget budget_of(const HostMemory& memory);
 
 // What must fit where: without a GPU memory everything lies in the host's.
 bool fits(const StagePlan& plan, const Budget& budget);
@@ -37,6 +47,8 @@ std::vector<OffloadPlan> offload_plans(const PlanSubject& subject, const Config&
                                        const Budget& budget);
 bool fits(const OffloadPlan& plan, const Budget& budget);
 
+// Whether the config's stage fits, as it was asked for.
+bool chosen_fits(const PlanSubject& subject, const Config& config, int world, const Budget& budget);
 // Plain sentences: does the config's stage fit, and if not, which setting would make it.
 std::vector<std::string> advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget);
 

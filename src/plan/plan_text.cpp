@@ -77,7 +77,7 @@ std::string states_table(const PlanReport& report) {
   return text + offloaded_table(report);
 }
 
-// Model states alone, in decimal units: the classic arithmetic beside ours.
+// Model states alone: the classic arithmetic beside ours.
 std::string classic_table(const PlanReport& report) {
   const auto plans = plan_stages(report.subject, report.config, report.world, report.budget.device.has_value());
   const bool budget = report.budget.given() && report.subject.count_only;
@@ -86,9 +86,10 @@ std::string classic_table(const PlanReport& report) {
                   name_of(report.config.precision));
   text += fmt::format("{:<6}{:>16}{:>16}{}\n", "stage", "2 + 2 + 12", "Shoal", budget ? "  fits" : "");
   for (const StagePlan& plan : plans) {
-    text += fmt::format("{:<6}{:>16}{:>16}", stage_cell(report, plan.stage),
-                        format_decimal_nbytes(classic_nbytes(report.subject.numel(), plan.stage, report.world)),
-                        format_decimal_nbytes(static_cast<double>(plan.memory.model_states())));
+    text += fmt::format(
+        "{:<6}{:>16}{:>16}", stage_cell(report, plan.stage),
+        format_nbytes(static_cast<uint64_t>(classic_nbytes(report.subject.numel(), plan.stage, report.world))),
+        format_nbytes(plan.memory.model_states()));
     text += budget ? fmt::format("  {}\n", fits_word(report, plan)) : "\n";
   }
   return text;
@@ -100,6 +101,7 @@ json::Value number(size_t nbytes) { return static_cast<int64_t>(nbytes); }
 
 std::string plan_text(const PlanReport& report) {
   std::string text = heading(report);
+  for (const std::string& note : report.notes) text += note + "\n";
   if (!report.subject.count_only) text += states_table(report);
   text += classic_table(report);
   if (report.subject.count_only) {
@@ -137,6 +139,7 @@ std::string plan_json(const PlanReport& report) {
     if (report.budget.given()) stage.push_back({"fits", fits(plan, report.budget), {}});
     stages.emplace_back(std::move(stage));
   }
+  json::Array notes(report.notes.begin(), report.notes.end());
   json::Array lines;
   for (const std::string& line : advice(report.subject, report.config, report.world, report.budget)) {
     lines.emplace_back(line);
@@ -147,6 +150,7 @@ std::string plan_json(const PlanReport& report) {
                              {"precision", std::string(name_of(report.config.precision)), {}},
                              {"stage", report.config.zero.stage, {}},
                              {"count_only", report.subject.count_only, {}},
+                             {"notes", std::move(notes), {}},
                              {"stages", std::move(stages), {}},
                              {"advice", std::move(lines), {}}};
   return json::write(root, 2) + "\n";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "plan/fit.h"
 #include "plan/stage_plans.h"
@@ -14,7 +15,8 @@ struct PlanReport {
   Config config;
   int world = 1;
   Budget budget;
-  std::string workload = {};  // "micro-batch 1 x 2048 tokens"; empty when activations are not counted
+  std::string workload = {};            // "micro-batch 1 x 2048 tokens"; empty when activations are not counted
+  std::vector<std::string> notes = {};  // what was decided and not by the user
 };
 
 std::string plan_text(const PlanReport& report);

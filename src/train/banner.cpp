@@ -81,10 +81,17 @@ std::string traffic_line(const BannerFacts& facts) {
 
 }  // namespace
 
+std::string weights_text(const models::ModelInfo& model, uint64_t seed, const std::string& checkpoint) {
+  if (!checkpoint.empty()) return "of the checkpoint " + checkpoint;
+  if (!model.weights_from.empty()) return "read from " + model.weights_from;
+  return fmt::format("made with seed {}: {} comes without any", seed, model.origin);
+}
+
 std::string banner(const BannerFacts& facts) {
   const Config& config = facts.config;
   const int world = facts.layout.world;
-  std::string text = fmt::format("model      {}\ndata       {}\n", facts.model, facts.data);
+  std::string text =
+      fmt::format("model      {}\nweights    {}\ndata       {}\n", facts.model, facts.weights, facts.data);
   text += fmt::format("run        stage {}, {}, {}{}, {} {} each{}\n", config.zero.stage, name_of(config.precision),
                       world == 1 ? "one rank" : fmt::format("{} ranks", world),
                       world == 1 ? "" : fmt::format(" over {}", facts.transport), facts.threads,

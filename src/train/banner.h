@@ -4,12 +4,14 @@
 #include <string>
 
 #include "layout/flat_layout.h"
+#include "models/language_model.h"
 #include "shoal/config.h"
 
 namespace shoal::train {
 
 struct BannerFacts {
-  std::string model;  // "llama-tiny: 2,758,000 parameters"
+  std::string model;    // "llama-tiny: 2,758,000 parameters"
+  std::string weights;  // where the first ones come from: see weights_text
   std::string data;
   Config config;
   ModelLayout layout;
@@ -20,6 +22,9 @@ struct BannerFacts {
   size_t host_activations = 0;     // that wait there for backward
   std::string products;            // how they are made where the CPU lacks the precision: prepare_products
 };
+
+// "read from gpt2", "made with seed 1 (gpt2 holds none)", "of the checkpoint run/checkpoints/step-00000100".
+std::string weights_text(const models::ModelInfo& model, uint64_t seed, const std::string& checkpoint);
 
 // The memory table has a second column, what stage 0 would take; every rank holds as much as every other.
 std::string banner(const BannerFacts& facts);

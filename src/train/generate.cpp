@@ -55,6 +55,11 @@ void generate(const GenerateOptions& options, const std::function<void(std::stri
   }
   if (options.prompt.empty()) throw Error("--prompt", "is empty. Give at least one character to go on from.");
 
+  if (path.empty() && info.weights_from.empty() && options.note) {
+    options.note(
+        fmt::format("{} comes without weights, and no --checkpoint is given: what follows is noise.", info.origin));
+  }
+
   const std::unique_ptr<Group> alone = make_single_group();
   Engine engine(model->units(), Config::from_text(kConfig), *alone, {.broadcast_weights = false});
   if (!path.empty()) load_checkpoint(engine, *alone, path);

@@ -16,6 +16,7 @@ struct GenerateOptions {
   int64_t tokens = 200;
   double temperature = 0.8;  // 0: always the likeliest
   uint64_t seed = 1;
+  std::function<void(const std::string&)> note = {};  // takes what is said about the text and is no part of it
 };
 
 // Hands on the prompt, then each byte when it is there. Throws shoal::Error when the model's tokens are not bytes.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <vector>
 
 #include "base/text.h"
@@ -93,7 +94,19 @@ std::unique_ptr<TokenSource> open_data(const std::string& spec, const Vocabulary
     }
     return source;
   }
+  std::error_code ignored;
+  if (std::filesystem::exists(spec, ignored)) {  // a path alone
+    throw Error("data " + spec, fmt::format("does not say what it holds. Write text:{} or tokens:{}.", spec, spec));
+  }
   throw Error("data " + spec, "is none of text:PATH, tokens:PATH and synthetic. Write one of them.");
+}
+
+std::string doubt_about_tokens(const TokenSource& source, const Vocabulary& vocabulary) {
+  constexpr double kPadding = 0.9;  // models round their vocabularies up, and keep rows for tokens to come
+  const auto enough = static_cast<int64_t>(kPadding * static_cast<double>(vocabulary.vocab));
+  if (source.vocab() == 0 || source.vocab() >= enough) return "";
+  return fmt::format("{} was made with a tokenizer of {} tokens, and {} has {}: check that it is the model's own",
+                     source.describe(), format_count(source.vocab()), vocabulary.model, format_count(vocabulary.vocab));
 }
 
 void check_tokens(const TokenSource& source, const Vocabulary& vocabulary, const ReaderPart& part) {

@@ -21,6 +21,10 @@ struct Vocabulary {
 // vocabulary; its keys are tokens, surprise and seed. Tokens of a file are not looked at: check_tokens does.
 std::unique_ptr<TokenSource> open_data(const std::string& spec, const Vocabulary& vocabulary);
 
+// What to tell the user about tokens that are of fewer words than the model has by more than the padding of a
+// vocabulary: they may be another tokenizer's, and no single token would show it. "": nothing.
+std::string doubt_about_tokens(const TokenSource& source, const Vocabulary& vocabulary);
+
 // Which of several readers this one is; each looks at its own part, all together at every token.
 struct ReaderPart {
   int index = 0;

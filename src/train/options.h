@@ -30,8 +30,9 @@ struct TrainOptions {
   int64_t eval_every = 0;     // steps; 0: never
   int64_t eval_batches = 16;  // micro-batches a rank evaluates on, at most
   models::Recompute recompute = models::Recompute::none;
-  std::string device = "auto";  // see open_device in shoal/device.h
-  bool deterministic = false;   // the same bits in every run on a GPU, where it costs speed
+  std::string device = "auto";   // see open_device in shoal/device.h
+  bool deterministic = false;    // the same bits in every run on a GPU, where it costs speed
+  int64_t nonfinite_steps = 20;  // so many in a row end the run (train/nonfinite_steps.h); 0: none do
 
   std::string out;            // the run's folder; "": write nothing
   std::string resume;         // "auto": the latest in `out`, if there is one; a checkpoint, a folder of them, or a run

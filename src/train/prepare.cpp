@@ -30,6 +30,11 @@ void check_flags(const TrainOptions& options) {
   if (!(options.validation >= 0 && options.validation < 1)) {
     throw Error("--validation", fmt::format("{} is not a share. Give a number from 0 to below 1.", options.validation));
   }
+  if (options.stop_at > options.steps) {
+    throw Error("--stop-at",
+                fmt::format("{} is beyond the run's {} steps. Give --steps of the whole run, or leave it out.",
+                            options.stop_at, options.steps));
+  }
   if (!options.trace_steps.empty()) read_step_span(options.trace_steps);
   if (options.out.empty() && (options.save_every > 0 || options.resume == "auto" || options.save_on_exit)) {
     throw Error("--out", "saving and --resume auto need a folder for the run. Give --out DIR.");
@@ -62,8 +67,12 @@ void make_run_folder(const std::string& out) {
 int64_t sequence_for(int64_t asked, const models::ModelInfo& info) {
   if (asked == 0) return std::min(kLongestDefaultSequence, info.max_positions);
   if (asked > info.max_positions) {
-    throw Error("--sequence", fmt::format("{} tokens are more than {} can take, {}. Give fewer.", asked, info.name,
-                                          info.max_positions));
+    const bool by_window = info.positions_by == "sliding_window";
+    throw Error("--sequence",
+                fmt::format("{} tokens are more than {} can take, {}: that is its {}{}. Give {} or fewer.", asked,
+                            info.name, info.max_positions, info.positions_by,
+                            by_window ? ", and attention within a window shorter than the sequence is not built" : "",
+                            info.max_positions));
   }
   return asked;
 }
@@ -84,9 +93,13 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   if (defer == DeferUpdate::automatic) defer = DeferUpdate::on;
   check_recompute(options, run.config);
   run.choices = std::move(made.choices);
+  if (std::string clash = models::name_clash(options.model); !clash.empty()) run.choices.push_back(std::move(clash));
   run.cut = {.sequence = sequence_for(options.sequence, info), .validation = options.validation, .seed = options.seed};
   run.vocabulary = {info.name, info.vocab, info.byte_tokens || info.vocab == kByteVocab};
   run.source = open_data(options.data, run.vocabulary);
+  if (std::string doubt = doubt_about_tokens(*run.source, run.vocabulary); !doubt.empty()) {
+    run.choices.push_back(std::move(doubt));
+  }
   const Batches batches(*run.source, run.cut, {.batch = run.config.batch, .rank = 0, .world = world});
   if (options.eval_every > 0 && batches.evaluation_steps() == 0) {
     throw Error("--eval-every",

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 
@@ -12,21 +14,57 @@ namespace shoal::train {
 
 namespace {
 
-constexpr int kBarWidth = 20;
+// A part of a step's line. Where a terminal is too narrow for all of them, the least important go first.
+struct Part {
+  std::string text;
+  int importance = 0;
+};
+
+std::vector<Part> parts_of(const StepMetrics& metrics, int64_t steps, const std::string& left) {
+  std::vector<Part> parts = {{fmt::format("step {}/{}", metrics.step, steps), 9},
+                             {fmt::format("loss {:.4f}", metrics.loss), 8},
+                             {fmt::format("norm {:.3g}", std::fabs(metrics.grad_norm)), 4},
+                             {fmt::format("lr {:.3g}", metrics.lr), 3}};
+  if (metrics.loss_scale != 1) parts.push_back({fmt::format("scale {:g}", metrics.loss_scale), 1});
+  parts.push_back({format_count(static_cast<int64_t>(metrics.tokens_per_s)) + " tokens/s", 5});
+  parts.push_back({fmt::format("{:.0f} ms", metrics.step_ms), 2});
+  std::string wait =
+      fmt::format("wait {:.0f} %", metrics.step_ms > 0 ? 100 * metrics.wait_comm_ms / metrics.step_ms : 0.0);
+  if (metrics.wait_host_ms > 0) wait += fmt::format(", host {:.0f} ms", metrics.wait_host_ms);
+  if (metrics.wait_disk_ms > 0) wait += fmt::format(", disk {:.0f} ms", metrics.wait_disk_ms);
+  parts.push_back({std::move(wait), 0});
+  if (!left.empty()) parts.push_back({left, 7});
+  if (metrics.skipped) parts.push_back({"skipped: a gradient is not finite", 6});
+  return parts;
+}
+
+std::string line_of(const std::vector<Part>& parts) {
+  std::vector<std::string> texts;
+  for (const Part& part : parts) texts.push_back(part.text);
+  return join(texts, " | ");
+}
+
+// Marks in the bar. A narrow terminal has its columns for the numbers.
+int bar_width(int columns) { return columns >= 70 ? 20 : columns >= 50 ? 10 : 0; }
 
 }  // namespace
 
-std::string step_text(const StepMetrics& metrics, int64_t steps) {
-  std::string text = fmt::format("step {}/{} | loss {:.4f} | norm {:.3g} | lr {:.3g}", metrics.step, steps,
-                                 metrics.loss, metrics.grad_norm, metrics.lr);
-  if (metrics.loss_scale != 1) text += fmt::format(" | scale {:g}", metrics.loss_scale);
-  text += fmt::format(" | {} tokens/s | {:.0f} ms | wait {:.0f} %",
-                      format_count(static_cast<int64_t>(metrics.tokens_per_s)), metrics.step_ms,
-                      metrics.step_ms > 0 ? 100 * metrics.wait_comm_ms / metrics.step_ms : 0.0);
-  if (metrics.wait_host_ms > 0) text += fmt::format(", host {:.0f} ms", metrics.wait_host_ms);
-  if (metrics.wait_disk_ms > 0) text += fmt::format(", disk {:.0f} ms", metrics.wait_disk_ms);
-  if (metrics.skipped) text += " | skipped: a gradient is not finite";
-  return text;
+std::string left_text(double seconds) {
+  constexpr double kMinute = 60, kHour = 3600, kDay = 24 * kHour;
+  if (!(seconds > 0)) return "";
+  if (seconds < 1.5 * kMinute) return fmt::format("{:.0f} s left", std::ceil(seconds));
+  if (seconds < 1.5 * kHour) return fmt::format("{:.0f} min left", seconds / kMinute);
+  if (seconds < 2 * kDay) return fmt::format("{:.1f} h left", seconds / kHour);
+  return fmt::format("{:.1f} days left", seconds / kDay);
+}
+
+std::string step_text(const StepMetrics& metrics, int64_t steps, const std::string& left, size_t width) {
+  std::vector<Part> parts = parts_of(metrics, steps, left);
+  while (parts.size() > 1 && line_of(parts).size() > width) {
+    parts.erase(std::min_element(parts.begin(), parts.end(),
+                                 [](const Part& a, const Part& b) { return a.importance < b.importance; }));
+  }
+  return line_of(parts).substr(0, width);
 }
 
 std::string bar_text(int64_t step, int64_t steps, int width) {
@@ -40,16 +78,16 @@ void Progress::show(const StepMetrics& metrics, bool last) {
   if (options_.quiet) return;
   add(metrics);
   if (options_.columns > 0 && !last) {
-    std::string line =
-        fmt::format("{} {}", bar_text(metrics.step, options_.steps, kBarWidth), step_text(metrics, options_.steps));
+    const int marks = bar_width(options_.columns);
+    const std::string bar = marks > 0 ? bar_text(metrics.step, options_.steps, marks) + " " : "";
     // A line that wraps could not be drawn over.
-    line.resize(std::min(line.size(), static_cast<size_t>(options_.columns - 1)));
-    fmt::print(options_.out, "\r\033[K{}", line);
+    const size_t width = static_cast<size_t>(options_.columns - 1) - bar.size();
+    fmt::print(options_.out, "\r\033[K{}{}", bar, step_text(metrics, options_.steps, left_after(metrics.step), width));
     std::fflush(options_.out);
     bar_shown_ = true;
   } else if (last || metrics.step == 1 || metrics.skipped ||
              (options_.log_every > 0 && metrics.step % options_.log_every == 0)) {
-    say(step_text(with_means(metrics), options_.steps));
+    say(step_text(with_means(metrics), options_.steps, last ? "" : left_after(metrics.step)));
     sums_ = {};
   }
   if (!std::exchange(has_shown_, true)) sums_ = {};
@@ -58,6 +96,9 @@ void Progress::show(const StepMetrics& metrics, bool last) {
 void Progress::add(const StepMetrics& metrics) {
   ++sums_.steps;
   sums_.ms += metrics.step_ms;
+  ++shown_steps_;
+  if (shown_steps_ <= 2) ms_ = 0;  // the first counts until there is another
+  ms_ += metrics.step_ms;
   if (metrics.step_ms > 0) sums_.tokens += metrics.tokens_per_s * metrics.step_ms * 1e-3;
   sums_.wait_comm_ms += metrics.wait_comm_ms;
   sums_.wait_host_ms += metrics.wait_host_ms;
@@ -72,6 +113,13 @@ StepMetrics Progress::with_means(StepMetrics metrics) const {
   metrics.wait_host_ms = sums_.wait_host_ms / steps;
   metrics.wait_disk_ms = sums_.wait_disk_ms / steps;
   return metrics;
+}
+
+std::string Progress::left_after(int64_t step) const {
+  const int64_t last = options_.last > 0 ? options_.last : options_.steps;
+  if (step >= last) return "";
+  const auto counted = static_cast<double>(std::max<int64_t>(1, shown_steps_ - 1));
+  return left_text(ms_ * 1e-3 / counted * static_cast<double>(last - step));
 }
 
 void Progress::say(const std::string& line) {

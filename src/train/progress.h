@@ -9,9 +9,13 @@
 
 namespace shoal::train {
 
-// "step 10/200 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,234 tokens/s | 120 ms | wait 12 %", and ", host 5 ms, disk 31
-// ms" where tiers were waited for.
-std::string step_text(const StepMetrics& metrics, int64_t steps);
+// "step 10/200 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,234 tokens/s | 120 ms | wait 12 % | 23 s left", and ", host 5
+// ms, disk 31 ms" behind the wait where tiers were waited for.
+// Within so many characters: the least important parts are left out, the wait first.
+std::string step_text(const StepMetrics& metrics, int64_t steps, const std::string& left = "",
+                      size_t width = std::string::npos);
+// "23 s left", "27 min left", "3.5 h left", "2.1 days left"; "" for nothing.
+std::string left_text(double seconds);
 // "[####......]": as many marks as the share of the steps taken.
 std::string bar_text(int64_t step, int64_t steps, int width);
 
@@ -22,6 +26,7 @@ class Progress {
     int columns = 0;     // of the terminal that a bar is drawn on; 0: no terminal, plain lines
     bool quiet = false;  // prints nothing: ranks other than 0
     int64_t steps = 0;
+    int64_t last = 0;  // step that this run ends with; 0: the last of them all
     int64_t log_every = 10;
   };
   explicit Progress(const Options& options) : options_(options) {}
@@ -42,10 +47,14 @@ class Progress {
 
   void add(const StepMetrics& metrics);
   StepMetrics with_means(StepMetrics metrics) const;
+  // By the mean over all steps but the first, which also starts everything; evaluations and saves come on top.
+  std::string left_after(int64_t step) const;
   void clear();
 
   Options options_;
   Sums sums_;
+  int64_t shown_steps_ = 0;
+  double ms_ = 0;  // of all of them but the first
   bool has_shown_ = false;
   bool bar_shown_ = false;
 };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -20,6 +21,10 @@ constexpr const char* kNoConfig = R"({"zero_optimization": {
 }})";
 
 std::string read_config(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw Error("config " + path, "is a folder. Give the path of a JSON file.");
+  }
   std::ifstream file(path);
   std::ostringstream text;
   if (file) text << file.rdbuf();

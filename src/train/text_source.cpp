@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
+#include "base/lfs_pointer.h"
 #include "base/mapped_file.h"
 #include "shoal/error.h"
 
@@ -32,6 +34,14 @@ std::vector<std::string> files_in(const fs::path& folder) {
   return files;
 }
 
+// What begins as a text never does that a model over bytes should learn.
+void refuse_other_files(std::string_view bytes, const std::string& place) {
+  refuse_lfs_pointer(bytes, place);
+  if (bytes.starts_with("\xff\xfe") || bytes.starts_with("\xfe\xff")) {
+    throw Error(place, "is in UTF-16. Save it as UTF-8.");
+  }
+}
+
 class TextSource final : public TokenSource {
  public:
   explicit TextSource(const std::string& path) : path_(path) {
@@ -41,6 +51,7 @@ class TextSource final : public TokenSource {
     for (const std::string& file : folder ? files_in(path) : std::vector<std::string>{path}) {
       MappedFile mapped(file, place);
       if (mapped.nbytes() == 0) continue;
+      refuse_other_files({mapped.data(), mapped.nbytes()}, folder ? place + ": " + file : place);
       begins_.push_back(numel_);
       numel_ += static_cast<int64_t>(mapped.nbytes());
       files_.push_back(std::move(mapped));

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "base/lfs_pointer.h"
 #include "base/mapped_file.h"
 #include "shoal/error.h"
 
@@ -95,6 +96,7 @@ Shape shape_by_header(const std::string& path, const MappedFile& mapping) {
 }
 
 Shape shape_of(const std::string& path, const MappedFile& mapping) {
+  refuse_lfs_pointer({mapping.data(), mapping.nbytes()}, place_of(path));
   Sidecar sidecar;
   const bool has_sidecar = read_sidecar(path, sidecar);
   const bool has_header =

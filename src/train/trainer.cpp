@@ -34,6 +34,7 @@
 #include "train/auto_recompute.h"
 #include "train/banner.h"
 #include "train/metrics_file.h"
+#include "train/nonfinite_steps.h"
 #include "train/progress.h"
 #include "train/step_exchange.h"
 #include "train/stop_signal.h"
@@ -95,8 +96,10 @@ class Trainer {
                    .columns = columns_of_terminal(),
                    .quiet = world.rank() != 0,
                    .steps = options.steps,
+                   .last = options.stop_at > 0 ? std::min(options.stop_at, options.steps) : options.steps,
                    .log_every = options.log_every}),
         exchange_(world),
+        nonfinite_(run.config.fp16, options.nonfinite_steps),
         // Every parameter has a source of its first values, equal on every rank.
         engine_(run.model->units(), fit_to_memory(run, world, device), world,
                 {.device = device, .seed = options.seed, .broadcast_weights = false}),
@@ -150,6 +153,7 @@ class Trainer {
     const models::ModelInfo& info = run_.model->info();
     BannerFacts facts;
     facts.model = fmt::format("{}: {} parameters", info.name, format_count(info.numel));
+    facts.weights = weights_text(info, options_.seed, run_.checkpoint);
     facts.data = fmt::format("{}: {} tokens, {} samples of {} to train on, {} for validation", run_.source->describe(),
                              format_count(run_.source->numel()), format_count(batches_.train_samples()),
                              run_.cut.sequence, format_count(batches_.validation_samples()));
@@ -288,7 +292,18 @@ class Trainer {
     metrics.disk_read_nbytes = mark_.disk.read_nbytes - before.disk.read_nbytes;
     metrics.disk_written_nbytes = mark_.disk.written_nbytes - before.disk.written_nbytes;
     if (metrics_ != nullptr) append(*metrics_, to_line(metrics));
+    nonfinite_.see({begun.step, metrics.loss, result.applied, result.loss_scale, result.overflow_unit});
     progress_.show(metrics, begun.step == last || (stop_signal_ != 0 && begun.step == step_));
+    if (nonfinite_.too_many()) refuse_to_go_on();
+  }
+
+  // On every rank at the same step: what it goes by is equal on all.
+  [[noreturn]] void refuse_to_go_on() {
+    throw Error("train",
+                fmt::format("{} {}", nonfinite_.describe(),
+                            nonfinite_.too_many() ? fmt::format("So many in a row end a run (--max-nonfinite {}).",
+                                                                options_.nonfinite_steps)
+                                                  : "The run ended so, and that is not saved."));
   }
 
   // Those of the steps asked for that this run takes; a run that resumes takes the later ones.
@@ -345,6 +360,11 @@ class Trainer {
 
   void save() {
     if (last_saved_ == step_) return;
+    // Nobody wants to go on from it, and it may push a good one out of --keep-last.
+    if (nonfinite_.lost()) {
+      progress_.say(fmt::format("step {} is not saved: its loss is not finite", step_));
+      return;
+    }
     SaveOptions saving;
     saving.folder = checkpoints_of(options_.out);
     saving.step = step_;
@@ -421,6 +441,7 @@ class Trainer {
       progress_.say(fmt::format("stopped after step {} by signal {}", step_, stop_signal_));
       return kSignalExit + stop_signal_;
     }
+    if (step_ > first_step_ && nonfinite_.lost()) refuse_to_go_on();
     return last_save_failed_ ? 1 : 0;
   }
 
@@ -432,6 +453,7 @@ class Trainer {
   Position position_;
   Progress progress_;
   StepExchange exchange_;
+  NonfiniteSteps nonfinite_;
   Engine engine_;
   StopSignal signals_;
   size_t lag_;  // so many steps are begun before the first is read: a GPU has the next one to do while the host reads

@@ -36,7 +36,7 @@ class Install(unittest.TestCase):
             self.assertLess(losses[-1], losses[0] / 2)
 
             shoal = prefix / "bin/shoal"
-            self.assertIn("112.00 GB", self.run_well(shoal, "plan", "--params", "7e9", "--world", "8"))
+            self.assertIn("104.3 GiB", self.run_well(shoal, "plan", "--params", "7e9", "--world", "8"))
             # With echo for a Python: the program that it would run is the installed one.
             words = self.run_well("env", "SHOAL_PYTHON=echo", shoal, "tokenize", "--tokenizer", "a", "-o", "b", "c").split()
             self.assertEqual(words[0], str(prefix / "share/shoal/tokenize.py"))

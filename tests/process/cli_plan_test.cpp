@@ -26,16 +26,19 @@ Result plan(std::vector<std::string> words) {
 TEST(CliPlan, ShowsTheClassicNumbersOf7B) {
   const Result result = plan({"--params", "7e9", "--world", "8"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  for (const char* line : {"0            112.00 GB        98.00 GB\n", "1             38.50 GB        36.75 GB\n",
-                           "2             26.25 GB        24.50 GB\n", "3*            14.00 GB        12.25 GB\n"}) {
+  for (const char* line : {"0            104.3 GiB       91.27 GiB\n", "1            35.86 GiB       34.23 GiB\n",
+                           "2            24.45 GiB       22.82 GiB\n", "3*           13.04 GiB       11.41 GiB\n"}) {
     EXPECT_THAT(result.out, HasSubstr(line));
   }
 }
 
 TEST(CliPlan, SaysPlainlyThat70BDoNotFitOn8CardsOf24GB) {
   const Result result = plan({"--params", "70e9", "--world", "8", "--gpu-memory", "24GB"});
-  EXPECT_THAT(result.out, HasSubstr("3*           140.00 GB       122.50 GB  no\n"));
-  EXPECT_THAT(result.out, HasSubstr("Stage 3 does not fit: 114.1 GiB a rank, 22.35 GiB a GPU.\n"));
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.out, HasSubstr("3*           130.4 GiB       114.1 GiB  no\n"));
+  EXPECT_THAT(result.out,
+              HasSubstr("Stage 3 does not fit: 114.1 GiB a rank; 21.68 GiB of a GPU's 22.35 GiB may be taken.\n"));
+  EXPECT_THAT(result.out, Not(HasSubstr(" GB"))) << "memory is in GiB throughout";
   EXPECT_THAT(result.out,
               HasSubstr("offload_optimizer and shoal.offload_gradients on with shoal.offload_update cpu would fit"));
 }
@@ -64,6 +67,29 @@ TEST(CliPlan, OpensAModelLargerThanThisMachine) {
       {"--model", "llama-13b", "--world", "8", "--set", "bf16.enabled=true", "--gpu-memory", "80GiB", "--batch", "1"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("\nStage 3 fits: "));
+}
+
+// With a GPU the precision is bf16 unless the user says otherwise, by the count and by the model alike.
+TEST(CliPlan, CountsInBf16ForAGpu) {
+  const auto precision = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--world", "1", "--json"});
+    return json::parse(plan(more).out, "plan").find("precision")->as_text();
+  };
+  EXPECT_EQ(precision({"--params", "7e9", "--gpu-memory", "200GiB"}), "bf16");
+  EXPECT_EQ(precision({"--model", "llama-tiny", "--gpu-memory", "80GiB", "--set", "fp16.enabled=true"}), "fp16");
+  EXPECT_EQ(precision({"--model", "llama-tiny"}), "fp32");
+  EXPECT_THAT(plan({"--model", "llama-tiny", "--world", "1", "--gpu-memory", "80GiB"}).out,
+              AllOf(HasSubstr(", bf16, 1 rank"),
+                    HasSubstr("\nNo --config: counted in bf16. Without a config shoal train is fp32: ")));
+}
+
+TEST(CliPlan, SaysByItsExitCodeWhetherItFits) {
+  const auto code = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--params", "7e9", "--world", "1"});
+    return plan(more).exit_code;
+  };
+  EXPECT_EQ(code({"--gpu-memory", "100GiB"}), 0);
+  EXPECT_EQ(code({"--gpu-memory", "93GiB", "--json"}), 3) << "91.27 GiB, and 3 % stay free";
 }
 
 TEST(CliPlan, CountsWhatRecomputeLeavesAndWhatGoesToTheHost) {
@@ -95,7 +121,7 @@ TEST(CliPlan, KeepsTheActivationsThatFit) {
   EXPECT_THAT(text({"--gpu-memory", "200GiB"}).out, Not(HasSubstr("recompute")));
   EXPECT_THAT(
       text({"--gpu-memory", "134GiB"}).out,
-      AllOf(HasSubstr(", recompute full in 16 of 32 blocks, selective in the others"), HasSubstr("\nStage 3 fits: ")));
+      AllOf(HasSubstr(", recompute full in 19 of 32 blocks, selective in the others"), HasSubstr("\nStage 3 fits: ")));
   const Result blind = text({});
   EXPECT_EQ(blind.exit_code, 2);
   EXPECT_THAT(blind.err, HasSubstr("--gpu-memory 80GiB"));
@@ -107,7 +133,7 @@ TEST(CliPlan, NamesTheRecomputeThatWouldFit) {
                  "2048", "--gpu-memory", gpu})
         .out;
   };
-  EXPECT_THAT(lines("28GiB"), HasSubstr("Stage 3 with --recompute selective would fit"));
+  EXPECT_THAT(lines("29.2GiB"), HasSubstr("Stage 3 with --recompute selective would fit"));
   EXPECT_THAT(lines("19GiB"), HasSubstr("Stage 3 with --recompute full would fit"));
   EXPECT_THAT(lines("17GiB"), HasSubstr("Stage 3 with --recompute full --set "
                                         "activation_checkpointing.cpu_checkpointing=true would fit"));

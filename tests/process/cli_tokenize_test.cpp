@@ -50,7 +50,7 @@ class Tokenize : public ::testing::Test {
 };
 
 TEST_F(Tokenize, WritesTheTokensOfEveryFileInOrder) {
-  write("texts/2.txt", "b b\n");
+  write("texts/2.txt", "\xef\xbb\xbf\x62 b\n");  // as Windows writes it
   write("texts/10.txt", "a unknown a");
   write("texts/deeper/1.txt", "b");
   write("texts/.hidden", "a a a a");
@@ -83,6 +83,12 @@ TEST_F(Tokenize, MistakesAreNamedAndLeaveNoFile) {
   expect({"--tokenizer", "tokenizer.json", "good.txt", "latin.txt", "-o", "out.bin"}, 2,
          "[tokenize latin.txt] byte 2 is not UTF-8.");
   expect({"--tokenizer", "tokenizer.json", "texts/deeper", "-o", "out.bin"}, 2, "there is no text");
+  expect({"--tokenizer", "tokenizer.json", "good.txt", "-o", "texts"}, 1,
+         "[tokenize texts] cannot be written: Is a directory. Give another -o.");
+  write("pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4096\n");
+  expect({"--tokenizer", "pointer", "good.txt", "-o", "out.bin"}, 2, "[--tokenizer pointer] is a pointer of Git LFS");
+  expect({"--tokenizer", "tokenizer.json", "pointer", "-o", "out.bin"}, 2,
+         "[tokenize pointer] is a pointer of Git LFS");
 }
 
 TEST_F(Tokenize, APythonThatIsNotThereIsAnError) {

@@ -54,6 +54,14 @@ TEST(Cli, AMistakeIsAnsweredWithTheNearestWordAndCode2) {
       {{"train", "--ranks", "100000"}, "shoal train: --ranks: Value 100000 not in range [1 - 1024]"},
       {{}, "shoal: A subcommand is required\nSee shoal --help.\n"},
       {{"plan", "--world", "8"}, "shoal: [--model] give either a model or --params, the number of parameters.\n"},
+      {{"plan", "--params", "7e9", "--world", "2", "--ranks-per-host", "8"},
+       "shoal: [--ranks-per-host] 8 ranks on a host are more than --world, 2 in all. Give 2 or fewer.\n"},
+      {{"train", "--model", "llama-tiny", "--data", "synthetic", "--steps", "1", "--out", ""},
+       "shoal train: --out: is empty. Give a value\nSee shoal train --help.\n"},
+      {{"train", "--model", "llama-tiny", "--data", "synthetic", "--steps", "99999999999999999999"},
+       "shoal train: --steps: Value 99999999999999999999 not in range"},
+      {{"plan", "--params", "7e9", "--world", "8", "--batch", "4"},
+       "shoal: [--params] with a number alone no activations are counted"},
       {{"plan", "--params", "many", "--world", "8"}, "shoal: [--params] \"many\" is not an amount."},
       {{"plan", "--model", "lama-7b", "--world", "8"}, "shoal: [model lama-7b] "},
       {{"plan", "--params", "7e9", "--world", "8", "--set", "zero_optimization.stage=4"}, "shoal: [config] 1 mistake:"},
@@ -66,6 +74,14 @@ TEST(Cli, AMistakeIsAnsweredWithTheNearestWordAndCode2) {
     EXPECT_THAT(result.err, StartsWith(mistake.answer));
     EXPECT_EQ(result.out, "");
   }
+}
+
+// A disk that is full behind `>`.
+TEST(Cli, OutputThatIsLostIsAFailure) {
+  const Result result =
+      Command({"sh", "-c", "exec \"$0\" plan --params 7e9 --world 8 > /dev/full", SHOAL_BINARY}).wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, StartsWith("shoal: [standard output] could not be written: No space left on device."));
 }
 
 TEST(Cli, LaunchPassesEveryWordOnAndTheExitCodeBack) {

@@ -63,6 +63,49 @@ TEST(TrainMistakes, AreSaidBeforeTrainingStarts) {
   expect_refused(folder, with(llama, text, {"--sequence", "16", "--seed", "-1"}), "--seed: Value -1 not in range");
 }
 
+// The word of users for a device of torch.
+TEST(TrainMistakes, AGpuIsCuda) {
+  const RunFolder folder;
+  const Result typo = train(folder, "llama", "run", {"--steps", "1", "--device", "kuda"});
+  EXPECT_EQ(typo.exit_code, 2);
+  EXPECT_THAT(typo.err, HasSubstr("[--device] kuda is not a device. Did you mean cuda?"));
+  const Result result = Command(train_words(folder, "llama", "run", {"--steps", "1", "--device", "gpu"}),
+                                {.env = {{"CUDA_VISIBLE_DEVICES", ""}}})
+                            .wait();
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("[device cuda] there is no GPU to use"));
+}
+
+TEST(TrainMistakes, AFolderWithTheNameOfABuiltInModelIsTakenAndSaid) {
+  const RunFolder folder;
+  Words words = train_words(folder, "", "run", {"--steps", "1"});
+  words.at(3) = "gpt2";
+  const Result result = Command(words, {.folder = folder.path()}).wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("gpt2 is a folder here and a built-in name: the folder is taken. The built-in "
+                                    "model is builtin:gpt2\n"));
+  EXPECT_THAT(result.out, HasSubstr("weights    made with seed 1: gpt2/config.json comes without any\n"));
+}
+
+// A rate that throws the weights away in the first step.
+TEST(TrainMistakes, ARunOfNothingButNanEndsAndFails) {
+  const RunFolder folder;
+  const auto wild = [&](const std::string& out, const Words& more) {
+    Words words = train_words(folder, "llama", out, {"--ranks", "2", "--save-every", "1", "--keep-last", "2"});
+    std::replace(words.begin(), words.end(), std::string("0.01"), std::string("1e30"));
+    return Command(words + more).wait();
+  };
+  const Result result = wild("run", {"--steps", "100", "--max-nonfinite", "5"});
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("steps 2 to 6 are not finite: the loss of step 2 was "));
+  EXPECT_THAT(result.err, HasSubstr("a gradient of unit "));
+  EXPECT_EQ(column(folder.read("run/metrics.jsonl"), "step").size(), 6u);
+  EXPECT_THAT(result.out, HasSubstr("step 5 is not saved: its loss is not finite"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/checkpoints/step-00000001"));
+  const Result few = wild("few", {"--steps", "3"});
+  EXPECT_EQ(few.exit_code, 1) << "too few for 20 in a row, and nothing was learned";
+}
+
 TEST(TrainMistakes, AnotherNumberOfRanksThanTheLaunchersIsRefused) {
   const RunFolder folder;
   const Result result = Command({SHOAL_BINARY, "launch", "-n", "2", "--", SHOAL_BINARY, "train", "--model",

@@ -17,6 +17,7 @@ from ranks import main, message, run
 # What each message says, and what it says to do.
 EXPECTED = {
     "wrong JSON": ("wrong.json", "line 2"),
+    "a config in UTF-16": ("wrong.json] byte 0 is not UTF-8.", "Save it as UTF-8."),
     "a missing file": ("/nowhere.json] the file cannot be read", "Give the path of a JSON file."),
     "no config": ("", "Pass config="),
     "not a stage": ("zero_optimization.stage] 4 is", "3"),
@@ -68,6 +69,8 @@ def mistakes(door: str) -> dict:
         path = Path(folder, "wrong.json")
         path.write_text('{\n  "zero_optimization": {"stage": }\n}\n')
         found["wrong JSON"] = message(lambda: initialize(Net(), str(path)))
+        path.write_bytes('{"zero_optimization": {"stage": 2}}'.encode("utf-16"))
+        found["a config in UTF-16"] = message(lambda: initialize(Net(), str(path)))
         Path(folder, "tag").mkdir()
         model = Net()
         engine = initialize(model, config())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from hf_runs import Samples, ds_config, main_with_models, make_trainer, numbers_of, shared_folder, train
+from hf_runs import Samples, ds_config, main_with_models, make_model, make_trainer, numbers_of, shared_folder, train
 from models import largest_difference
-from ranks import run
+from ranks import message, run
 
 
 def train_all(kind: str, against_plain: bool, **options) -> list[list[float]]:
@@ -170,6 +172,44 @@ def test_save_and_resume_to_the_bit():
         assert facts["straight"] == facts["again"], facts
         assert facts["evaluation"][0] == facts["evaluation"][1], facts
         assert "model.safetensors" in facts["files"] and "global_step3" in facts["files"], facts
+
+
+def run_readme(folder: str) -> list[float]:
+    """The README's Python, block by block, with a model of transformers and a batch as its loaders give it."""
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    batch = {key: value[None] for key, value in Samples("gpt2", 1)[0].items()}
+    names = {"model": make_model("gpt2"), "batch": batch}
+    losses = []
+    os.chdir(folder)
+    for block in blocks:
+        exec(block, names)
+        losses.append(float(names["loss"]))
+    engine = names["engine"]
+    assert engine.load("checkpoints").step == 1
+    losses.append(float(engine(**batch).loss))
+    return losses
+
+
+def test_the_readme_runs_as_it_is_shown():
+    config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3},
+              "optimizer": {"type": "AdamW", "params": {"lr": 0.01}}}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "ds_config.json").write_text(json.dumps(config))
+        for losses in run(__file__, "run_readme", 2, folder=folder):
+            assert len(losses) == 2 and losses[1] < losses[0], losses
+
+
+def train_without_use_cpu() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = make_trainer("gpt2", folder, ds_config(2), use_cpu=False, max_steps=1)
+        return message(trainer.train)
+
+
+def test_ranks_that_accelerate_does_not_count_are_told_what_to_set():
+    for text in run(__file__, "train_without_use_cpu", 2):
+        assert "accelerate counts 1 process, and 2 ranks run" in text, text
+        assert "TrainingArguments(use_cpu=True)" in text, text
 
 
 def generate(stage: int) -> list:

@@ -134,8 +134,9 @@ LlamaConfig read_llama_config(const HfConfig& config) {
   read.qk_norms = read.model_type == "qwen3";
   read.rope = read_rope(config, read.max_positions);
   refuse_unsupported(config, read);
-  if (const int64_t window = read_window(config, read); window > 0) {
-    read.max_positions = std::min(read.max_positions, window);
+  if (const int64_t window = read_window(config, read); window > 0 && window < read.max_positions) {
+    read.max_positions = window;
+    read.positions_by = "sliding_window";
   }
   return read;
 }

@@ -15,6 +15,7 @@ struct LlamaConfig {
   int64_t vocab = 0, hidden = 0, ffn = 0, layers = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   int64_t max_positions = 0;  // or the length of the sliding window, if that is shorter: up to there it changes nothing
+  std::string positions_by = "max_position_embeddings";  // the key that decided
   double norm_eps = 1e-6;
   double initializer_range = 0.02;
   double attention_dropout = 0;

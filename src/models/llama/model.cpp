@@ -185,10 +185,13 @@ std::unique_ptr<LanguageModel> open_llama(const OpenRequest& request) {
   std::vector<Unit> units = list.finish();
   ModelInfo info;
   info.name = request.name;
+  info.origin = request.config.origin();
+  if (request.weights.file) info.weights_from = request.weights.path;
   info.vocab = config.vocab;
   info.hidden = config.hidden;
   info.layers = config.layers;
   info.max_positions = config.max_positions;
+  info.positions_by = config.positions_by;
   info.numel = list.numel();
   info.byte_tokens = request.byte_tokens;
   return std::make_unique<Llama>(std::move(info), std::move(units), request.recompute, config, std::move(weights),

@@ -63,8 +63,9 @@ TEST(JsonParse, SyntaxErrorsSayWhatWasExpectedWhere) {
   EXPECT_EQ(mistake_in("{\"a\": 1"),
             "[file line 1, column 8] expected ',' or '}' but found the end of the text. Correct the text there.");
   EXPECT_EQ(mistake_in("{,}"), "[file line 1, column 2] expected a key or '}' but found ','. Correct the text there.");
-  EXPECT_EQ(mistake_in(""),
-            "[file line 1, column 1] expected a value but found the end of the text. Correct the text there.");
+  EXPECT_EQ(mistake_in(""), "[file] is empty. Write a JSON object there.");
+  EXPECT_EQ(mistake_in(" \r\n"), "[file] is empty. Write a JSON object there.");
+  EXPECT_EQ(mistake_in(std::string_view("\xff\xfe{\0}\0", 6)), "[file] is in UTF-16. Save it as UTF-8.");
   EXPECT_EQ(mistake_in("{} {}"),
             "[file line 1, column 4] expected the end of the text but found '{'. Correct the text there.");
   EXPECT_EQ(mistake_in("[\"ab\nc\"]"), "[file line 1, column 2] this text is never closed. End it with \".");

@@ -51,6 +51,8 @@ TEST(Resolve, WhereThereIsNoneThePlaceIsNamed) {
   const TempFolder temp;
   EXPECT_EQ(message_of([&] { resolved(temp / "none"); }),
             "[--x] " + (temp / "none") + " is not there. Check the path.");
+  EXPECT_EQ(message_of([&] { resolved(temp.write("a.jsonl", "{}")); }),
+            "[--x] " + (temp / "a.jsonl") + " is no folder. Check the path.");
   EXPECT_EQ(message_of([&] { resolved(temp / "step-00000001"); }),
             "[--x] " + (temp / "step-00000001") + " is not there. Check the path.");
   EXPECT_THAT(message_of([&] { resolved(temp.path()); }), HasSubstr("[--x] " + temp.path() + " holds no complete"));

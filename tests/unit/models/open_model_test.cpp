@@ -110,7 +110,66 @@ TEST(OpenModel, AnExportedModelOpensAgain) {
 TEST(OpenModel, NamesWhatItDoesNotKnow) {
   EXPECT_THAT(problem_of("llama-7bb"), AllOf(HasSubstr("Did you mean llama-7b?"), HasSubstr("gpt2")));
   EXPECT_THAT(problem_of("/nowhere"), HasSubstr("/nowhere"));
+  EXPECT_THAT(problem_of("an-owner/A-Model-1B"),
+              HasSubstr("Nothing is fetched from the Hub here: hf download an-owner/A-Model-1B --local-dir DIR"));
+  for (const char* path : {"./nowhere", "/nowhere/model", "a/b/c", "nowhere/"}) {
+    EXPECT_THAT(problem_of(path), ::testing::Not(HasSubstr("Hub"))) << path;
+  }
   EXPECT_THAT(builtin_models(), Contains("llama-tiny"));
+}
+
+// The process stands in a folder for a while.
+class Inside {
+ public:
+  explicit Inside(const std::string& folder) : before_(std::filesystem::current_path()) {
+    std::filesystem::current_path(folder);
+  }
+  ~Inside() { std::filesystem::current_path(before_); }
+
+ private:
+  std::filesystem::path before_;
+};
+
+TEST(OpenModel, AFolderComesBeforeABuiltInNameAndBothAreNamed) {
+  const TempFolder folder;
+  const Inside inside(folder.path());
+  EXPECT_EQ(name_clash("gpt2"), "");
+  folder.write("gpt2/notes.txt", "a run's folder, say");
+  EXPECT_EQ(open_model("gpt2")->info().origin, "built-in model gpt2");
+  folder.write("gpt2/model.safetensors", "");
+  EXPECT_EQ(problem_of("gpt2"),
+            "[model gpt2] is a folder here, with model.safetensors and without a config.json, and a built-in name. Put "
+            "the config.json into the folder, or write builtin:gpt2 for the built-in model.");
+  std::filesystem::remove(folder / "gpt2/model.safetensors");
+  folder.write("gpt2/config.json", testing::tiny_gpt2_json());
+  const auto own = open_model("gpt2");
+  EXPECT_EQ(own->info().origin, "gpt2/config.json");
+  EXPECT_EQ(own->info().vocab, testing::kTinyVocab);
+  EXPECT_EQ(open_model("builtin:gpt2")->info().vocab, 50257);
+  EXPECT_EQ(name_clash("gpt2"),
+            "gpt2 is a folder here and a built-in name: the folder is taken. The built-in model is builtin:gpt2");
+  EXPECT_EQ(name_clash("builtin:gpt2"), "");
+  EXPECT_THAT(problem_of("builtin:gtp2"), HasSubstr("gtp2 is not built in. Did you mean gpt2?"));
+}
+
+TEST(OpenModel, KnowsWhereItsFirstWeightsComeFrom) {
+  const auto model = open_json(tiny_llama_json());
+  EXPECT_EQ(model->info().weights_from, "");
+  const TempFolder folder;
+  put_file(folder / "config.json", tiny_llama_json());
+  write_safetensors(folder.path(), tensors_of(*model), {}, fill_zeros);
+  EXPECT_EQ(open_model(folder.path())->info().weights_from, folder.path());
+}
+
+TEST(OpenModel, APointerOfGitLfsIsNamed) {
+  constexpr const char* kPointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 2048\n";
+  const TempFolder folder;
+  put_file(folder / "config.json", kPointer);
+  EXPECT_THAT(problem_of(folder.path()), AllOf(HasSubstr("config.json] is a pointer of Git LFS"),
+                                               HasSubstr("which has 2 KiB. Fetch it: run `git lfs pull`")));
+  put_file(folder / "config.json", tiny_llama_json());
+  put_file(folder / "model.safetensors", kPointer);
+  EXPECT_THAT(problem_of(folder.path()), HasSubstr("model.safetensors] is a pointer of Git LFS"));
 }
 
 TEST(OpenModel, AnUnknownArchitectureIsRefusedWithTheKnownOnes) {

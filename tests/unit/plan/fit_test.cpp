@@ -31,6 +31,16 @@ TEST(Fit, ToTheByte) {
   EXPECT_TRUE(fits(plan, {}));
 }
 
+TEST(Fit, WhatARunKeepsFreeIsNotCounted) {
+  const Budget budget = budget_of({.gpu = 1000, .host = 2000, .ranks_per_host = 2});
+  EXPECT_EQ(budget.device, 970u);
+  EXPECT_EQ(budget.host, 1800u);
+  EXPECT_EQ(budget.ranks_per_host, 2);
+  EXPECT_FALSE(budget_of({}).given());
+  EXPECT_TRUE(fits(stage_plan(970, 0, 0, 0), budget));
+  EXPECT_FALSE(fits(stage_plan(971, 0, 0, 0), budget));
+}
+
 constexpr size_t kGB = 1'000'000'000, kGiB = size_t{1} << 30;
 
 std::vector<std::string> advice_for(int64_t numel, int stage, int world, const Budget& budget) {
@@ -74,6 +84,23 @@ TEST(Advice, SaysThatTheStageFits) {
                           "Gathered units, buffers and activations are not counted: give --model."));
 }
 
+// 991 of 1000 bytes of a GPU are too many: a run would not get them.
+TEST(Advice, SaysWhatMayBeTakenOfWhatThereIs) {
+  const PlanSubject subject = subject_of_count(7 * kGB, Precision::bf16);
+  const Config config = config_in(Precision::bf16, 3);
+  EXPECT_EQ(advice(subject, config, 1, budget_of({.gpu = 98 * kGB, .host = {}}))[0],
+            "Stage 3 does not fit: 91.27 GiB a rank; 88.53 GiB of a GPU's 91.27 GiB may be taken.");
+  EXPECT_FALSE(chosen_fits(subject, config, 1, budget_of({.gpu = 100 * kGB, .host = {}})));
+  EXPECT_TRUE(chosen_fits(subject, config, 1, budget_of({.gpu = 102 * kGB, .host = {}})));
+  EXPECT_TRUE(chosen_fits(subject, config, 1, {})) << "nothing is known that it would not fit";
+  EXPECT_EQ(advice(subject, config, 1, budget_of({.gpu = 120 * kGB, .host = 50 * kGB}))[0],
+            "Stage 3 fits: 91.27 GiB a rank; 108.4 GiB of a GPU's 111.8 GiB and 41.91 GiB of a host's 46.57 GiB may be "
+            "taken.");
+  EXPECT_EQ(advice(subject, config, 1, budget_of({.gpu = {}, .host = 120 * kGB}))[0],
+            "Stage 3 fits: 91.27 GiB a rank, 91.27 GiB a host with 1 rank; 100.6 GiB of a host's 111.8 GiB may be "
+            "taken.");
+}
+
 TEST(Advice, SaysThatTheHostIsWhatIsTooSmall) {
   Config config = config_in(Precision::bf16, 3);
   config.zero.offload_optimizer.tier = Tier::host;
@@ -112,6 +139,9 @@ TEST(Advice, MovesStatesWithFewerActivationsBeforeGradientsAndWeights) {
   EXPECT_EQ(lines.at(2),
             "As settings: --set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=cpu --set "
             "zero_optimization.offload_optimizer.ratio=0.82 --recompute full");
+  subject.assumed = "--set bf16.enabled=true";
+  EXPECT_THAT(advice(subject, config_in(Precision::bf16, 3), 1, {.device = 70 * kGB, .host = 400 * kGB}).at(2),
+              ::testing::StartsWith("As settings: --set bf16.enabled=true --set zero_optimization.stage=3 "));
   subject.activations = 45 * kGB;  // gradients would do, with all of them
   EXPECT_THAT(advice(subject, config_in(Precision::bf16, 3), 1, {.device = 70 * kGB, .host = 400 * kGB}).at(1),
               HasSubstr("--recompute full would fit"));
@@ -235,6 +265,15 @@ TEST(Advice, PointsAtActivationsWhenTheyAreWhatIsTooMuch) {
   subject.lighter = {{"--recompute full", 30 * kGB}, {"--recompute full --batch 1", 2 * kGB}};
   const auto lines = advice(subject, config_in(Precision::bf16, 3), 2, {.device = 24 * kGB, .host = {}});
   EXPECT_EQ(lines[1], "Stage 3 with --recompute full --batch 1 would fit: 8.382 GiB a rank.");
+}
+
+TEST(Advice, DoesNotSayThatNothingHelpsBehindWhatDoes) {
+  PlanSubject subject = subject_of_count(kGB, Precision::bf16);
+  subject.activations = 60 * kGB;
+  subject.lighter = {{"--recompute full", 9 * kGB}};
+  const auto lines = advice(subject, config_in(Precision::bf16, 3), 1, {.device = 24 * kGB, .host = {}});
+  EXPECT_EQ(lines.at(1), "Stage 3 with --recompute full would fit: 21.42 GiB a rank.");
+  for (const std::string& line : lines) EXPECT_EQ(line.find("would not fit"), std::string::npos) << line;
 }
 
 TEST(Advice, ActivationsOnTheHostCountThere) {

@@ -15,16 +15,18 @@ TEST(PlanText, ShowsTheClassicArithmeticOf7BOn8Ranks) {
   const PlanReport report{.subject = subject_of_count(7'000'000'000, Precision::bf16),
                           .config = config_in(Precision::bf16, 3),
                           .world = 8,
-                          .budget = {}};
+                          .budget = {},
+                          .notes = {"No --config: counted in bf16."}};
   EXPECT_EQ(plan_text(report), R"(any model: 7,000,000,000 parameters, bf16, 8 ranks
+No --config: counted in bf16.
 
 model states a rank: mixed precision Adam by the book, and as Shoal holds them in bf16
 
 stage       2 + 2 + 12           Shoal
-0            112.00 GB        98.00 GB
-1             38.50 GB        36.75 GB
-2             26.25 GB        24.50 GB
-3*            14.00 GB        12.25 GB
+0            104.3 GiB       91.27 GiB
+1            35.86 GiB       34.23 GiB
+2            24.45 GiB       22.82 GiB
+3*           13.04 GiB       11.41 GiB
 
 Gathered units, buffers and activations depend on the model: give --model to count them.
 )");
@@ -51,10 +53,10 @@ stage      weights   gradients   optimizer    gathered     buffers  activations 
 model states a rank: mixed precision Adam by the book, and as Shoal holds them in bf16
 
 stage       2 + 2 + 12           Shoal
-0            134.28 MB       117.50 MB
-1             58.75 MB        54.55 MB
-2*            46.16 MB        41.96 MB
-3             33.57 MB        29.38 MB
+0            128.1 MiB       112.1 MiB
+1            56.03 MiB       52.03 MiB
+2*           44.02 MiB       40.02 MiB
+3            32.02 MiB       28.02 MiB
 
 Stage 2 does not fit: 51.02 MiB a rank, 40 MiB a GPU.
 No stage fits; stage 3 takes 43.02 MiB a rank.

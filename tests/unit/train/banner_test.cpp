@@ -8,6 +8,7 @@ namespace {
 BannerFacts facts_of(int stage, int world, const std::string& more = "") {
   BannerFacts facts;
   facts.model = "toy: 2,097,152 parameters";
+  facts.weights = "made with seed 1: toy comes without any";
   facts.data = "synthetic: 100 tokens";
   facts.config =
       Config::from_text(R"({"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2)" + more + "}",
@@ -28,6 +29,7 @@ BannerFacts facts_of(int stage, int world, const std::string& more = "") {
 TEST(Banner, SaysWhereEveryByteLivesAndWhatAStepMoves) {
   EXPECT_EQ(banner(facts_of(3, 2, R"(, "bf16": {"enabled": true})")),
             "model      toy: 2,097,152 parameters\n"
+            "weights    made with seed 1: toy comes without any\n"
             "data       synthetic: 100 tokens\n"
             "run        stage 3, bf16, 2 ranks over shared memory, 1 thread each\n"
             "batch      16 samples a step = 4 (micro-batch) x 2 (micro-steps) x 2 (ranks)\n"
@@ -50,6 +52,15 @@ TEST(Banner, SaysHowProductsAreMadeWhereTheCpuLacksThePrecision) {
                                "batch      "),
             std::string::npos)
       << banner(facts);
+}
+
+TEST(Banner, SaysWhetherWeightsAreReadOrMade) {
+  models::ModelInfo info;
+  info.origin = "gpt2/config.json";
+  EXPECT_EQ(weights_text(info, 7, ""), "made with seed 7: gpt2/config.json comes without any");
+  EXPECT_EQ(weights_text(info, 7, "run/step-00000001"), "of the checkpoint run/step-00000001");
+  info.weights_from = "gpt2";
+  EXPECT_EQ(weights_text(info, 7, ""), "read from gpt2");
 }
 
 TEST(Banner, SaysWhatLivesOffTheDevice) {

@@ -28,6 +28,15 @@ TEST(Generate, AddsAsManyBytesAsAskedAlsoBeyondTheModelsLength) {
   EXPECT_EQ(generated(options), generated(options));
 }
 
+TEST(Generate, SaysThatAModelWithoutWeightsWritesNoise) {
+  std::string said;
+  GenerateOptions options{.model = "llama-tiny", .prompt = "a", .tokens = 0};
+  options.note = [&](const std::string& text) { said = text; };
+  generated(options);
+  EXPECT_EQ(said,
+            "built-in model llama-tiny comes without weights, and no --checkpoint is given: what follows is noise.");
+}
+
 TEST(Generate, SaysWhatIsMissing) {
   EXPECT_THAT(message_of([] { generated({.prompt = "a"}); }), HasSubstr("[--checkpoint]"));
   EXPECT_THAT(message_of([] { generated({.model = "llama-tiny"}); }), HasSubstr("[--prompt]"));

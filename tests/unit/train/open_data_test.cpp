@@ -25,6 +25,44 @@ TEST(OpenData, OpensEachKind) {
   EXPECT_EQ(open_data("tokens:" + folder / "t.bin", kWords)->numel(), 3);
 }
 
+TEST(OpenData, TokensOfMuchFewerWordsThanTheModelHasAreDoubted) {
+  const TempFolder folder;
+  testing::write_tokens(folder / "few.bin", 300, {1, 2, 299});
+  testing::write_tokens(folder / "own.bin", 50000, {1, 2, 299});
+  EXPECT_EQ(doubt_about_tokens(*open_data("tokens:" + folder / "few.bin", kWords), kWords),
+            "tokens:" + folder / "few.bin" +
+                " was made with a tokenizer of 300 tokens, and gpt2 has 50,257: check that it is the model's own");
+  EXPECT_EQ(doubt_about_tokens(*open_data("tokens:" + folder / "own.bin", kWords), kWords), "");
+  EXPECT_EQ(doubt_about_tokens(*open_data("synthetic", kWords), kWords), "");
+  folder.write("raw.bin", std::string("\1\0", 2));
+  folder.write("raw.bin.json", R"({"dtype": "uint16"})");
+  EXPECT_EQ(doubt_about_tokens(*open_data("tokens:" + folder / "raw.bin", kWords), kWords), "") << "it does not say";
+}
+
+TEST(OpenData, APointerOfGitLfsIsNeitherTextNorTokens) {
+  const TempFolder folder;
+  folder.write("texts/a.txt", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4096\n");
+  for (const char* spec : {"text:", "tokens:"}) {
+    EXPECT_THAT(message_of([&] { open_data(spec + folder / "texts/a.txt", kBytes); }),
+                HasSubstr("a.txt] is a pointer of Git LFS and not the file itself, which has 4 KiB."));
+  }
+  EXPECT_THAT(message_of([&] { open_data("text:" + folder / "texts", kBytes); }), HasSubstr("a.txt] is a pointer"));
+}
+
+TEST(OpenData, TextInUtf16IsRefused) {
+  const TempFolder folder;
+  const std::string path = folder.write("a.txt", std::string("\xff\xfe\x61\0", 4));
+  EXPECT_EQ(message_of([&] { open_data("text:" + path, kBytes); }),
+            "[data text:" + path + "] is in UTF-16. Save it as UTF-8.");
+}
+
+TEST(OpenData, APathAloneIsAnsweredWithTheTwoThatItMayBe) {
+  const TempFolder folder;
+  const std::string path = folder.write("book.txt", "abc");
+  EXPECT_EQ(message_of([&] { open_data(path, kBytes); }),
+            "[data " + path + "] does not say what it holds. Write text:" + path + " or tokens:" + path + ".");
+}
+
 TEST(OpenData, TextNeedsAModelOverBytes) {
   const TempFolder folder;
   const std::string spec = "text:" + folder.write("a", "abc");

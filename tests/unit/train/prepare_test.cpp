@@ -40,6 +40,31 @@ TEST(PrepareRun, ASampleIsAsLongAsTheModelAllowsUpTo1024) {
   EXPECT_EQ(prepare_run(options, 1).cut.sequence, 1024);
 }
 
+TEST(PrepareRun, ASequenceThatIsTooLongIsRefusedWithTheKeyThatLimitsIt) {
+  const TempFolder folder;
+  const auto refusal = [&](const std::string& model_type) {
+    folder.write("config.json", R"({"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1,
+      "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 64, "vocab_size": 256,
+      "sliding_window": 32,
+      "model_type": ")" + model_type +
+                                    "\"}");
+    TrainOptions options = tiny();
+    options.model = folder.path();
+    return message_of([&] { prepare_run(options, 1); });
+  };
+  EXPECT_THAT(refusal("llama"), HasSubstr("can take, 64: that is its max_position_embeddings. Give 64 or fewer."));
+  EXPECT_THAT(refusal("mistral"), HasSubstr("can take, 32: that is its sliding_window, and attention within a window "
+                                            "shorter than the sequence is not built. Give 32 or fewer."));
+}
+
+TEST(PrepareRun, AStopBehindTheEndIsRefused) {
+  TrainOptions options = tiny();
+  options.stop_at = 11;
+  EXPECT_THAT(message_of([&] { prepare_run(options, 1); }), HasSubstr("[--stop-at] 11 is beyond the run's 10 steps."));
+  options.stop_at = 10;
+  EXPECT_EQ(message_of([&] { prepare_run(options, 1); }), "");
+}
+
 TEST(PrepareRun, DefersUpdatesUnlessToldNotTo) {
   TrainOptions options = tiny();
   EXPECT_EQ(prepare_run(options, 1).config.shoal.defer_update, DeferUpdate::on);

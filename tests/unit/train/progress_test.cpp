@@ -18,9 +18,10 @@ StepMetrics metrics_at(int64_t step) {
           .wait_comm_ms = 12};
 }
 
-std::string line_at(int64_t step) {
+// Of 30 steps; the line of the run's last step has no time left.
+std::string line_at(int64_t step, const std::string& left) {
   return "step " + std::to_string(step) +
-         "/30 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,234 tokens/s | 120 ms | wait 10 %";
+         "/30 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,234 tokens/s | 120 ms | wait 10 %" + left;
 }
 
 // What a Progress prints while it is used so.
@@ -65,8 +66,9 @@ std::string times(const std::string& tokens, const std::string& ms, const std::s
 }
 
 TEST(Progress, PlainLinesAreTheFirstEveryTenthAndTheLast) {
-  EXPECT_EQ(printed({.columns = 0, .log_every = 10}),
-            line_at(1) + "\n" + line_at(10) + "\n" + line_at(20) + "\n" + line_at(25) + "\ndone\n");
+  EXPECT_EQ(printed({.columns = 0, .log_every = 10}), line_at(1, " | 4 s left") + "\n" + line_at(10, " | 3 s left") +
+                                                          "\n" + line_at(20, " | 2 s left") + "\n" + line_at(25, "") +
+                                                          "\ndone\n");
 }
 
 TEST(Progress, WaitingForTiersIsShownWhereThereWasAny) {
@@ -86,11 +88,13 @@ TEST(Progress, WaitingForTiersIsShownWhereThereWasAny) {
 
 // Results that are read late come in bursts: a step's own time may be almost none.
 TEST(Progress, TheTimesOfALineAreMeansSinceTheLineBefore) {
-  EXPECT_EQ(printed({.log_every = 10}, 1, {1000, 300, 310, 390, 1}),
-            "step 1/5 | " + times("500", "1000", "2") + "\nstep 5/5 | " + times("1,998", "250", "10") + "\n");
+  EXPECT_EQ(
+      printed({.log_every = 10}, 1, {1000, 300, 310, 390, 1}),
+      "step 1/5 | " + times("500", "1000", "2") + " | 4 s left\nstep 5/5 | " + times("1,998", "250", "10") + "\n");
   EXPECT_EQ(printed({.log_every = 2}, 1, {1000, 300, 310, 390, 1}),
-            "step 1/5 | " + times("500", "1000", "2") + "\nstep 2/5 | " + times("1,666", "300", "8") + "\nstep 4/5 | " +
-                times("1,428", "350", "7") + "\nstep 5/5 | " + times("500,000", "1", "2500") + "\n");
+            "step 1/5 | " + times("500", "1000", "2") + " | 4 s left\nstep 2/5 | " + times("1,666", "300", "8") +
+                " | 1 s left\nstep 4/5 | " + times("1,428", "350", "7") + " | 1 s left\nstep 5/5 | " +
+                times("500,000", "1", "2500") + "\n");
 }
 
 TEST(Progress, TheFirstStepOfAResumedRunCountsInNoMean) {
@@ -105,17 +109,52 @@ TEST(Progress, ABarHasTheStepsOwnTimeAndTheLastLineTheMean) {
 
 TEST(Progress, ATerminalShowsABarInOneLine) {
   const std::string all = printed({.columns = 200});
-  EXPECT_NE(all.find("\r\033[K[##########..........] " + line_at(15)), std::string::npos);
-  const std::string end = "\r\033[K" + line_at(25) + "\ndone\n";
+  EXPECT_NE(all.find("\r\033[K[##########..........] " + line_at(15, " | 2 s left")), std::string::npos);
+  const std::string end = "\r\033[K" + line_at(25, "") + "\ndone\n";
   EXPECT_EQ(all.substr(all.size() - end.size()), end);
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 2);
 }
 
-TEST(Progress, TheBarFitsIntoANarrowTerminal) {
-  const std::string all = printed({.columns = 40});
-  const size_t begin = all.find("\r\033[K[");
-  ASSERT_NE(begin, std::string::npos);
-  EXPECT_EQ(all.find("\r\033[K", begin + 1) - begin, 4 + 39u);
+// What matters most stays: where the run is, its loss, and how long it will take.
+TEST(Progress, ANarrowTerminalLosesTheLeastImportantFirst) {
+  const auto at_step_15 = [](int columns) {
+    const std::string all = printed({.columns = columns});
+    size_t begin = 0;
+    for (int step = 1; step <= 15; ++step) begin = all.find("\r\033[K", begin) + 4;
+    return all.substr(begin, all.find("\r\033[K", begin) - begin);
+  };
+  EXPECT_EQ(at_step_15(90), "[##########..........] step 15/30 | loss 3.2100 | norm 1.23 | 1,234 tokens/s | 2 s left");
+  EXPECT_EQ(at_step_15(80), "[##########..........] step 15/30 | loss 3.2100 | 1,234 tokens/s | 2 s left");
+  EXPECT_EQ(at_step_15(60), "[#####.....] step 15/30 | loss 3.2100 | 2 s left");
+  EXPECT_EQ(at_step_15(40), "step 15/30 | loss 3.2100 | 2 s left");
+  EXPECT_EQ(at_step_15(30), "step 15/30 | loss 3.2100");
+  EXPECT_EQ(at_step_15(8), "step 15");
+}
+
+// The first step starts everything; a run may end before its schedule does.
+TEST(Progress, SaysHowLongItWillTakeByTheStepsAfterTheFirst) {
+  const auto shown = [](int64_t last) {
+    return printed_by({.steps = 1000, .last = last, .log_every = 10}, [](Progress& progress) {
+      for (int64_t step = 1; step <= 10; ++step) {
+        StepMetrics metrics = metrics_at(step);
+        metrics.step_ms = step == 1 ? 20000 : 8000;
+        progress.show(metrics, false);
+      }
+    });
+  };
+  EXPECT_NE(shown(200).find("| wait 0 % | 66 min left\nstep 10/1000"), std::string::npos) << shown(200);
+  EXPECT_EQ(shown(200).substr(shown(200).rfind("| ")), "| 25 min left\n");
+  EXPECT_EQ(shown(0).substr(shown(0).rfind("| ")), "| 2.2 h left\n");
+}
+
+TEST(LeftText, HasTheUnitThatSaysMost) {
+  EXPECT_EQ(left_text(0), "");
+  EXPECT_EQ(left_text(0.2), "1 s left");
+  EXPECT_EQ(left_text(89), "89 s left");
+  EXPECT_EQ(left_text(100), "2 min left");
+  EXPECT_EQ(left_text(27 * 60), "27 min left");
+  EXPECT_EQ(left_text(3.5 * 3600), "3.5 h left");
+  EXPECT_EQ(left_text(50 * 3600), "2.1 days left");
 }
 
 TEST(Progress, OtherRanksAreQuiet) { EXPECT_EQ(printed({.columns = 200, .quiet = true}), ""); }

@@ -31,6 +31,12 @@ TEST(RunConfig, WithoutAConfigEverythingIsChosenAndSaid) {
               ElementsAre(HasSubstr("stage 3"), HasSubstr("AdamW with learning rate 0.0003"), HasSubstr("8 samples")));
 }
 
+TEST(RunConfig, AFolderIsNoConfig) {
+  const TempFolder folder;
+  EXPECT_EQ(message_of([&] { make_run_config(options_with(folder.path()), 1, 64); }),
+            "[config " + folder.path() + "] is a folder. Give the path of a JSON file.");
+}
+
 TEST(RunConfig, WhatTheConfigSaysIsNotChosen) {
   const TempFolder folder;
   const std::string path = folder.write("ds.json", R"({
