@@ -477,6 +477,17 @@ class Engine::Impl {
     throw Error(place, "a step is under way. Read and write the state after step(), before the next forward.");
   }
 
+  // The state is that of the last step until the next one is taken, so it may be read between micro-steps too.
+  void check_readable(const std::string& place) const {
+    check_whole(place.c_str());
+    if (passes_.between_passes() && !inside_gathered_) return;
+    throw Error(place,
+                inside_gathered_
+                    ? "parameters are gathered for the user. Leave with_gathered first."
+                    : "a pass is open: its forward ran and its backward did not. Call backward first, or run a forward "
+                      "that has none without gradients (torch.no_grad).");
+  }
+
   void await_gradients() {
     if (!passes_.between_passes() || micro_step_ == 0 || !reduced_) {
       throw Error("gradients", "there are none: they are complete after the backward that ends a step, until step().");
@@ -674,7 +685,7 @@ std::vector<StateRun> Engine::owned_state() const { return impl_->state_access_.
 std::vector<StateRun> Engine::kept_state() const { return impl_->state_access_.kept(); }
 
 void Engine::read_state(const StateRun& part, float* values) const {
-  impl_->check_between_steps("read_state");
+  impl_->check_readable("read_state");
   impl_->stepper_.settle_all();
   impl_->state_access_.read(part, values);
 }
@@ -702,6 +713,8 @@ void Engine::write_gradient(const StateRun& part, const float* values) {
   impl_->state_access_.write_gradient(part, values, impl_->gradients_);
 }
 
+void Engine::check_readable(const std::string& place) const { impl_->check_readable(place); }
+int64_t Engine::accumulated() const { return impl_->micro_step_; }
 EngineProgress Engine::progress() const { return impl_->progress(); }
 void Engine::finish_restore(const EngineProgress& progress) { impl_->finish_restore(progress); }
 
