@@ -2,7 +2,10 @@
 #include "shoal/checkpoint.h"
 
 #include "bindings.h"
+#include "checkpoint/digest.h"
+#include "checkpoint/durable_file.h"
 #include "checkpoint/exchange.h"
+#include "checkpoint/file_digest.h"
 
 namespace shoal::python {
 
@@ -29,6 +32,26 @@ void bind_checkpoint(py::module_& module) {
       },
       py::arg("world"), py::arg("mine"), py::call_guard<py::gil_scoped_release>(),
       "What each rank gave, in rank order.");
+  py::class_<checkpoint::DigestStream>(module, "DigestStream")
+      .def(py::init<>())
+      .def("add",
+           [](checkpoint::DigestStream& stream, const py::buffer& bytes) {
+             const py::buffer_info info = bytes.request();
+             const auto nbytes = static_cast<size_t>(info.size * info.itemsize);
+             py::gil_scoped_release without_gil;
+             stream.add(info.ptr, nbytes);
+           })
+      .def("text", [](const checkpoint::DigestStream& stream) { return checkpoint::digest_text(stream.value()); });
+  module.def(
+      "digest_of_file",
+      [](const std::string& path) {
+        const checkpoint::FileDigest found = checkpoint::digest_of_file(path);
+        return std::pair(found.nbytes, checkpoint::digest_text(found.digest));
+      },
+      py::arg("path"), py::call_guard<py::gil_scoped_release>(), "Bytes and checksum (XXH3, 64 bits) of a file.");
+  module.def(
+      "replace_path", &checkpoint::replace, py::arg("from_path"), py::arg("to_path"),
+      "Puts a file or folder in the place of another in one step; a folder that stood there is at from_path then.");
   module.def("find_latest_checkpoint", &find_latest_checkpoint, py::arg("folder"));
 }
 

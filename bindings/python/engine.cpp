@@ -257,6 +257,8 @@ void bind_engine(py::module_& module) {
       .def("finish_gathered", &Engine::finish_gathered, py::arg("id"), py::arg("written_by") = py::none(), Released())
       .def("params", &Engine::params)
       .def("owned_runs", &owned_runs)
+      .def("check_readable", &Engine::check_readable, py::arg("place"))
+      .def_property_readonly("accumulated", &Engine::accumulated)
       .def("gradient_runs", &gradient_runs, Released())
       .def("set_betas", &Engine::set_betas)
       .def("write_param", &write_param)

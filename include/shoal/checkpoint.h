@@ -30,10 +30,10 @@ class SaveError : public Error {
   explicit SaveError(std::string_view message) : Error("checkpoint save", message) {}
 };
 
-// Every rank calls it, between steps. Until it is complete nothing of it is seen under its name; what was saved before
-// is not touched. Throws SaveError on every rank if any rank could not write (no space, no permission); the half is
-// removed.
-// Returns the checkpoint's path.
+// Every rank calls it, between passes. Between the micro-steps of a step it saves the state of the last step; what is
+// accumulated stays in memory, and is named in the checkpoint's extra ("shoal.accumulated") and on stderr. Until it is
+// complete nothing of it is seen under its name; what was saved before is not touched. Throws SaveError on every rank
+// if any rank could not write (no space, no permission); the half is removed. Returns the checkpoint's path.
 std::string save_checkpoint(const Engine& engine, Group& world, const SaveOptions& options);
 
 struct LoadedCheckpoint {

@@ -186,11 +186,16 @@ class Engine {
   int begin_gathered(const std::vector<std::string>& names);
   void finish_gathered(int id, std::optional<int> written_by = {});
 
-  // The state, for checkpoints; between steps only. owned_state() of all ranks is disjoint and covers everything:
-  // what this rank saves. kept_state() is what it holds and must be given: what it loads.
+  // The state, for checkpoints. owned_state() of all ranks is disjoint and covers everything: what this rank saves.
+  // kept_state() is what it holds and must be given: what it loads. It is read between passes, also between the
+  // micro-steps of a step, when it is that of the last step; it is written between steps.
   const std::vector<ParamInfo>& params() const;
   std::vector<StateRun> owned_state() const;
   std::vector<StateRun> kept_state() const;
+  // Throws unless it can be read now. Talks to nobody.
+  void check_readable(const std::string& place) const;
+  // Micro-steps that have been accumulated since the last step. What is saved now does not hold them.
+  int64_t accumulated() const;
   // Any part of such a run.
   void read_state(const StateRun& part, float* values) const;
   void write_state(const StateRun& part, const float* values);

@@ -5,20 +5,18 @@ The format, and why a kill at any moment does no harm, is in docs/formats/checkp
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import shutil
 import warnings
-import zipfile
 from typing import Any, Callable, Iterator
 
 import torch
 
-from shoal import _core
+from shoal import _core, durable
 
 KEY = "shoal.beside"  # of the manifest's extra: the id in the folder's name
+SUMS = "shoal.beside_checksums"  # and the checksum of each rank's file, in their order, with blanks between
 _NAME = "beside-"
 
 
@@ -45,8 +43,10 @@ class Pending:
         self.path = _core.gather_texts(world, _outside(os.path.join(folder, f"step-{step:08}"), self.id))[0]
         self._lock: int | None = None
         self._together("make", self._make)
-        self._together("write to", lambda: _write(_file(self.path, world.rank), values()))
-        self._together("sync", lambda: _sync(self.path) if world.rank == 0 else None)
+        written: list[durable.Written] = []
+        self._together("write to", lambda: written.append(durable.write(_file(self.path, world.rank), values())))
+        self.extra = {KEY: self.id, SUMS: " ".join(_core.gather_texts(world, written[0].checksum))}
+        self._together("sync", lambda: durable.sync(self.path) if world.rank == 0 else None)
 
     def _make(self) -> None:
         if self.world.rank != 0:
@@ -55,13 +55,11 @@ class Pending:
         os.makedirs(folder, exist_ok=True)
         _settle_dead(folder)
         os.mkdir(self.path)
-        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._lock = durable.lock(self.path)
 
     def _together(self, what: str, part: Callable[[], None]) -> None:
         """What fails on one rank fails on all, and leaves nothing."""
-        failed = together(self.world, part)
+        failed = durable.together(self.world, part)
         if failed is None:
             return
         self.settle()
@@ -82,31 +80,6 @@ class Pending:
             warnings.warn(f"[save] {self.path} stays where it is: {error}. The checkpoint is complete with it.")
 
 
-def together(world: _core.Group, part: Callable[[], None]) -> tuple[int, str] | None:
-    """Does a rank's part, which must not communicate. The first rank that failed and why, the same on every rank; None: all went well."""
-    said = ""
-    try:
-        part()
-    except (OSError, RuntimeError, ValueError, KeyError) as error:  # torch has RuntimeError for a disk that is full
-        said = str(error) or type(error).__name__
-    return next(((rank, why) for rank, why in enumerate(_core.gather_texts(world, said)) if why), None)
-
-
-def _write(path: str, values: dict[str, Any]) -> None:
-    with open(path, "wb") as file:
-        torch.save(values, file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _settle(path: str) -> None:
     """Moves it into the checkpoint whose manifest names it; if none does, removes it."""
     folder, name = os.path.split(path)
@@ -114,7 +87,7 @@ def _settle(path: str) -> None:
     checkpoint = os.path.join(folder, step[1:])
     if id_in(checkpoint) == id:
         os.rename(path, _inside(checkpoint, id))
-        _sync(checkpoint)
+        durable.sync(checkpoint)
     else:
         shutil.rmtree(path, ignore_errors=True)
 
@@ -123,21 +96,8 @@ def _settle_dead(folder: str) -> None:
     """What saves left that were killed."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
-        if name.startswith(".step-") and f".{_NAME}" in name and not _is_locked(path):
+        if name.startswith(".step-") and f".{_NAME}" in name and not durable.is_locked(path):
             _settle(path)
-
-
-def _is_locked(path: str) -> bool:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def manifest_of(checkpoint: str) -> dict[str, Any]:
@@ -156,7 +116,9 @@ def id_in(checkpoint: str) -> str | None:
 class Saved:
     """What the ranks saved beside a checkpoint."""
 
-    def __init__(self, checkpoint: str, id: str, saved_world: int):
+    def __init__(self, checkpoint: str, extra: dict[str, str], saved_world: int):
+        id = extra[KEY]
+        self.sums = extra.get(SUMS, "").split()  # earlier versions wrote none
         inside = _inside(checkpoint, id)
         self.path = inside if os.path.isdir(inside) else _outside(checkpoint, id)
         self.world = saved_world
@@ -164,10 +126,12 @@ class Saved:
     def of_rank(self, rank: int) -> dict[str, Any]:
         path = _file(self.path, rank)
         try:
-            with zipfile.ZipFile(path) as archive:  # torch's reader does not look at the checksums of its records
-                damaged = archive.testzip()
+            durable.check_regular(path, "load")
+            damaged = durable.damage_in_archive(path)
+            if damaged is None and self.sums and _core.digest_of_file(path)[1] != self.sums[rank]:
+                damaged = "has another checksum than when it was saved"
             if damaged is not None:
-                raise ValueError(f"{damaged} in it has another checksum than when it was saved")
+                raise ValueError(f"it {damaged}")
             return torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # noqa: BLE001
             reason = str(error).splitlines()[0]

@@ -8,7 +8,7 @@ import math
 import os
 from typing import Any, Mapping
 
-from shoal import _core
+from shoal import _core, durable
 
 
 def read(config: str | os.PathLike | Mapping[str, Any]) -> tuple[str, str]:
@@ -19,8 +19,7 @@ def read(config: str | os.PathLike | Mapping[str, Any]) -> tuple[str, str]:
     if text.lstrip().startswith("{"):
         return text, "config"
     try:
-        with open(text, encoding="utf-8") as file:
-            return file.read(), f"config {text}"
+        return durable.read_text(text, f"config {text}"), f"config {text}"
     except OSError as error:
         raise _core.Error(f"[config {text}] the file cannot be read: {error.strerror}. Give the path of a JSON file.") from None
     except UnicodeDecodeError as error:

@@ -13,7 +13,7 @@ from typing import Any, Iterable, Iterator, Mapping
 import torch
 from torch import nn
 
-from shoal import _core, beside, buffers, compiling, construction, demand, devices, hooks
+from shoal import _core, beside, buffers, compiling, construction, demand, devices, durable, hooks
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
 from shoal.units import UnitRule, find_units, params_of_units
@@ -181,15 +181,18 @@ class Engine:
         return core.step(functools.partial(self.client.update, core)) if self.client is not None else core.step()
 
     def save(self, folder: str | os.PathLike, step: int, keep_last: int = 0, extra: dict[str, str] | None = None) -> str:
-        """Saves a checkpoint that any number of ranks can load, and returns its path. Every rank calls it, between steps."""
+        """Saves a checkpoint that any number of ranks can load, and returns its path. Every rank calls it, between passes. Between the
+        micro-steps of a step it is of the last step, and what is accumulated stays in memory alone."""
         core = self._live("save")
+        durable.act_together(self.world, "save", lambda: core.check_readable("save"))
         given, folder = dict(extra or {}), os.fspath(folder)
-        given.pop(beside.KEY, None)  # of the checkpoint that it was loaded from
+        for key in (beside.KEY, beside.SUMS):
+            given.pop(key, None)  # of the checkpoint that it was loaded from
         if not buffers.names_of(self.module) and self.client is None:
             return _core.save_checkpoint(core, self.world, folder, step, keep_last, given)
         pending = beside.Pending(self.world, folder, step, self._beside)
         try:
-            path = _core.save_checkpoint(core, self.world, folder, step, keep_last, given | {beside.KEY: pending.id})
+            path = _core.save_checkpoint(core, self.world, folder, step, keep_last, given | pending.extra)
         finally:
             pending.settle()
         self.world.barrier()
@@ -209,7 +212,7 @@ class Engine:
         core = self._live("load")
         path = os.fspath(path)
         found: list[tuple[beside.Saved | None, dict[str, Any]]] = []
-        failed = beside.together(self.world, lambda: found.append(self._read_beside(path)))
+        failed = durable.together(self.world, lambda: found.append(self._read_beside(path)))
         if failed is not None:
             raise _core.Error(f"[load] rank {failed[0]} cannot take {path}: {failed[1]} Nothing was loaded.")
         saved, own = found[0]
@@ -236,8 +239,8 @@ class Engine:
             manifest = beside.manifest_of(path)
         except (OSError, ValueError):
             return None, {}  # the core says what is wrong with it
-        place, id = f"load {path}", manifest.get("extra", {}).get(beside.KEY)
-        saved = beside.Saved(path, id, manifest["world"]) if id is not None else None
+        place, extra = f"load {path}", manifest.get("extra", {})
+        saved = beside.Saved(path, extra, manifest["world"]) if beside.KEY in extra else None
         own = saved.of_rank(self._rank_of(saved.world)) if saved is not None else {}
         if "buffers" in own:
             buffers.check_fit(self.module, own["buffers"], place)

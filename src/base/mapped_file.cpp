@@ -1,7 +1,6 @@
 // See mapped_file.h.
 #include "base/mapped_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -11,17 +10,23 @@
 #include <cstring>
 #include <utility>
 
+#include "base/regular_file.h"
 #include "shoal/error.h"
 
 namespace shoal {
 
 MappedFile::MappedFile(const std::string& path, const std::string& place) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw Error(place, fmt::format("{} cannot be opened: {}.", path, std::strerror(errno)));
+  const OpenedFile opened = open_regular(path);
+  if (!opened.kind.empty()) {
+    throw Error(place, fmt::format("{} is {}, not a regular file. Give one.", path, opened.kind));
+  }
+  const int fd = opened.fd;
+  if (fd < 0) throw Error(place, fmt::format("{} cannot be opened: {}.", path, std::strerror(opened.error_number)));
   struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+  if (::fstat(fd, &status) != 0) {
+    const int reason = errno;
     ::close(fd);
-    throw Error(place, fmt::format("{} is not a regular file. Give one.", path));
+    throw Error(place, fmt::format("{} cannot be read: {}.", path, std::strerror(reason)));
   }
   nbytes_ = static_cast<size_t>(status.st_size);
   if (nbytes_ > 0) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,21 @@
 namespace shoal::checkpoint {
 
 uint64_t digest_of(const void* data, size_t nbytes);
+
+// The same, of bytes that come one part after the other.
+class DigestStream {
+ public:
+  DigestStream();
+  ~DigestStream();
+  DigestStream(const DigestStream&) = delete;
+  DigestStream& operator=(const DigestStream&) = delete;
+  void add(const void* data, size_t nbytes);
+  uint64_t value() const;  // of what was added so far
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 // 16 hexadecimal digits, and back; nothing when the text is not that.
 std::string digest_text(uint64_t digest);

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/regular_file.h"
 #include "shoal/error.h"
 
 namespace shoal::checkpoint {
@@ -53,7 +54,12 @@ DurableFile DurableFile::create(const std::string& path) {
   return DurableFile(path, open_or_throw("create", path, O_WRONLY | O_CREAT | O_TRUNC));
 }
 DurableFile DurableFile::open_read(const std::string& path) {
-  return DurableFile(path, open_or_throw("open", path, O_RDONLY));
+  const OpenedFile opened = open_regular(path);
+  if (!opened.kind.empty()) {
+    throw Error("checkpoint", fmt::format("{} is {}, not a regular file. Put the file there.", path, opened.kind));
+  }
+  if (opened.fd < 0) throw_io_error("open", path, opened.error_number);
+  return DurableFile(path, opened.fd);
 }
 DurableFile::DurableFile(DurableFile&& other) noexcept : path_(std::move(other.path_)), fd_(other.fd_) {
   other.fd_ = -1;

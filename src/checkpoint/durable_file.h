@@ -16,7 +16,7 @@ namespace shoal::checkpoint {
 class DurableFile {
  public:
   static DurableFile create(const std::string& path);     // new or emptied, to write
-  static DurableFile open_read(const std::string& path);  // to read
+  static DurableFile open_read(const std::string& path);  // to read; a regular file only, so that nothing waits
   DurableFile(DurableFile&& other) noexcept;
   DurableFile& operator=(DurableFile&&) = delete;
   ~DurableFile();

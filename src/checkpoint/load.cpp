@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -14,6 +15,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/exchange.h"
+#include "checkpoint/file_lengths.h"
 #include "checkpoint/rank_file.h"
 #include "checkpoint/resolve.h"
 #include "checkpoint/run_folder.h"
@@ -187,6 +189,7 @@ Restored load_state(const StateSink& sink, Group& world, const std::string& path
   // Nothing is written into the sink before every rank knows that the checkpoint fits.
   act_together(world, kSubject, place, [&] {
     manifest = read_manifest(resolved);
+    if (world.rank() == 0) check_lengths(resolved, manifest);
     wanted = wanted_of(manifest, sink, match(manifest, sink.params));
   });
   act_together(world, kSubject, place, [&] {
@@ -218,6 +221,14 @@ LoadedCheckpoint load_checkpoint(Engine& engine, Group& world, const std::string
     restored.progress.random_state.clear();
   }
   engine.finish_restore(restored.progress);
+  const auto left_out = restored.loaded.extra.find(std::string(checkpoint::kAccumulated));
+  if (left_out != restored.loaded.extra.end() && world.rank() == 0) {
+    fmt::print(
+        stderr,
+        "[checkpoint load {}] {} micro-steps of the next step had been accumulated when it was saved and are not "
+        "in it: training goes on from step {}.\n",
+        restored.loaded.path, left_out->second, restored.loaded.step);
+  }
   return restored.loaded;
 }
 

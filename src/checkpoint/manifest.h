@@ -14,7 +14,9 @@ namespace shoal::checkpoint {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr int64_t kFormatVersion = 1;
-inline constexpr int64_t kAlignment = 4096;               // of a piece in its file
+inline constexpr int64_t kAlignment = 4096;  // of a piece in its file
+// A text of `extra`: how many micro-steps were accumulated when it was saved, and are not in it.
+inline constexpr std::string_view kAccumulated = "shoal.accumulated";
 inline constexpr int64_t kPieceNumel = int64_t{4} << 20;  // the most elements of a piece that this version writes
 
 struct SavedParam {
@@ -38,7 +40,7 @@ struct Piece {
   int64_t offset = 0;
   uint64_t digest = 0;
 
-  int64_t nbytes() const { return numel * static_cast<int64_t>(nbytes_of(dtype)); }
+  int64_t nbytes() const { return numel * static_cast<int64_t>(nbytes_of(dtype)); }  // the reader bounds numel
 };
 
 // The random generator of one rank, as bytes.

@@ -20,6 +20,9 @@ namespace {
 
 using json::Value;
 
+// Of a parameter, so that the bytes of its pieces can be counted in 64 bits.
+constexpr int64_t kMostNumel = std::numeric_limits<int64_t>::max() / 8;
+
 template <class Enum>
 std::optional<Enum> named(std::initializer_list<Enum> all, std::string_view name) {
   for (const Enum one : all) {
@@ -154,7 +157,7 @@ class Reader {
       int64_t numel = 1;
       for (const Value& extent : list(item, "shape")) {
         if (!extent.is_integer() || extent.as_integer() < 0 ||
-            __builtin_mul_overflow(numel, extent.as_integer(), &numel)) {
+            __builtin_mul_overflow(numel, extent.as_integer(), &numel) || numel > kMostNumel) {
           fail(fmt::format("has an impossible shape of {}.", param.name));
         }
         param.shape.push_back(extent.as_integer());

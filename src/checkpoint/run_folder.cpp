@@ -14,6 +14,7 @@
 #include <random>
 
 #include "checkpoint/durable_file.h"
+#include "checkpoint/file_lengths.h"
 #include "shoal/error.h"
 
 namespace shoal::checkpoint {
@@ -84,13 +85,7 @@ Manifest read_manifest(const std::string& path) {
 
 std::string incompleteness_of(const std::string& path) {
   try {
-    const Manifest manifest = read_manifest(path);
-    for (const SavedFile& file : manifest.files) {
-      const DurableFile opened = DurableFile::open_read(joined(path, file.name));
-      if (opened.nbytes() != file.nbytes) {
-        return fmt::format("{} has {} bytes and not {}", opened.path(), opened.nbytes(), file.nbytes);
-      }
-    }
+    check_lengths(path, read_manifest(path));
     return "";
   } catch (const std::exception& failure) {
     return failure.what();

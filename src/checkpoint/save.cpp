@@ -129,7 +129,19 @@ std::string save_checkpoint(const Engine& engine, Group& world, const SaveOption
   source.read = [&engine](const StateRun& part, float* values) { engine.read_state(part, values); };
   source.progress = engine.progress();
   source.config = engine.config().to_json();
-  return checkpoint::save_state(source, world, options);
+  SaveOptions saving = options;
+  saving.extra.erase(std::string(checkpoint::kAccumulated));  // of the checkpoint that the run was taken up from
+  if (const int64_t accumulated = engine.accumulated(); accumulated > 0) {
+    saving.extra[std::string(checkpoint::kAccumulated)] = std::to_string(accumulated);
+    if (world.rank() == 0) {
+      fmt::print(
+          stderr,
+          "[checkpoint save] {} micro-steps are accumulated: the checkpoint is of the last step and does not hold "
+          "them. They stay in memory, and training goes on with them.\n",
+          accumulated);
+    }
+  }
+  return checkpoint::save_state(source, world, saving);
 }
 
 }  // namespace shoal

@@ -6,12 +6,14 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "checkpoint/file_lengths.h"
 #include "checkpoint/rank_file.h"
 #include "checkpoint/run_folder.h"
 
 namespace shoal::checkpoint {
 
 StateReader::StateReader(const std::string& path) : path_(path), manifest_(read_manifest(path)) {
+  check_lengths(path, manifest_);
   for (size_t i = 0; i < manifest_.pieces.size(); ++i) {
     const Piece& piece = manifest_.pieces[i];
     index_[{piece.param, piece.kind}][piece.begin] = i;

@@ -10,6 +10,7 @@
 #include "checkpoint/digest.h"
 #include "checkpoint/durable_file.h"
 #include "checkpoint/exchange.h"
+#include "checkpoint/file_lengths.h"
 #include "checkpoint/run_folder.h"
 
 namespace shoal::checkpoint {
@@ -42,26 +43,23 @@ std::vector<Stretch> stretches_of(const Manifest& manifest, int file) {
 class FileVerifier {
  public:
   FileVerifier(const std::string& folder, const Manifest& manifest, int index)
-      : name_(manifest.files[static_cast<size_t>(index)].name),
-        expected_nbytes_(manifest.files[static_cast<size_t>(index)].nbytes),
-        path_((std::filesystem::path(folder) / name_).string()),
+      : folder_(folder),
+        saved_(manifest.files[static_cast<size_t>(index)]),
         stretches_(stretches_of(manifest, index)) {}
 
   std::vector<std::string> verify() {
-    std::error_code error;
-    if (!std::filesystem::exists(path_, error)) {
-      report_lost("is missing", 0);
-      return problems_;
+    int64_t end = saved_.nbytes;
+    if (const std::optional<WrongLength> wrong = wrong_length(folder_, saved_)) {
+      end = std::min(end, wrong->there);
+      if (end < saved_.nbytes) {
+        report_lost(wrong->what, end);
+      } else {
+        say(wrong->what);
+      }
+      if (end == 0) return problems_;
     }
     try {
-      const DurableFile file = DurableFile::open_read(path_);
-      const int64_t nbytes = file.nbytes();
-      if (nbytes < expected_nbytes_) {
-        report_lost(fmt::format("is truncated: it has {} bytes and not {}", nbytes, expected_nbytes_), nbytes);
-      } else if (nbytes > expected_nbytes_) {
-        say(fmt::format("has {} bytes and not {}: something was added", nbytes, expected_nbytes_));
-      }
-      verify_bytes(file, std::min(nbytes, expected_nbytes_));
+      verify_bytes(DurableFile::open_read((std::filesystem::path(folder_) / saved_.name).string()), end);
     } catch (const std::exception& failure) {
       problems_.push_back(message_of(failure));
     }
@@ -69,7 +67,7 @@ class FileVerifier {
   }
 
  private:
-  void say(const std::string& what) { problems_.push_back(fmt::format("{} {}", name_, what)); }
+  void say(const std::string& what) { problems_.push_back(fmt::format("{} {}", saved_.name, what)); }
 
   // All stretches that reach beyond `end` are gone.
   void report_lost(const std::string& what, int64_t end) {
@@ -100,9 +98,8 @@ class FileVerifier {
     }
   }
 
-  std::string name_;
-  int64_t expected_nbytes_;
-  std::string path_;
+  std::string folder_;
+  SavedFile saved_;
   std::vector<Stretch> stretches_;
   std::vector<std::string> problems_;
 };

@@ -6,9 +6,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 
+#include "base/regular_file.h"
 #include "config/batch.h"
 #include "config/forms.h"
 #include "config/overrides.h"
@@ -92,11 +91,8 @@ Config Config::from_text(std::string_view text, const ConfigContext& context, st
 
 Config Config::from_file(const std::string& path, const ConfigContext& context,
                          const std::vector<std::string>& overrides) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || file.bad()) throw Error("config " + path, "the file cannot be read. Give the path of a JSON file.");
-  return from_text(text.str(), context, "config " + path, overrides);
+  const std::string text = read_regular(path, "config " + path, "Give the path of a JSON file.");
+  return from_text(text, context, "config " + path, overrides);
 }
 
 std::string Config::to_json() const {

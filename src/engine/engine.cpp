@@ -793,6 +793,8 @@ void Engine::write_gradient(const StateRun& part, const float* values) {
   impl_->state_access_.write_gradient(part, values, impl_->gradients_);
 }
 
+void Engine::check_readable(const std::string& place) const { impl_->check_readable(place); }
+int64_t Engine::accumulated() const { return impl_->micro_step_; }
 EngineProgress Engine::progress() const { return impl_->progress(); }
 void Engine::finish_restore(const EngineProgress& progress) { impl_->finish_restore(progress); }
 

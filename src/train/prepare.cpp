@@ -16,6 +16,7 @@
 #include "shoal/checkpoint.h"
 #include "shoal/error.h"
 #include "train/run_config.h"
+#include "train/run_lock.h"
 #include "train/text_source.h"
 #include "train/trace.h"
 
@@ -112,6 +113,7 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
                .sequence = run.cut.sequence,
                .train_samples = batches.train_samples(),
                .data = fingerprint_of(*run.source)};
+  if (!options.out.empty()) check_unlocked(options.out);
   run.checkpoint = find_start(options);
   make_run_folder(options.out);
   return run;

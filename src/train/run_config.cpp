@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "base/json.h"
+#include "base/regular_file.h"
 #include "shoal/error.h"
 
 namespace shoal::train {
@@ -21,15 +19,7 @@ constexpr const char* kNoConfig = R"({"zero_optimization": {
 }})";
 
 std::string read_config(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw Error("config " + path, "is a folder. Give the path of a JSON file.");
-  }
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || file.bad()) throw Error("config " + path, "the file cannot be read. Give the path of a JSON file.");
-  return text.str();
+  return read_regular(path, "config " + path, "Give the path of a JSON file.");
 }
 
 // The value at a path of keys as the file gives it, or null.

@@ -6,13 +6,13 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <fstream>
-#include <sstream>
+#include <filesystem>
 
 #include "base/check.h"
 #include "base/json.h"
 #include "base/lfs_pointer.h"
 #include "base/mapped_file.h"
+#include "base/regular_file.h"
 #include "shoal/error.h"
 
 namespace shoal::train {
@@ -52,11 +52,10 @@ std::string sidecar_path(const std::string& path) { return path + ".json"; }
 
 bool read_sidecar(const std::string& path, Sidecar& sidecar) {
   const std::string file = sidecar_path(path);
-  std::ifstream stream(file);
-  if (!stream) return false;
-  std::stringstream text;
-  text << stream.rdbuf();
-  const json::Value value = json::parse(text.str(), file);
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return false;
+  const std::string text = read_regular(file, place_of(path) + ", " + file, "Put the description of the tokens there.");
+  const json::Value value = json::parse(text, file);
   const json::Value* dtype = value.is_object() ? value.find("dtype") : nullptr;
   const std::string name = dtype != nullptr && dtype->is_text() ? dtype->as_text() : "";
   if (name != "uint16" && name != "uint32") {

@@ -36,6 +36,7 @@
 #include "train/metrics_file.h"
 #include "train/nonfinite_steps.h"
 #include "train/progress.h"
+#include "train/run_lock.h"
 #include "train/step_exchange.h"
 #include "train/stop_signal.h"
 #include "train/trace.h"
@@ -487,6 +488,10 @@ int train(const TrainOptions& options, PreparedRun run) {
       run.world == 1 ? make_single_group() : make_process_group(process_group_options(run.config));
   try {
     check_agreement(facts_of(options, run), *world);
+    std::unique_ptr<RunLock> lock;  // for as long as the run lives
+    checkpoint::act_together(*world, {"lock", "run folder"}, "--out", [&] {
+      if (!options.out.empty() && world->rank() == 0) lock = std::make_unique<RunLock>(options.out);
+    });
     if (!options.data_checked) check_tokens_together(run, *world);
     return Trainer(options, run, *world, device, threads).run();
   } catch (const std::exception& error) {

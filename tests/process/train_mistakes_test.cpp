@@ -1,6 +1,7 @@
 // What a user can get wrong is said before training starts, with the exit code of wrong usage; what goes wrong later
 // ends as the flags say.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -104,6 +105,37 @@ TEST(TrainMistakes, ARunOfNothingButNanEndsAndFails) {
   EXPECT_TRUE(std::filesystem::exists(folder / "run/checkpoints/step-00000001"));
   const Result few = wild("few", {"--steps", "3"});
   EXPECT_EQ(few.exit_code, 1) << "too few for 20 in a row, and nothing was learned";
+}
+
+// Nobody writes to them: a read would wait without end.
+TEST(TrainMistakes, FilesThatAreNoFilesAreRefused) {
+  const RunFolder folder;
+  const std::string llama = folder / "llama", fifo = folder / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const std::string raw = folder.write("raw.bin", std::string(4000, '\0'));
+  ASSERT_EQ(::mkfifo((raw + ".json").c_str(), 0600), 0);
+  std::filesystem::create_directories(folder / "model");
+  ASSERT_EQ(::mkfifo((folder / "model/config.json").c_str(), 0600), 0);
+  const Words synthetic = {"--model", llama, "--data", "synthetic", "--sequence", "16"};
+  Words config = synthetic;
+  config.insert(config.end(), {"--config", fifo});
+  expect_refused(folder, config, "[config " + fifo + "] the file cannot be read: it is a FIFO.");
+  expect_refused(folder, {"--model", llama, "--data", "tokens:" + fifo}, "is a FIFO, not a regular file");
+  expect_refused(folder, {"--model", llama, "--data", "tokens:" + raw}, "raw.bin.json] the file cannot be read");
+  expect_refused(folder, {"--model", folder / "model", "--data", "synthetic"}, "is a FIFO, not a regular file");
+}
+
+TEST(TrainMistakes, ASecondRunInOneFolderIsToldWhoHasIt) {
+  const RunFolder folder;
+  Command first(train_words(folder, "llama", "one", {"--steps", "1000000"}));
+  ASSERT_TRUE(first.wait_for_output("step 1/")) << first.err();
+  const Words more = {"--steps", "2", "--resume", "auto"};
+  const Result second = train(folder, "llama", "one", more);
+  EXPECT_EQ(second.exit_code, 2) << second.out;
+  EXPECT_THAT(second.err, HasSubstr("is in use by another run, process " + std::to_string(first.pid()) + " on "));
+  first.kill(SIGKILL);  // a dead run's lock does not count
+  first.wait();
+  EXPECT_EQ(train(folder, "llama", "one", more).exit_code, 0);
 }
 
 TEST(TrainMistakes, AnotherNumberOfRanksThanTheLaunchersIsRefused) {

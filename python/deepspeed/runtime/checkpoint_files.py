@@ -1,12 +1,16 @@
-"""The files of a checkpoint in DeepSpeed's layout, and writing them so that a half is never seen under its name."""
+"""The files of a checkpoint in DeepSpeed's layout: their names, reading and writing them."""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+
+from shoal import durable
+
+from deepspeed.runtime import checkpoint_list as lists
 
 
 def model_file(folder: str, stage: int, rank: int) -> str:
@@ -41,45 +45,56 @@ def find_model_files(folder: str) -> list[str]:
 _STATES = re.compile(r"(?P<bf16>bf16_)?zero_pp_rank_(?P<rank>\d+)_mp_rank_00_(?P<what>model|optim)_states\.pt$")
 
 
-def remove_stale(folder: str, stage: int, bf16: bool, ranks: int) -> None:
-    """Removes files of states that `ranks` ranks at this stage do not write."""
-    for name in os.listdir(folder):
-        match = _STATES.match(name)
-        if match is None:
-            stale = name == "mp_rank_00_model_states.pt" and stage == 3
-        elif match["what"] == "model":
-            stale = stage != 3 or int(match["rank"]) >= ranks
-        else:
-            stale = stage == 0 or bool(match["bf16"]) != bf16 or int(match["rank"]) >= ranks
-        if stale:
-            os.remove(os.path.join(folder, name))
+class StateFile(NamedTuple):
+    """A file of states by its name."""
+
+    name: str
+    is_model: bool
+    rank: int | None  # None: of all ranks
+    bf16: bool = False
+
+
+def state_file(name: str) -> StateFile | None:
+    """None: the name is of no file of states."""
+    if name == os.path.basename(model_file("", 0, 0)):
+        return StateFile(name, True, None)
+    match = _STATES.match(name)
+    return StateFile(name, match["what"] == "model", int(match["rank"]), bool(match["bf16"])) if match is not None else None
+
+
+def state_files(folder: str) -> list[StateFile]:
+    """All that are there, gaps between ranks or not."""
+    return [found for name in sorted(os.listdir(folder)) if (found := state_file(name)) is not None]
+
+
+def is_of_a_save(name: str) -> bool:
+    """Whether a save writes it, or ds_to_universal does: another save under the tag takes it away."""
+    return state_file(name) is not None or name in (lists.NAME, "zero") or name.endswith(".pt.part")
 
 
 def read(path: str) -> Any:
     """Pickles of DeepSpeed: load only what you trust."""
+    durable.check_regular(path, "load_checkpoint")
     return torch.load(path, map_location="cpu", weights_only=False, mmap=True)
 
 
 def write(path: str, value: Any) -> None:
-    torch.save(value, path + ".part")
-    with open(path + ".part", "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(path + ".part", path)
+    """In the place of what stands there, in one step."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.tmp-{os.urandom(9).hex()}")
 
+    def undo() -> None:
+        if os.path.exists(temporary):
+            os.remove(temporary)
 
-def write_text(path: str, text: str) -> None:
-    with open(path + ".part", "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".part", path)
+    with durable.undone_on_error(undo):
+        durable.write(temporary, value)
+        os.replace(temporary, path)
 
 
 def read_latest(folder: str, universal: bool = False) -> str | None:
     try:
-        name = "latest_universal" if universal else "latest"
-        with open(os.path.join(folder, name), encoding="utf-8") as file:
-            return file.read().strip()
+        return durable.read_text(os.path.join(folder, "latest_universal" if universal else "latest"), "load_checkpoint").strip()
     except FileNotFoundError:
         return None
 
@@ -95,6 +110,4 @@ runpy.run_module("deepspeed.utils.zero_to_fp32", run_name="__main__")
 
 def write_script(folder: str) -> None:
     """zero_to_fp32.py, beside `latest`, where DeepSpeed puts its own."""
-    path = os.path.join(folder, "zero_to_fp32.py")
-    write_text(path, _SCRIPT)
-    os.chmod(path, 0o755)
+    durable.write_text(os.path.join(folder, "zero_to_fp32.py"), _SCRIPT, mode=0o755)

@@ -9,19 +9,22 @@ from typing import Any
 import torch
 
 import shoal
-from shoal import buffers
+from shoal import _core, buffers, durable
 
 from deepspeed.runtime import checkpoint_files as files
+from deepspeed.runtime import checkpoint_list as lists
 from deepspeed.runtime import partitions
 from deepspeed.runtime.base_optimizer import take_settings
+from deepspeed.runtime.checkpoint_check import Opened, check_agreement
 from deepspeed.runtime.checkpoint_save import ADAGRAD_NAMES, state_names
+from deepspeed.utils.logging import warning_once
 
 # What the engine writes at the top level of the model's file; the rest is the client's.
 _OURS = {
     "module", "buffer_names", "optimizer", "param_shapes", "frozen_param_shapes", "frozen_param_fragments",
     "shared_params", "lr_scheduler", "data_sampler", "random_ltd", "sparse_tensor_module_names", "applied_steps", "skipped_steps",
     "global_steps", "global_samples", "micro_steps", "dp_world_size", "mp_world_size", "ds_config", "ds_version",
-    "universal_checkpoint_info", "zero_stage", "autoep_layers",
+    "universal_checkpoint_info", "zero_stage", "autoep_layers", lists.SAVE_KEY,
 }  # fmt: skip
 
 _CUT_OVER_RANKS = ("base_optimizer_state", "param_slice_mappings", "single_partition_of_fp32_groups", "fp32_flat_groups",
@@ -37,23 +40,25 @@ class Wanted:
     scheduler: bool = True
 
 
-def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
-    from deepspeed.runtime.checkpoint_universal import is_universal, open_saved
+_PLACE = "load_checkpoint"
 
-    universal = bool((engine.config.get("checkpoint") or {}).get("load_universal"))
-    tag = str(tag) if tag is not None else files.read_latest(load_dir, universal)
-    if tag is None and universal:
-        raise shoal.Error(f"[load_checkpoint] {load_dir} has no file named latest_universal, and the config has "
-                          "checkpoint.load_universal. Run deepspeed.checkpoint.ds_to_universal, or leave the key out: any "
-                          "checkpoint loads on any number of ranks without it.")
-    if tag is None:
+
+def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
+    from deepspeed.runtime.checkpoint_universal import open_checked
+
+    world, found = engine._shoal.world, []
+    durable.act_together(world, _PLACE, lambda: found.append(_folder_of(engine, load_dir, tag)))
+    folder = found[0]
+    names = _core.gather_texts(world, "" if folder is None else os.path.basename(folder))
+    for rank, name in enumerate(names):
+        if name != names[0]:
+            raise shoal.Error(f"[load_checkpoint] rank 0 loads {names[0]!r} and rank {rank} {name!r} from {load_dir}. Pass one tag, "
+                              "from a disk that all hosts share.")
+    if folder is None:
         return None, None
-    folder = os.path.join(load_dir, tag)
-    if universal and not is_universal(folder):
-        raise shoal.Error(f"[load_checkpoint] {folder} is not a universal checkpoint, and the config has "
-                          "checkpoint.load_universal. Give the tag of a universal one, or leave the key out.")
-    saved = open_saved(folder)
-    takes_states = wanted.optimizer and engine.basic_optimizer is not None and saved.has_states
+    takes_states = wanted.optimizer and engine.basic_optimizer is not None
+    saved = open_checked(folder, world, _PLACE, needs_states=takes_states)
+    takes_states = takes_states and saved.has_states
     if takes_states:
         saved.take_names(engine)
     _load_weights(engine, saved, wanted.strict)
@@ -64,8 +69,35 @@ def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
     schedule = model.get("lr_scheduler")
     if wanted.scheduler and schedule is not None and engine.lr_scheduler is not None:
         engine.lr_scheduler.load_state_dict(schedule)
+    if saved.accumulated > 0 and wanted.optimizer:
+        warning_once(f"[load_checkpoint] {saved.accumulated} micro-steps of the next step had been accumulated when {folder} was "
+                     f"saved and are not in it: training goes on from step {engine.global_steps}.")
     client = {key: value for key, value in model.items() if key not in _OURS}
     return folder, client
+
+
+def _folder_of(engine: Any, load_dir: str, tag: str | None) -> str | None:
+    """The folder to load; None: there is nothing yet."""
+    from deepspeed.runtime.checkpoint_universal import is_universal
+
+    core = engine._shoal._live(_PLACE)
+    core.check_readable(_PLACE)
+    if core.accumulated > 0:
+        raise shoal.Error(f"[load_checkpoint] {core.accumulated} micro-steps are accumulated and wait for their update: they are "
+                          "of the weights of now. Load after the step() that ends a step.")
+    universal = bool((engine.config.get("checkpoint") or {}).get("load_universal"))
+    tag = str(tag) if tag is not None else files.read_latest(load_dir, universal)
+    if tag is None and universal:
+        raise shoal.Error(f"[load_checkpoint] {load_dir} has no file named latest_universal, and the config has "
+                          "checkpoint.load_universal. Run deepspeed.checkpoint.ds_to_universal, or leave the key out: any "
+                          "checkpoint loads on any number of ranks without it.")
+    if tag is None:
+        return None
+    folder = os.path.join(load_dir, tag)
+    if universal and not is_universal(folder):
+        raise shoal.Error(f"[load_checkpoint] {folder} is not a universal checkpoint, and the config has "
+                          "checkpoint.load_universal. Give the tag of a universal one, or leave the key out.")
+    return folder
 
 
 class Saved:
@@ -77,8 +109,13 @@ class Saved:
         paths = files.find_model_files(folder)
         if not paths:
             raise shoal.Error(f"[load_checkpoint] {folder} holds no model states. Give the folder and tag of a checkpoint.")
+        self.accumulated = 0  # micro-steps that were accumulated when it was saved, and are not in it
         self.models = models if models is not None else [files.read(path) for path in paths]
-        self.shards = [files.read(path)["optimizer_state_dict"] for path in files.find_optimizer_files(folder)]
+        self.model_files = [Opened(path, values) for path, values in zip(paths, self.models)]
+        paths = files.find_optimizer_files(folder)
+        shards = [files.read(path) for path in paths]
+        self.shard_files = [Opened(path, values) for path, values in zip(paths, shards)]
+        self.shards = [values["optimizer_state_dict"] for values in shards]
         self.world = len(self.shards) or int(self.models[0].get("dp_world_size", 1))
         self.stage = int(self.shards[0]["zero_stage"]) if self.shards else (3 if len(self.models) > 1 else 0)
         self.shapes = self.models[0].get("param_shapes") or []
@@ -87,6 +124,15 @@ class Saved:
     def has_states(self) -> bool:
         """Whether it has states of an optimizer."""
         return bool(self.shards)
+
+    def check_agreement(self, place: str) -> None:
+        """Raises unless all that is read was saved at one time."""
+        check_agreement(self.folder, place, self.model_files + self.shard_files)
+        steps = [_first_step(shard) for shard in self.shards]
+        for file, step in zip(self.shard_files, steps):
+            if None not in (step, steps[0]) and step != steps[0]:
+                raise shoal.Error(f"[{place}] {file.path} is of step {step:g} of the optimizer and {self.shard_files[0].path} of "
+                                  f"{steps[0]:g}. A checkpoint is of one save: take another one.")
 
     def take_names(self, engine: Any) -> None:
         """For checkpoints that do not say what their states are of."""
@@ -202,6 +248,14 @@ class Saved:
         return {name: model["module"][name] for name in model.get("buffer_names", []) if name in model["module"]}
 
 
+def _first_step(shard: dict[str, Any]) -> float | None:
+    """The count of steps in the states of a rank's file; None: it has none."""
+    inner = shard.get("base_optimizer_state", shard.get("optimizer_state_dict"))
+    states = inner.get("state") if isinstance(inner, dict) else None
+    counts = [state["step"] for state in (states or {}).values() if isinstance(state, dict) and "step" in state]
+    return float(counts[0]) if counts else None
+
+
 def _load_weights(engine: Any, saved: Saved, strict: bool) -> None:
     values = saved.wholes(None) if saved.has_states else {}
     values |= saved.frozen()
@@ -212,13 +266,15 @@ def _load_weights(engine: Any, saved: Saved, strict: bool) -> None:
     if missing and strict:
         raise shoal.Error(f"[load_checkpoint] {saved.folder} has no values for {missing[:3]} ({len(missing)} in all). "
                           "Load it into the model that it was saved from, or with load_module_strict=False.")
-    for name, param in params.items():
+    for name, param in params.items():  # all of them, before anything is written
         if name not in values:
             continue
         if tuple(values[name].shape) != tuple(param.shape):
             raise shoal.Error(f"[load_checkpoint] {name} is {tuple(values[name].shape)} in {saved.folder} and "
                               f"{tuple(param.shape)} in the model. Load it into the model that it was saved from.")
-        engine._shoal.write_part(name, "weight", values[name])
+    for name in params:
+        if name in values:
+            engine._shoal.write_part(name, "weight", values[name])
     buffers.write(engine.module, saved.buffers())
 
 
@@ -248,6 +304,7 @@ def _load_progress(engine: Any, saved: Saved, optimizer_states: bool) -> None:
         engine.global_samples = int(model.get("global_samples", 0))
         engine.skipped_steps = int(model.get("skipped_steps", 0))
         engine.micro_steps = int(model.get("micro_steps", engine.global_steps * engine.gradient_accumulation_steps()))
+        engine.micro_steps_at_boundary = engine.micro_steps
         progress.skipped_steps = engine.skipped_steps
         progress.applied_steps = saved.applied_steps()
         scaler = saved.scaler()

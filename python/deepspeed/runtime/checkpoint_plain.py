@@ -115,7 +115,7 @@ class PlainSaved(Saved):
 
     def __init__(self, folder: str, models: list[Any] | None = None):
         super().__init__(folder, models)
-        self.shards, self.stage = [], 0  # files of ranks are of an earlier save
+        self.shards, self.shard_files, self.stage = [], [], 0  # files of ranks are of an earlier save
         self.optimizer: dict[str, Any] = self.models[0]["optimizer"]
         self.flat = "fp32_groups_flat" in self.optimizer
         self.has_masters = self.flat or "fp32_groups" in self.optimizer

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from typing import Any, Iterator
+from typing import Any, Iterator, NamedTuple
 
 import torch
 
 import shoal
-from shoal import _core, buffers, state
+from shoal import _core, buffers, durable, state
 
 from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
 from deepspeed.ops.kernel_optimizer import KernelOptimizer
 from deepspeed.runtime import checkpoint_files as files
+from deepspeed.runtime import checkpoint_list as lists
 from deepspeed.runtime import partitions
+from deepspeed.runtime.checkpoint_folder import PendingFolder
 from deepspeed.runtime.fp16.loss_scaler import read_loss_scaler
+from deepspeed.utils.logging import warning_once
 from deepspeed.utils.tensor_fragment import fragment_address
 from deepspeed.version import __version__
 
+_PLACE = "save_checkpoint"
 _ADAM = {"exp_avg": "first_moment", "exp_avg_sq": "second_moment"}
 # What torch calls the states of an optimizer, and what the core does.
 STATE_NAMES = {
@@ -48,23 +52,57 @@ def save(
     exclude_frozen: bool,
     writer: type[Writer],
 ) -> bool:
-    world = engine._shoal.world
+    """Until it is complete nothing of it is seen under its tag; one of the same tag is replaced in one step. `latest` is
+    written last. What fails on one rank fails on all, and leaves what was there before."""
+    world, core = engine._shoal.world, engine._shoal._live(_PLACE)
     tag = str(tag) if tag is not None else f"global_step{engine.global_steps}"
     _check_tag(world, tag)
-    folder = os.path.join(save_dir, tag)
-    if world.rank == 0:
-        os.makedirs(folder, exist_ok=True)
-    world.barrier()
-    writer(engine, folder, exclude_frozen).write(client_state)
-    world.barrier()
-    if world.rank == 0:  # an earlier save under this tag, by more ranks or at another stage, would be read with it
-        files.remove_stale(folder, engine.zero_optimization_stage(), engine.bfloat16_enabled(), world.size)
-    if world.rank == 0:
-        files.write_script(save_dir)
-    if world.rank == 0 and save_latest:
-        files.write_text(os.path.join(save_dir, "latest"), tag)
-    world.barrier()
+    durable.act_together(world, _PLACE, lambda: _check_ready(core, save_dir, tag))
+    if core.accumulated > 0:
+        warning_once(f"[save_checkpoint] {core.accumulated} micro-steps are accumulated: the checkpoint is of the last step and does "
+                     "not hold them. They stay in memory, and training goes on with them.")
+    pending: list[PendingFolder] = []
+    with durable.undone_on_error(lambda: pending[0].remove() if pending else None):
+        id = _core.gather_texts(world, os.urandom(9).hex())[0]
+        folder = os.path.join(save_dir, tag)
+        durable.act_together(world, _PLACE, lambda: pending.append(PendingFolder(folder, _PLACE, id)) if world.rank == 0 else None)
+        path = _core.gather_texts(world, pending[0].path if pending else "")[0]
+        record = {"id": id, "step": engine.global_steps, "rank": world.rank, "world": world.size}
+        own = writer(engine, path, exclude_frozen)
+        states = own.collect()
+        written: list[lists.Entry] = []
+        durable.act_together(world, _PLACE, lambda: written.extend(own.write(states, client_state, record)))
+        entries = lists.entries_of(_core.gather_texts(world, lists.to_text(written)))
+        listed = lists.FileList(id, engine.global_steps, world.size, core.accumulated, entries)
+        durable.act_together(world, _PLACE, lambda: _publish(pending[0], listed, save_dir) if world.rank == 0 else None)
+    durable.act_together(world, _PLACE, lambda: _finish(pending[0], save_dir, tag, save_latest) if world.rank == 0 else None)
     return True
+
+
+def _check_ready(core: Any, save_dir: str, tag: str) -> None:
+    core.check_readable(_PLACE)
+    folder, above = os.path.realpath(os.path.join(save_dir, tag)), os.path.realpath(save_dir)
+    if os.path.commonpath([folder, above]) == folder:
+        raise shoal.Error(f"[save_checkpoint] the tag {tag!r} names no folder of its own in {save_dir}. Give a name.")
+
+
+def _publish(pending: PendingFolder, listed: lists.FileList, save_dir: str) -> None:
+    for entry in listed.files.values():
+        path = os.path.join(pending.path, entry.name)
+        if not os.path.exists(path) or os.path.getsize(path) != entry.nbytes:
+            raise shoal.Error(f"[save_checkpoint] {path} was written by rank {entry.rank} and is not seen by rank 0. Save to a disk "
+                              "that all hosts share.")
+    pending.carry_over(files.is_of_a_save)
+    files.write_script(save_dir)
+    pending.publish(listed)
+
+
+def _finish(pending: PendingFolder, save_dir: str, tag: str, save_latest: bool) -> None:
+    try:
+        if save_latest:
+            durable.write_text(os.path.join(save_dir, "latest"), tag)
+    finally:
+        pending.remove()
 
 
 def _check_tag(world: Any, tag: str) -> None:
@@ -80,11 +118,22 @@ def save_model(engine: Any, save_dir: str, name: str, exclude_frozen: bool) -> b
     if engine.zero_optimization_stage() == 3 and not engine.zero_gather_16bit_weights_on_model_save():
         return False
     whole = state.consolidate(engine._shoal, exclude_frozen=exclude_frozen)
-    if whole is not None:
+    durable.act_together(engine._shoal.world, "save_16bit_model", lambda: _write_whole(save_dir, name, whole))
+    return True
+
+
+def _write_whole(save_dir: str, name: str, whole: dict[str, torch.Tensor] | None) -> None:
+    if whole is not None:  # on rank 0
         os.makedirs(save_dir, exist_ok=True)
         files.write(os.path.join(save_dir, name), whole)
-    engine._shoal.world.barrier()
-    return True
+
+
+class Collected(NamedTuple):
+    """What a rank writes, read already."""
+
+    frozen: dict[str, torch.Size]
+    fragments: dict[str, torch.Tensor]
+    optimizer: dict[str, Any] | None
 
 
 class Writer:
@@ -103,20 +152,35 @@ class Writer:
         self.held = [trained for group, trained in zip(own, named) if group["params"]]
         self.groups = self.held + named[len(own) :]
 
-    def write(self, client_state: dict[str, Any]) -> None:
+    def collect(self) -> Collected:
+        """Reads the states; every rank calls it, since they pass through all."""
         frozen = {name: param.shape for name, param in self.params.items() if not param.requires_grad}
         if self.exclude_frozen:
             frozen = {}
         fragments = {name: self._frozen_fragment(name) for name in frozen}
         optimizer = self._optimizer_part() if self.engine.basic_optimizer is not None else None
+        return Collected(frozen, fragments, optimizer)
+
+    def write(self, states: Collected, client_state: dict[str, Any], record: dict[str, Any]) -> list[lists.Entry]:
+        """This rank's files. Talks to nobody. record: of the save, for each file."""
+        if not os.path.isdir(self.folder):
+            raise shoal.Error(f"[save_checkpoint] rank {self.rank} does not see {self.folder}, which rank 0 made. Save to a disk that "
+                              "all hosts share.")
+        written = []
+
+        def write(path: str, values: dict[str, Any]) -> None:
+            written.append(lists.Entry(os.path.basename(path), self.rank, *durable.write(path, values)))
+
+        own = {lists.SAVE_KEY: record}
         if self.stage == 3 or self.rank == 0:
-            values = self._model_part(frozen, fragments)
-            values["optimizer"] = optimizer if self.states_in_model else None
+            values = self._model_part(states.frozen, states.fragments) | own
+            values["optimizer"] = states.optimizer if self.states_in_model else None
             values.update({key: value for key, value in client_state.items() if key not in values})
-            files.write(files.model_file(self.folder, self.stage, self.rank), values)
-        if optimizer is not None and not self.states_in_model:
-            values = {"optimizer_state_dict": optimizer, "ds_config": self.engine.config, "ds_version": __version__}
-            files.write(files.optimizer_file(self.folder, self.engine.bfloat16_enabled(), self.rank), values)
+            write(files.model_file(self.folder, self.stage, self.rank), values)
+        if states.optimizer is not None and not self.states_in_model:
+            values = {"optimizer_state_dict": states.optimizer, "ds_config": self.engine.config, "ds_version": __version__} | own
+            write(files.optimizer_file(self.folder, self.engine.bfloat16_enabled(), self.rank), values)
+        return written
 
     def _model_part(self, frozen: dict, fragments: dict) -> dict[str, Any]:
         engine = self.engine
@@ -143,7 +207,7 @@ class Writer:
             "skipped_steps": engine.skipped_steps,
             "global_steps": engine.global_steps,
             "global_samples": engine.global_samples,
-            "micro_steps": engine.micro_steps,
+            "micro_steps": engine.micro_steps_at_boundary,
             "dp_world_size": self.world,
             "mp_world_size": 1,
             "ds_config": engine.config,

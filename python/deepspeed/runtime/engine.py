@@ -79,6 +79,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         self.global_steps = 0
         self.skipped_steps = 0
         self.micro_steps = 0
+        self.micro_steps_at_boundary = 0  # when the last step ended: what checkpoints have
         self.global_samples = 0
         self._boundary: bool | None = None
         self._last_norm: float | None = None
@@ -180,6 +181,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         if not result.boundary:
             return
         self.global_steps += 1
+        self.micro_steps_at_boundary = self.micro_steps
         self.global_samples += self.train_batch_size()
         self.skipped_steps = result.skipped_steps
         self._last_norm = result.grad_norm

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from shoal import Error
+from shoal import Error, _core, durable
 
 from deepspeed.runtime import checkpoint_files as files
-from deepspeed.runtime.checkpoint_universal import open_saved
+from deepspeed.runtime.checkpoint_universal import open_checked
 
 
 def get_fp32_state_dict_from_zero_checkpoint(
@@ -27,7 +27,7 @@ def get_fp32_state_dict_from_zero_checkpoint(
     tag = tag if tag is not None else files.read_latest(checkpoint_dir)
     if tag is None:
         raise Error(f"[zero_to_fp32] {checkpoint_dir} has no file named latest. Give the tag.")
-    saved = open_saved(os.path.join(checkpoint_dir, tag))
+    saved = open_checked(os.path.join(checkpoint_dir, str(tag)), _core.make_single_group(), "zero_to_fp32", needs_states=False)
     result = {name: value.float() for name, value in saved.buffers().items() if value.is_floating_point()}
     result |= {name: value for name, value in saved.buffers().items() if not value.is_floating_point()}
     trained = saved.wholes(None) if saved.has_states else saved.module()
@@ -65,7 +65,7 @@ def convert_zero_checkpoint_to_fp32_state_dict(
     if len(shards) > 1:
         total = sum(value.nbytes for value in values.values())
         index = {"metadata": {"total_size": total}, "weight_map": {key: name for name, shard in zip(names, shards) for key in shard}}
-        files.write_text(os.path.join(output_dir, stem + suffix + ".index.json"), json.dumps(index, indent=2))
+        durable.write_text(os.path.join(output_dir, stem + suffix + ".index.json"), json.dumps(index, indent=2))
 
 
 def nbytes_of(size: str | int) -> int:

@@ -1,6 +1,7 @@
 #include "base/mapped_file.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "message_of.h"
 #include "temp_folder.h"
@@ -29,6 +30,8 @@ TEST(MappedFile, SaysWhatCannotBeRead) {
   const testing::TempFolder folder;
   EXPECT_THAT(message_of([&] { MappedFile(folder / "none", "here"); }), HasSubstr("[here] "));
   EXPECT_THAT(message_of([&] { MappedFile(folder.path(), "here"); }), HasSubstr("not a regular file"));
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  EXPECT_THAT(message_of([&] { MappedFile(folder / "fifo", "here"); }), HasSubstr("is a FIFO, not a regular file"));
 }
 
 }  // namespace

@@ -24,6 +24,16 @@ TEST(Digest, EveryBitCounts) {
   EXPECT_NE(digest_of(bytes.data(), bytes.size() - 1), before);
 }
 
+TEST(Digest, AStreamGivesThatOfTheWhole) {
+  const std::string bytes(5000, 'b');
+  for (const size_t cut : {size_t{0}, size_t{1}, size_t{777}, bytes.size()}) {
+    DigestStream stream;
+    stream.add(bytes.data(), cut);
+    stream.add(bytes.data() + cut, bytes.size() - cut);
+    EXPECT_EQ(stream.value(), digest_of(bytes.data(), bytes.size())) << cut;
+  }
+}
+
 TEST(Digest, TextReadsBackAndNothingElseIsADigest) {
   EXPECT_EQ(digest_text(0x1a), "000000000000001a");
   EXPECT_EQ(digest_from("000000000000001a"), 0x1au);

@@ -74,6 +74,9 @@ TEST(ManifestParse, NamesWhatIsMissingOrWrong) {
   EXPECT_THAT(said_with("fedcba9876543210", "fedcba987654321"), HasSubstr("not 16 hexadecimal digits"));
   EXPECT_THAT(said_with("[3, 5]", "[3, -5]"), HasSubstr("impossible shape of w"));
   EXPECT_THAT(said_with("[3, 5]", "[4000000000, 4000000000]"), HasSubstr("impossible shape of w"));
+  // Bytes that 64 bits do not count, though the elements would fit.
+  EXPECT_THAT(said_with("[3, 5]", "[3000000000, 2000000000]"), HasSubstr("impossible shape of w"));
+  EXPECT_THAT(said_with("[3, 5]", "[4611686018427387904]"), HasSubstr("impossible shape of w"));
   EXPECT_THAT(said_with("\"name\": \"none\"", "\"name\": \"w\""), HasSubstr("the parameter w twice"));
   EXPECT_THAT(said_with("\"name\": \"rank-00001.bin\"", "\"name\": \"../a\""), HasSubstr("is no plain name"));
   EXPECT_THAT(said_with("\"name\": \"rank-00001.bin\"", "\"name\": \"b\""),

@@ -94,9 +94,10 @@ TEST(RunFolder, SaysWhyAFolderIsNoCheckpoint) {
   EXPECT_THAT(message_of([&] { read_manifest(temp.path()); }), HasSubstr("has no manifest.json"));
   save(temp.path(), 1);
   std::filesystem::resize_file(temp / "step-00000001/rank-00001.bin", 100);
-  EXPECT_THAT(incompleteness_of(temp / "step-00000001"), HasSubstr("rank-00001.bin has 100 bytes and not 8194"));
+  EXPECT_THAT(incompleteness_of(temp / "step-00000001"),
+              HasSubstr("rank-00001.bin is truncated: it has 100 bytes and not 8194"));
   std::filesystem::remove(temp / "step-00000001/rank-00001.bin");
-  EXPECT_THAT(incompleteness_of(temp / "step-00000001"), HasSubstr("rank-00001.bin: No such file"));
+  EXPECT_THAT(incompleteness_of(temp / "step-00000001"), HasSubstr("rank-00001.bin is missing"));
 }
 
 TEST(RunFolder, AFileInTheWayOfAStepIsAnErrorThatLeavesNothingBehind) {

@@ -161,6 +161,46 @@ TEST(StateAccess, TheStateIsReadBetweenPassesOnly) {
               HasSubstr("[read_state] a pass is open: its forward ran and its backward did not"));
 }
 
+// Reads everything between the micro-steps of each step, or not; the bytes of the weights after three steps.
+std::string accumulate(Group& group, const RunOptions& run, bool reads) {
+  MatrixEngine matrix(group, run);
+  const std::vector<StateRun> owned = matrix.engine->owned_state();
+  const auto read = [&](const StateRun& part) {
+    std::vector<float> values(static_cast<size_t>(part.numel));
+    matrix.engine->read_state(part, values.data());
+    return values;
+  };
+  for (int step = 0; step < 3; ++step) {
+    const std::vector<float> before = reads ? read(owned[0]) : std::vector<float>();
+    for (int64_t micro_step = 0; micro_step < run.accumulation; ++micro_step) {
+      matrix.engine->backward(matrix.loss(step * run.accumulation + micro_step));
+      EXPECT_EQ(matrix.engine->accumulated(), micro_step + 1);
+      for (const StateRun& part : owned) {
+        if (!reads) continue;
+        const std::vector<float> values = read(part);
+        if (&part == &owned[0]) {
+          EXPECT_EQ(values, before) << "it is that of the last step";
+        }
+      }
+      matrix.engine->step();
+    }
+    EXPECT_EQ(matrix.engine->accumulated(), 0);
+  }
+  return matrix.weights();
+}
+
+TEST(StateAccess, ReadingBetweenMicroStepsChangesNothing) {
+  for (const int world : {1, 2}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      RunOptions run = run_of(stage, Precision::bf16);
+      run.accumulation = 3;
+      EXPECT_EQ(on_threads<std::string>(world, [&](Group& group) { return accumulate(group, run, true); }),
+                on_threads<std::string>(world, [&](Group& group) { return accumulate(group, run, false); }))
+          << "stage " << stage;
+    }
+  }
+}
+
 // Norm and weights of a step whose gradients were written over.
 TEST(StateAccess, WrittenGradientsAreTheStepsAtEveryStage) {
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {

@@ -1,0 +1,410 @@
+"""Checkpoints in DeepSpeed's layout that are damaged, mixed, cut off or cannot be written: refused by every rank, in one
+sentence that names the file, and never half of two saves."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from models import Net, tokens
+from ranks import main, message, run
+
+LIST = "shoal_files.json"
+
+
+def make(stage: int, accumulation: int = 1):
+    import deepspeed
+
+    torch.manual_seed(0)
+    config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": accumulation,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}},
+        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
+    }
+    return deepspeed.initialize(model=Net(width=6, depth=1), config=config)[0]
+
+
+def train(engine, first: int, last: int) -> None:
+    for step in range(first, last):
+        engine.backward(engine(tokens(step, engine.global_rank)))
+        engine.step()
+
+
+def weights(engine) -> list:
+    names = [name for name, _ in engine.module.named_parameters()]
+    return [engine._shoal.read_state(name, kind).tolist() for name in names for kind in ("weight", "first_moment")]
+
+
+def flip(path: Path, offset: int, bit: int) -> None:
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1 << bit]))
+
+
+def in_turn(world, act) -> None:
+    """What rank 0 does to the files while the others wait."""
+    world.barrier()
+    if world.rank == 0:
+        act()
+    world.barrier()
+
+
+def flips(folder: str, count: int) -> list:
+    """What is said of a load after a bit of a file was flipped, by stage and file."""
+    found = []
+    chance = random.Random(5)
+    for stage in (0, 2, 3):
+        engine = make(stage)
+        train(engine, 0, 1)
+        engine.save_checkpoint(os.path.join(folder, str(stage)), tag="t")
+        train(engine, 1, 2)
+        before = weights(engine)
+        for path in sorted(Path(folder, str(stage), "t").iterdir()):
+            for _ in range(count):
+                place = chance.randrange(path.stat().st_size), chance.randrange(8)
+                in_turn(engine._shoal.world, lambda: flip(path, *place))
+                said = message(lambda: engine.load_checkpoint(os.path.join(folder, str(stage))))
+                found.append([stage, path.name, *place, said])
+                in_turn(engine._shoal.world, lambda: flip(path, *place))
+        assert weights(engine) == before, "a checkpoint that is refused changes nothing"
+        engine.load_checkpoint(os.path.join(folder, str(stage)))
+        assert weights(engine) != before
+    return found
+
+
+def test_no_flipped_bit_is_loaded():
+    with tempfile.TemporaryDirectory() as folder:
+        both = run(__file__, "flips", 2, folder=folder, count=5)
+        for case, other in zip(*both, strict=True):
+            stage, name, offset, bit, said = case
+            assert case == other, "the ranks say the same"
+            assert f"/{stage}/t/{name} " in said, f"stage {stage}, bit {bit} of byte {offset} of {name}: {said}"
+
+
+def as_a_deepspeed(folder: Path) -> None:
+    """Files as another program writes them: without the list and the names of saves."""
+    for path in folder.glob("*.pt"):
+        values = torch.load(path, weights_only=False)
+        values.pop("shoal_save", None)
+        torch.save(values, path)
+    (folder / LIST).unlink(missing_ok=True)
+
+
+def as_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def others_files(folder: str) -> dict:
+    import deepspeed
+
+    found = {}
+    for stage in (1, 3):
+        engine = make(stage)
+        place = Path(folder, str(stage))
+        train(engine, 0, 1)
+        engine.save_checkpoint(str(place), tag="a")
+        train(engine, 1, 2)
+        engine.save_checkpoint(str(place), tag="b")
+        own = "zero_pp_rank_1_mp_rank_00_optim_states.pt"
+        tags = {}
+
+        def load(tag: str) -> str:
+            return message(lambda: engine.load_checkpoint(str(place), tag=tag))
+
+        def with_copy(tag: str, source: str, name: str, target: str | None = None) -> str:
+            """What is said of a copy of a checkpoint with a file of another in it."""
+            copy = place / f"{tag}-copy"
+
+            def act() -> None:
+                shutil.copytree(place / tag, copy)
+                shutil.copy2(place / source / name, copy / (target or name))
+
+            in_turn(engine._shoal.world, act)
+            said = load(f"{tag}-copy")
+            in_turn(engine._shoal.world, lambda: shutil.rmtree(copy))
+            return said
+
+        tags["mixed"] = with_copy("a", "b", own)
+        in_turn(engine._shoal.world, lambda: [(place / tag / LIST).unlink() for tag in "ab"])
+        tags["mixed, no list"] = with_copy("a", "b", own)
+        tags["ranks in a wrong order"] = with_copy("a", "a", own, own.replace("rank_1", "rank_0"))
+        tags["a rank too many"] = with_copy("a", "a", own, own.replace("rank_1", "rank_2"))
+        tags["no list"] = load("a")
+        in_turn(engine._shoal.world, lambda: [as_a_deepspeed(place / tag) for tag in "ab"])
+        tags["mixed of another program"] = with_copy("a", "b", own)
+        tags["a rank too many of another program"] = with_copy("a", "a", own, own.replace("rank_1", "rank_2"))
+        tags["of another program"] = load("a")
+        record = max(zipfile.ZipFile(place / "a" / own).infolist(), key=lambda each: each.file_size)
+        in_turn(engine._shoal.world, lambda: flip(place / "a" / own, record.header_offset + 200, 3))
+        tags["a flipped bit of another program"] = load("a")
+        engine.save_checkpoint(str(place), tag="c")
+        in_turn(engine._shoal.world, lambda: [shutil.copy2(path, place / "c") for path in (place / "b").glob("*.pt")])
+        tags["written over by another program"] = load("c")
+        in_turn(engine._shoal.world, lambda: [as_fifo(path) for path in (place / "c" / own, place / "latest")])
+        tags["a FIFO"] = load("c")
+        tags["latest is a FIFO"] = message(lambda: engine.load_checkpoint(str(place)))
+        tags["the config is a FIFO"] = message(lambda: deepspeed.initialize(model=Net(), config=str(place / "latest")))
+        found[stage] = tags
+    return found
+
+
+def test_files_of_two_saves_are_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        both = run(__file__, "others_files", 2, folder=folder)
+    assert both[0] == both[1], "the ranks say the same"
+    for stage, said in both[0].items():
+        for case, wanted in (
+            ("mixed", "rank_1_mp_rank_00_optim_states.pt is of another save (step 2, rank 1 of 2)"),
+            ("mixed, no list", "optim_states.pt is of another save (step 2, 2 ranks"),
+            ("ranks in a wrong order", "zero_pp_rank_0_mp_rank_00_optim_states.pt was saved by rank 1"),
+            ("a rank too many", "zero_pp_rank_2_mp_rank_00_optim_states.pt was saved by rank 1"),
+            ("no list", "nothing was raised"),
+            ("mixed of another program", "is of step 2 of the optimizer"),
+            ("a rank too many of another program", "of the ranks [0, 1, 2]"),
+            ("of another program", "nothing was raised"),
+            ("a flipped bit of another program", "optim_states.pt is damaged: its record"),
+            ("written over by another program", "nothing was raised"),
+            ("a FIFO", "optim_states.pt is not a regular file"),
+            ("latest is a FIFO", "latest is a FIFO, not a regular file"),
+            ("the config is a FIFO", "latest is a FIFO, not a regular file"),
+        ):
+            assert wanted in said[case], (stage, case, said[case])
+
+
+def failing_saves(folder: str) -> dict:
+    """What is said when one rank cannot save, what is left, and whether the run goes on."""
+    found = {}
+    engine = make(3)
+    train(engine, 0, 1)
+    engine.save_checkpoint(folder, tag="t")
+    Path(folder, "t", "layer_0_expert_0_mp_rank_00_model_states.pt").write_text("a user's")
+    saved = weights(engine)
+    train(engine, 1, 2)
+    second = engine.global_rank == 1
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def attempt(case: str, tag: str = "t", **others) -> None:
+        found[case] = message(lambda: engine.save_checkpoint(folder, tag=tag, **others))
+        engine._shoal.world.barrier()
+        found[f"{case}, left"] = sorted(name for name in os.listdir(folder) if name not in ("t", "latest", "zero_to_fp32.py"))
+
+    attempt("pickle", client_state={"call": (lambda: 0)} if second else {})
+    if second:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limit[1]))
+    attempt("full")
+    resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    attempt("no folder", tag="latest")
+    attempt("no tag", tag=".")
+    loss = engine(tokens(2, engine.global_rank))
+    attempt("pass")
+    engine.backward(loss)
+    engine.step()
+    now = weights(engine)
+    engine.load_checkpoint(folder)
+    found["kept"] = weights(engine) == saved
+    train(engine, 1, 3)
+    found["goes on"] = weights(engine) == now
+    engine.save_checkpoint(folder, tag=7, save_latest=False)
+    found["files"] = sorted(os.listdir(os.path.join(folder, "7")))
+    found["latest"] = Path(folder, "latest").read_text()
+    return found
+
+
+def save_smaller(folder: str) -> list:
+    engine = make(3)
+    engine.load_checkpoint(folder)
+    engine.save_checkpoint(folder, tag="t")
+    engine.load_checkpoint(folder)
+    return sorted(os.listdir(os.path.join(folder, "t")))
+
+
+def test_what_one_rank_cannot_save_fails_on_all():
+    with tempfile.TemporaryDirectory() as folder:
+        every = run(__file__, "failing_saves", 3, folder=folder)
+        for found in every:
+            assert found == every[0]
+            for case, wanted in (
+                ("pickle", "rank 1: "),
+                ("full", "File too large"),
+                ("no folder", "is there and is no folder"),
+                ("no tag", "names no folder of its own"),
+                ("pass", "a pass is open: its forward ran and its backward did not"),
+            ):
+                assert wanted in found[case] and found[f"{case}, left"] == [], (case, found[case], found[f"{case}, left"])
+            assert found["kept"] and found["goes on"] and found["latest"] == "t"
+            assert [name for name in found["files"] if "rank_2" in name] and LIST in found["files"]
+        # By fewer ranks: their files alone, and what somebody else put there.
+        for names in run(__file__, "save_smaller", 2, folder=folder):
+            assert not [name for name in names if "rank_2" in name] and len(names) == 6, names
+            assert Path(folder, "t", "layer_0_expert_0_mp_rank_00_model_states.pt").read_text() == "a user's"
+
+
+def killed_saves(folder: str) -> list:
+    """Forks that save again under one tag and are killed at each of their calls that change the disk: which state each left."""
+    from shoal import _core
+
+    from deepspeed.runtime import checkpoint_folder
+
+    engine = make(2)
+    train(engine, 0, 1)
+    engine.save_checkpoint(folder, tag="t")
+    states = [weights(engine)]
+    train(engine, 1, 2)
+    states.append(weights(engine))
+    found = []
+    for moment in range(100):
+        child = os.fork()
+        if child == 0:
+            left = iter(range(moment))
+
+            def dying(call):
+                def wrapped(*args, **kwargs):
+                    if next(left, None) is None:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return call(*args, **kwargs)
+
+                return wrapped
+
+            for module, name in ((os, "mkdir"), (os, "fsync"), (os, "replace"), (_core, "replace_path"), (shutil, "rmtree")):
+                setattr(module, name, dying(getattr(module, name)))
+            try:
+                engine.save_checkpoint(folder, tag="t")
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(child, 0)
+        path, _ = engine.load_checkpoint(folder)
+        found.append(states.index(weights(engine)))
+        if os.WIFEXITED(status):
+            break
+        # What was there before, for the next one.
+        train(engine, engine.global_steps, 2)
+        if found[-1] == 1:
+            engine.load_checkpoint(os.path.join(folder, "before"), tag="t")
+            engine.save_checkpoint(folder, tag="t")
+            train(engine, 1, 2)
+        elif not os.path.isdir(os.path.join(folder, "before")):
+            shutil.copytree(os.path.join(folder, "t"), os.path.join(folder, "before", "t"))
+    checkpoint_folder.OLD_SECONDS = -1
+    engine.save_checkpoint(folder, tag="t")
+    return [found, sorted(name for name in os.listdir(folder) if name.startswith("."))]
+
+
+def test_a_save_killed_anywhere_leaves_the_old_one_or_the_new_one():
+    with tempfile.TemporaryDirectory() as folder:
+        found, left = run(__file__, "killed_saves", 1, folder=folder)[0]
+        assert found == sorted(found) and found[0] == 0 and found[-1] == 1 and len(found) > 8, found
+        assert left == [], left
+
+
+def accumulating(folder: str, stage: int) -> dict:
+    """A run that saves between micro-steps goes on as one that does not; and one that resumes begins at the last step."""
+
+    def micro_steps(engine, first: int, last: int, saves: bool = False) -> None:
+        for micro_step in range(first, last):
+            engine.backward(engine(tokens(micro_step, int(os.environ["RANK"]))))
+            if saves:
+                engine.save_checkpoint(folder, tag=f"{micro_step} before")
+            engine.step()
+            if saves:
+                engine.save_checkpoint(folder, tag=f"{micro_step} after")
+
+    straight, saving, resumed = make(stage, 3), make(stage, 3), make(stage, 3)
+    micro_steps(straight, 0, 9)
+    micro_steps(saving, 0, 9, saves=True)
+    found = {"same": weights(straight) == weights(saving)}
+    # Saved in the third micro-step of the second step, before its update, and after the first of the third.
+    for tag, step in (("5 before", 1), ("6 after", 2)):
+        resumed.load_checkpoint(folder, tag=tag)
+        found[tag] = [resumed.global_steps, resumed.micro_steps]
+        micro_steps(resumed, 3 * step, 9)
+        found[f"{tag}, same"] = weights(resumed) == weights(straight)
+    listed = [json.loads(Path(folder, tag, LIST).read_text())["accumulated"] for tag in ("5 before", "6 after", "8 after")]
+    found["accumulated"] = listed
+    resumed.backward(resumed(tokens(0, int(os.environ["RANK"]))))
+    found["load"] = message(lambda: resumed.load_checkpoint(folder, tag="5 before"))
+    return found
+
+
+def accumulating_alone(folder: str) -> dict:
+    """The same of shoal.Engine.save, with what it writes beside the core's files."""
+    import shoal
+
+    config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 3,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}},
+        "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0},
+    }
+
+    def begin():
+        torch.manual_seed(0)
+        model = Net(width=6, depth=1)
+        model.register_buffer("seen", torch.zeros(2))
+        return shoal.initialize(model, config)
+
+    def micro_steps(engine, first: int, last: int, saves: bool = False) -> None:
+        for micro_step in range(first, last):
+            engine.backward(engine(tokens(micro_step, int(os.environ["RANK"]))))
+            if saves:
+                engine.save(folder, step=micro_step, extra={"shoal.accumulated": "of an earlier one"})
+            engine.step()
+
+    def states(engine) -> list:
+        return [engine.read_state(name, "weight").tolist() for name, _ in engine.module.named_parameters()]
+
+    straight, saving, resumed = begin(), begin(), begin()
+    micro_steps(straight, 0, 9)
+    micro_steps(saving, 0, 9, saves=True)
+    found = {"same": states(straight) == states(saving)}
+    found["accumulated"] = resumed.load(os.path.join(folder, "step-00000004")).extra["shoal.accumulated"]
+    micro_steps(resumed, 3, 9)
+    found["resumed"] = states(resumed) == states(straight)
+    path = next(Path(folder, "step-00000004").glob("beside-*")) / "rank-00000.pt"
+    chance = random.Random(6)
+    found["flips"] = []
+    for _ in range(10):
+        place = chance.randrange(path.stat().st_size), chance.randrange(8)
+        in_turn(resumed.world, lambda: flip(path, *place))
+        found["flips"].append(message(lambda: resumed.load(path.parent.parent)))
+        in_turn(resumed.world, lambda: flip(path, *place))
+    loss = resumed(tokens(0, 0))
+    found["pass"] = message(lambda: resumed.save(folder, step=99))
+    resumed.backward(loss)
+    return found
+
+
+def test_saves_of_the_engine_between_micro_steps():
+    with tempfile.TemporaryDirectory() as folder:
+        for found in run(__file__, "accumulating_alone", 2, folder=folder):
+            assert found["same"] and found["resumed"] and found["accumulated"] == "2", found
+            assert "[save] a pass is open: its forward ran and its backward did not" in found["pass"], found
+            assert all("rank-00000.pt cannot be read: " in said for said in found["flips"]), found["flips"]
+
+
+def test_saves_between_micro_steps():
+    for stage in (0, 3):
+        with tempfile.TemporaryDirectory() as folder:
+            for found in run(__file__, "accumulating", 2, folder=folder, stage=stage):
+                assert found["same"] and found["5 before, same"] and found["6 after, same"], found
+                assert found["5 before"] == [1, 3] and found["6 after"] == [2, 6] and found["accumulated"] == [3, 1, 0], found
+                assert "1 micro-steps are accumulated and wait for their update" in found["load"], found
+
+
+if __name__ == "__main__":
+    main(globals(), imports=("deepspeed",))
