@@ -96,7 +96,7 @@ std::vector<Key> other_keys() {
       boolean("managed_gradient_accumulation", true)
           .means(
               "The engine counts micro-steps and decides which of them ends a step. false: each step() ends one, over "
-              "the backwards since the last, and no loss is divided by their number.")
+              "all backwards since the last. A loss is divided by gradient_accumulation_steps either way.")
           .fills(bound_to([](auto& c) -> auto& { return c.batch.managed_gradient_accumulation; })),
       text("seq_parallel_communication_data_type", "fp32")
           .dtype()

@@ -532,8 +532,8 @@ class Engine::Impl {
   }
 
   // The state is that of the last step until the next one is taken, so it may be read between micro-steps too.
-  void check_readable(const std::string& place) const {
-    check_whole(place.c_str());
+  void check_readable(const std::string& place) {
+    check_sound(place.c_str());
     if (passes_.between_passes() && !inside_gathered_) return;
     throw Error(place,
                 inside_gathered_

@@ -82,6 +82,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         self.micro_steps_at_boundary = 0  # when the last step ended: what checkpoints have
         self.global_samples = 0
         self._boundary: bool | None = None
+        self._coalescing = False
+        self._backwards = 0  # since the last step
         self._last_norm: float | None = None
         self._step_applied = False
         self._is_compiled = False
@@ -165,6 +167,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         if self.basic_optimizer is None:
             raise shoal.Error("[backward] the engine has no optimizer: it was made for inference. Give it one.")
         self._shoal.backward(loss, scale_by_accumulation=scale_wrt_gas, retain_graph=retain_graph)
+        self._backwards += 1
         return loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
@@ -174,6 +177,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         return self._shoal.scale(loss)
 
     def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
+        if self._coalescing:
+            raise shoal.Error("[step] is called inside coalesce_grad_reduction. Leave it first: one block is one step.")
         self._take_groups()
         result = self._shoal.step()
         self.micro_steps += 1
@@ -182,7 +187,11 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             return
         self.global_steps += 1
         self.micro_steps_at_boundary = self.micro_steps
-        self.global_samples += self.train_batch_size()
+        if self.managed_gradient_accumulation():
+            self.global_samples += self.train_batch_size()
+        else:
+            self.global_samples += self._backwards * self.train_micro_batch_size_per_gpu() * self.world_size
+        self._backwards = 0
         self.skipped_steps = result.skipped_steps
         self._last_norm = result.grad_norm
         self.optimizer.overflow = not result.applied
@@ -228,6 +237,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
     def is_gradient_accumulation_boundary(self) -> bool:
         if self._boundary is not None:
             return self._boundary
+        if not self.managed_gradient_accumulation():
+            return False  # the user ends steps, by step()
         return (self.micro_steps + 1) % self.gradient_accumulation_steps() == 0
 
     def set_gradient_accumulation_boundary(self, is_boundary: bool | None) -> None:
@@ -246,7 +257,18 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
 
     @contextlib.contextmanager
     def coalesce_grad_reduction(self) -> Iterator[None]:
-        yield
+        """Backwards inside add up to one step, which step() takes after it. Each is reduced as it comes: the sum is the same."""
+        if self._coalescing or not self.managed_gradient_accumulation() or self.zero_optimization_stage() == 0:
+            what = "is open already" if self._coalescing else "needs managed_gradient_accumulation, and a stage of 1 to 3"
+            raise NotImplementedError(f"[coalesce_grad_reduction] it {what}.")
+        before = self._boundary
+        self._coalescing = True
+        self.set_gradient_accumulation_boundary(True)
+        try:
+            yield
+        finally:
+            self._coalescing = False
+            self.set_gradient_accumulation_boundary(before)
 
     def was_step_applied(self) -> bool:
         return self._step_applied

@@ -34,7 +34,7 @@ TEST(RunConfig, WithoutAConfigEverythingIsChosenAndSaid) {
 TEST(RunConfig, AFolderIsNoConfig) {
   const TempFolder folder;
   EXPECT_EQ(message_of([&] { make_run_config(options_with(folder.path()), 1, 64); }),
-            "[config " + folder.path() + "] is a folder. Give the path of a JSON file.");
+            "[config " + folder.path() + "] the file cannot be read: it is a folder. Give the path of a JSON file.");
 }
 
 TEST(RunConfig, WhatTheConfigSaysIsNotChosen) {
