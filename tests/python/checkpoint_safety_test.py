@@ -312,6 +312,24 @@ def test_a_save_killed_anywhere_leaves_the_old_one_or_the_new_one():
         assert left == [], left
 
 
+def test_what_was_moved_aside_is_put_back():
+    """A kill between the two renames of a file system that cannot exchange folders."""
+    from deepspeed.runtime.checkpoint_folder import put_back
+
+    for has_new in (True, False):
+        with tempfile.TemporaryDirectory() as folder:
+            temporary = Path(folder, ".t.tmp-" + "0" * 18)
+            Path(f"{temporary}-aside").mkdir()
+            Path(f"{temporary}-aside", "which").write_text("old")
+            if has_new:
+                temporary.mkdir()
+                (temporary / "which").write_text("new")
+            Path(folder, ".u.tmp-" + "0" * 18).mkdir()  # another tag's
+            put_back(os.path.join(folder, "t"))
+            assert Path(folder, "t", "which").read_text() == ("new" if has_new else "old")
+            assert sorted(os.listdir(folder)) == [".u.tmp-" + "0" * 18, "t"]
+
+
 def accumulating(folder: str, stage: int) -> dict:
     """A run that saves between micro-steps goes on as one that does not; and one that resumes begins at the last step."""
 
