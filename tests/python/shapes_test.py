@@ -92,7 +92,7 @@ class Model(nn.Module):
             self.blocks[1].lin.weight = self.first.weight
         if kind == "replaced by a hook":
             for block in self.blocks:
-                block.register_forward_hook(lambda module, args, output: output * 2 + args[0])
+                block.register_forward_hook(lambda module, args, output: (output + args[0]) / 2)
         if kind == "frozen members":
             for norm, lin in self.blocks:
                 norm.requires_grad_(False)
