@@ -10,7 +10,9 @@ namespace shoal::cli {
 void add_launch(CLI::App& app, int& exit_code) {
   CLI::App* verb = app.add_subcommand("launch", "Start ranks of a program on this host");
   const auto options = std::make_shared<launch::LaunchOptions>();  // lives as long as the callback
-  verb->add_option("-n,--ranks", options->ranks, "How many ranks to start")->required()->check(CLI::Range(1, 4096));
+  verb->add_option("-n,--ranks", options->ranks, "How many ranks to start")
+      ->required()
+      ->check(CLI::Range(1, launch::kMostRanks));
   verb->add_option("--threads", options->threads,
                    "Threads of each rank (OMP_NUM_THREADS); by default the environment's, or cores / ranks")
       ->check(CLI::Range(1, 4096));

@@ -98,7 +98,7 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_option("--set", options.overrides, "a key of the config: zero_optimization.stage=2; may be repeated")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  verb->add_option("--ranks", flags->ranks, "ranks to start on this host")->check(CLI::Range(1, 1 << 16));
+  verb->add_option("--ranks", flags->ranks, "ranks to start on this host")->check(CLI::Range(1, launch::kMostRanks));
   verb->add_option("--lr", options.lr, "learning rate");
   verb->add_option("--sequence", options.sequence,
                    fmt::format("tokens of a sample; left out: the model's, at most {}", train::kLongestDefaultSequence))

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +55,17 @@ struct Rank {
   std::array<Stream, 2> streams;
   LastLines last_lines;
 };
+
+// Each rank's output comes through two pipes, which stay open.
+void check_open_files(int ranks) {
+  constexpr rlim_t kOthers = 32;
+  const rlim_t needed = 2 * static_cast<rlim_t>(ranks) + kOthers;
+  rlimit allowed{};
+  if (getrlimit(RLIMIT_NOFILE, &allowed) != 0 || allowed.rlim_cur >= needed) return;
+  throw Error("launch", fmt::format("{} ranks need {} open files, and {} are allowed. Raise the limit (ulimit -n), or "
+                                    "start fewer ranks.",
+                                    ranks, needed, allowed.rlim_cur));
+}
 
 class Launch {
  public:
@@ -246,9 +258,11 @@ class Launch {
 
 LaunchOutcome launch_ranks(const LaunchOptions& options) {
   if (options.command.empty()) throw Error("launch", "there is no program to start. Give one after \"--\".");
-  if (options.ranks < 1) {
-    throw Error("launch", fmt::format("{} ranks cannot be started. Give a number from 1.", options.ranks));
+  if (options.ranks < 1 || options.ranks > kMostRanks) {
+    throw Error("launch", fmt::format("{} ranks cannot be started on one host. Give a number from 1 to {}.",
+                                      options.ranks, kMostRanks));
   }
+  check_open_files(options.ranks);
   Launch launch(options);
   const LaunchOutcome outcome = launch.see_through();
   write_all(options.err_fd, closing_text(outcome));

@@ -12,6 +12,9 @@
 
 namespace shoal::launch {
 
+// More on one host is a slip of the pen.
+inline constexpr int kMostRanks = 1024;
+
 struct LaunchOptions {
   std::vector<std::string> command;             // the program and its words; found by PATH
   int ranks = 1;                                // all on this host
@@ -30,7 +33,7 @@ struct LaunchOptions {
 
 // Blocks until every rank has ended. SIGINT, SIGTERM, SIGHUP and SIGQUIT are taken over meanwhile: the first is passed
 // on to the ranks, the second kills them. One launch at a time in a process.
-// Throws Error when the program cannot be started.
+// Throws Error when the program cannot be started, or, before anything is, when so many ranks cannot be.
 LaunchOutcome launch_ranks(const LaunchOptions& options);
 
 }  // namespace shoal::launch

@@ -50,6 +50,8 @@ TEST(Cli, AMistakeIsAnsweredWithTheNearestWordAndCode2) {
        "shoal plan: --wrld is not a flag of plan. Did you mean --world?\nSee shoal plan --help.\n"},
       {{"launch", "-n", "2"}, "shoal launch: program is required\nSee shoal launch --help.\n"},
       {{"launch", "-n", "none", "--", "true"}, "shoal launch: "},
+      {{"launch", "-n", "100000", "--", "true"}, "shoal launch: --ranks: Value 100000 not in range"},
+      {{"train", "--ranks", "100000"}, "shoal train: --ranks: Value 100000 not in range"},
       {{}, "shoal: A subcommand is required\nSee shoal --help.\n"},
       {{"plan", "--world", "8"}, "shoal: [--model] give either a model or --params, the number of parameters.\n"},
       {{"plan", "--params", "many", "--world", "8"}, "shoal: [--params] \"many\" is not an amount."},

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -231,6 +232,34 @@ TEST(LaunchRanks, RanksGetTheThreadsThatWereAskedFor) {
   run.options.env = {{"MORE", "yes"}};
   run();
   EXPECT_EQ(run.out.text(), "[rank 0] threads 3 yes\n");
+}
+
+std::string complaint(const Trial& trial) {
+  try {
+    trial();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no complaint";
+}
+
+TEST(LaunchRanks, MoreRanksThanAHostTakesAreRefusedBeforeOneIsStarted) {
+  for (const int ranks : {0, -1, kMostRanks + 1, 100000}) {
+    EXPECT_EQ(complaint(Trial(ranks, "echo started")), "[launch] " + std::to_string(ranks) +
+                                                           " ranks cannot be started on one host. Give a number from 1 "
+                                                           "to 1024.");
+  }
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const Trial many(100, "echo started");
+  const std::string said = complaint(many);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(said,
+            "[launch] 100 ranks need 232 open files, and 64 are allowed. Raise the limit (ulimit -n), or start fewer "
+            "ranks.");
+  EXPECT_EQ(many.out.text(), "");
 }
 
 }  // namespace
