@@ -34,7 +34,11 @@ std::vector<Key> carried_out_keys() {
           .at_least(1)
           .in("elements")
           .or_else("elements is no size to cut gradients into. Give at least 1, or 5e8, the default.")
-          .means("Gradients are reduced in pieces of at most this size. A larger value than the model costs nothing.")
+          .means("Gradients that are copied on their way (Gloo, shared memory that peers cannot open) are reduced in "
+                 "pieces "
+                 "of at most this size, and of 8 MiB. NCCL and ranks that read each other's memory in place have "
+                 "nothing to "
+                 "cut: they reduce a unit in one go, to the same bits. A larger value than the model costs nothing.")
           .on_auto("hidden size squared; else the default", from_hidden([](int64_t h) { return h * h; }))
           .fills(bound_to([](auto& c) -> auto& { return c.zero.reduce_bucket_size; })),
       integer("prefetch_bucket_size", int64_t{50'000'000})
