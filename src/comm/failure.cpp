@@ -51,6 +51,13 @@ std::string cause_silent(const std::vector<int>& silent, Timeout limit) {
                      seconds_of(limit), silent.size() == 1 ? "its" : "their");
 }
 
+std::string cause_store_silent(const std::string& server, Timeout limit) {
+  return fmt::format(
+      "{} hangs, or the network to it is cut: the rendezvous store that it serves did not answer within {} s. Look at "
+      "what it does there, or raise shoal.timeout_seconds.",
+      server, seconds_of(limit));
+}
+
 std::string cause_stuck(int rank, Timeout timeout) {
   return fmt::format(
       "it began on the GPU of rank {} and was not over within {} s: a rank has not come to it, or a GPU or the way "
@@ -63,6 +70,13 @@ std::string cause_unconnected(Timeout timeout) {
       "the GPUs of all ranks were not connected within {} s. Look at the output of the other ranks; NCCL_DEBUG=INFO in "
       "the environment says how far they came.",
       seconds_of(timeout));
+}
+
+std::string cause_unconnected_over(const std::string& transport, Timeout timeout) {
+  return fmt::format(
+      "the connections over {} did not stand within {} s, though every rank answers. Look at the output of the other "
+      "ranks, or raise shoal.timeout_seconds.",
+      transport, seconds_of(timeout));
 }
 
 std::string cause_no_answer(int rank, Timeout silence) {

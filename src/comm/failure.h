@@ -30,9 +30,12 @@ inline constexpr Timeout kMeetingTimeout = std::chrono::seconds(20);
 // Causes, worded once for every transport.
 std::string cause_late(const std::vector<int>& missing, Timeout timeout);
 std::string cause_silent(const std::vector<int>& silent, Timeout limit);
+// Of the process that serves the store: "rank 0" or "the launcher".
+std::string cause_store_silent(const std::string& server, Timeout limit);
 // Of a collective on a GPU, where nobody knows who is missing.
 std::string cause_stuck(int rank, Timeout timeout);
 std::string cause_unconnected(Timeout timeout);
+std::string cause_unconnected_over(const std::string& transport, Timeout timeout);
 // Of a GPU of which nothing is known any more.
 std::string cause_no_answer(int rank, Timeout silence);
 std::string cause_gpu_failed(int rank, const std::string& how);

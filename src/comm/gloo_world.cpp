@@ -16,11 +16,18 @@ constexpr const char* kFailureKey = "failure";
 constexpr const char* kConnecting = "connecting";
 // An error's message without its place.
 std::string problem_of(const Error& error) { return std::string(error.what()).substr(error.place().size() + 3); }
-constexpr int kProbeTag = 1;  // on the control link, where 0 is that of opening a channel
+// On the control link.
+constexpr int kOpeningTag = 0;  // this rank comes to open a channel
+constexpr int kProbeTag = 1;    // never received
+constexpr int kOpenedTag = 2;   // this rank has opened it, or cannot
 constexpr auto kProbePeriod = std::chrono::milliseconds(1000);
 constexpr Timeout kConnectTimeout = std::chrono::seconds(60);  // what Gloo gets to connect, if the timeout is longer
 // How long a report may need to reach the store after the connection was seen to be cut, on a busy machine.
 constexpr auto kReportDelay = std::chrono::milliseconds(2000);
+// How long a store that does not answer is waited for by who stops: the end comes that much after the timeout.
+constexpr Timeout kReportPatience = std::chrono::milliseconds(3000);
+// How much later than its own deadline a rank may hear from another that waits as long.
+constexpr auto kOpeningGrace = std::chrono::milliseconds(3000);
 
 // Another rank has said why the world ends.
 struct Heard {
@@ -29,11 +36,12 @@ struct Heard {
 
 }  // namespace
 
-GlooWorld::GlooWorld(const Options& options) : options_(options) {
+GlooWorld::GlooWorld(const Options& options) : options_(options), reports_(options.store->within(kReportPatience)) {
   const Timeout silence = std::min(timeout(), kMeetingTimeout);
+  const auto store = options_.store->within(silence);
   std::string problem;
   try {
-    RollCall roll(*options_.store, rank(), size(), silence);
+    RollCall roll(*store, rank(), size(), silence);
     auto link = begin_connecting("control");
     const auto connected = [&]() -> std::optional<bool> {
       if (link.wait_for(Timeout(0)) != std::future_status::ready) return std::nullopt;
@@ -45,7 +53,7 @@ GlooWorld::GlooWorld(const Options& options) : options_(options) {
       return control_ != nullptr;
     };
     const auto verdict = roll.wait(connected, [&] {
-      if (const auto written = options_.store->get(kFailureKey)) throw Heard{failure_from_text(*written)};
+      if (const auto written = store->get(kFailureKey)) throw Heard{failure_from_text(*written)};
     });
     if (verdict.all_connected()) return;
     if (!verdict.silent.empty()) problem = cause_silent(verdict.silent, silence);
@@ -53,6 +61,8 @@ GlooWorld::GlooWorld(const Options& options) : options_(options) {
     end_connecting({rank(), kConnecting, problem}, verdict.silent);
   } catch (const Heard& heard) {
     end_connecting(heard.failure, {});
+  } catch (const StoreSilent& silent) {
+    end_connecting({rank(), kConnecting, cause_store_silent_for(silent.limit)}, {});
   } catch (const Error& error) {
     if (error.place() != kStorePlace) throw;
     const std::string how = problem.empty() ? problem_of(error) : problem;
@@ -98,30 +108,8 @@ GlooWorld::Channel GlooWorld::open(const std::string& name) {
   }
   const std::string at = "opening " + channel.id;
   if (auto known = failure()) throw error_of(*known, rank(), at);
-  {
-    // Gloo would wait for a dead rank until the timeout; a connection that exists tells at once.
-    const std::lock_guard lock(control_mutex_);
-    std::vector<char> heard(static_cast<size_t>(size()));
-    std::vector<Transfer> sends, receives;
-    char here = 1;
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank()) continue;
-      sends.push_back({peer, &here, 1, 0});
-      receives.push_back({peer, &heard[static_cast<size_t>(peer)], 1, 0});
-    }
-    const auto deadline = std::chrono::steady_clock::now() + timeout();
-    try {
-      control_->begin();
-      auto receiving = control_->post_receives(receives);
-      auto sending = control_->post_sends(sends);
-      receiving.wait(deadline);
-      sending.wait(deadline);
-      control_->end();
-    } catch (const LinkBroken& broken) {
-      control_->end();
-      throw error_of(settle(broken, {"control", control_}, at), rank(), at);
-    }
-  }
+  // Gloo would wait for a dead rank until the timeout; a connection that exists tells at once.
+  exchange_on_control(kOpeningTag, 1, std::chrono::steady_clock::now() + timeout(), at);
   // Gloo does not say whose connection failed, nor soon. If a rank is gone, so is its connection of the control link.
   const auto check_control = [&](Timeout patience) {
     const int gone = find_gone_peer(patience);
@@ -129,15 +117,56 @@ GlooWorld::Channel GlooWorld::open(const std::string& name) {
     const LinkBroken broken(LinkBroken::How::closed, gone, "its connections are closed");
     throw error_of(settle(broken, {"control", control_}, at), rank(), at);
   };
+  // All ranks are here, so they wait equally long for one that hangs while it connects.
+  const auto deadline = std::chrono::steady_clock::now() + timeout();
   auto link = begin_connecting(channel.id);
-  while (link.wait_for(kProbePeriod) != std::future_status::ready) check_control(Timeout(0));
-  try {
-    channel.link = finish_connecting(channel.id, link);
-  } catch (const Error&) {
-    check_control(kReportDelay);
-    throw;
+  while (link.wait_for(kProbePeriod) != std::future_status::ready && std::chrono::steady_clock::now() < deadline) {
+    check_control(Timeout(0));
+  }
+  std::optional<Error> problem;
+  if (link.wait_for(Timeout(0)) != std::future_status::ready) {
+    problem.emplace(fmt::format("comm rank {}", rank()),
+                    fmt::format("{}: {}", at, cause_unconnected_over("Gloo", timeout())));
+  } else {
+    try {
+      channel.link = finish_connecting(channel.id, link);
+    } catch (const Error& error) {
+      check_control(kReportDelay);
+      problem = error;
+    }
+  }
+  // Each says how connecting ended for it: who says nothing is the one that hangs.
+  const std::vector<char> opened = exchange_on_control(kOpenedTag, problem ? 0 : 1, deadline + kOpeningGrace, at);
+  if (problem) throw *problem;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank() || opened[static_cast<size_t>(peer)] != 0) continue;
+    throw error_of(fail({rank(), at, fmt::format("rank {} could not connect. Look at its output.", peer)}), rank(), at);
   }
   return channel;
+}
+
+// Sends a byte to every rank and returns theirs, by rank.
+std::vector<char> GlooWorld::exchange_on_control(int tag, char own, Deadline deadline, const std::string& at) {
+  const std::lock_guard lock(control_mutex_);
+  std::vector<char> heard(static_cast<size_t>(size()));
+  std::vector<Transfer> sends, receives;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    sends.push_back({peer, &own, 1, tag});
+    receives.push_back({peer, &heard[static_cast<size_t>(peer)], 1, tag});
+  }
+  try {
+    control_->begin();
+    auto receiving = control_->post_receives(receives);
+    auto sending = control_->post_sends(sends);
+    receiving.wait(deadline);
+    sending.wait(deadline);
+    control_->end();
+  } catch (const LinkBroken& broken) {
+    control_->end();
+    throw error_of(settle(broken, {"control", control_}, at), rank(), at);
+  }
+  return heard;
 }
 
 // A send to a peer that is gone fails at once; one to a peer that lives waits to be received, and never is.
@@ -167,7 +196,7 @@ int GlooWorld::probe_control(Timeout patience) {
 
 void GlooWorld::leave(const Channel& channel) noexcept {
   try {
-    options_.store->set(fmt::format("left/{}/{}", channel.id, rank()), "left");
+    reports_->set(fmt::format("left/{}/{}", channel.id, rank()), "left");
   } catch (const std::exception&) {
     // The store is gone, and with it whoever might have read this.
   }
@@ -187,9 +216,9 @@ std::optional<Failure> GlooWorld::ask_for_failure() {
     next_question_ = now + kProbePeriod;
   }
   try {
-    const auto written = options_.store->get(kFailureKey);
+    const auto written = reports_->get(kFailureKey);
     if (!written) return std::nullopt;
-    options_.store->set(fmt::format("heard/{}", rank()), "heard");
+    reports_->set(fmt::format("heard/{}", rank()), "heard");
     return failure_from_text(*written);
   } catch (const Error&) {
     return std::nullopt;  // the store is gone; with whom, the connections say
@@ -212,9 +241,16 @@ std::string GlooWorld::ask_for_gone_peer() {
 Failure GlooWorld::fail(const Failure& failure, const std::vector<int>& gone, Timeout patience) {
   Failure first = failure;
   try {
-    for (const int peer : gone) options_.store->set(fmt::format("gone/{}", peer), "gone");
-    first = failure_from_text(options_.store->set_once(kFailureKey, to_text(failure)));
-    options_.store->set(fmt::format("heard/{}", rank()), "heard");
+    for (const int peer : gone) reports_->set(fmt::format("gone/{}", peer), "gone");
+    first = failure_from_text(reports_->set_once(kFailureKey, to_text(failure)));
+    reports_->set(fmt::format("heard/{}", rank()), "heard");
+  } catch (const StoreSilent& silent) {
+    // Whom this rank waits for may itself wait for the one that serves the store.
+    const std::string host = fmt::format("rank {} ", options_.store_host);
+    const bool by_another = options_.store_host >= 0 && options_.store_host != rank();
+    if (by_another && first.cause.find(host) == std::string::npos) {
+      first.cause += " " + cause_store_silent_for(silent.limit);
+    }
   } catch (const Error&) {
     // The store is gone: the own finding has to do.
   }
@@ -237,8 +273,8 @@ void GlooWorld::wait_until_heard(Timeout patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   try {
     for (int peer = 0; peer < size(); ++peer) {
-      if (options_.store->get(fmt::format("gone/{}", peer))) continue;
-      wait_for_key(*options_.store, fmt::format("heard/{}", peer), deadline);
+      if (reports_->get(fmt::format("gone/{}", peer))) continue;
+      wait_for_key(*reports_, fmt::format("heard/{}", peer), deadline);
     }
   } catch (const Error&) {
     // Nobody can read it any more.
@@ -254,6 +290,11 @@ std::string GlooWorld::cause_store_gone(int peer, const std::string& how) const 
                     fmt::format("or left: the rendezvous store that it served is gone{}; {}", other, how));
 }
 
+std::string GlooWorld::cause_store_silent_for(Timeout limit) const {
+  return cause_store_silent(options_.store_host < 0 ? "the launcher" : fmt::format("rank {}", options_.store_host),
+                            limit);
+}
+
 std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel) {
   if (broken.how == LinkBroken::How::late) return cause_late({broken.peer}, timeout());
   // Whoever stops in order says so first and cuts the connection then, but the two travel separately.
@@ -261,8 +302,11 @@ std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel
   const std::string left_key = fmt::format("left/{}/{}", channel.id, broken.peer);
   for (;;) {
     try {
-      if (const auto written = options_.store->get(kFailureKey)) return failure_from_text(*written).cause;
-      if (options_.store->get(left_key)) return cause_left(broken.peer);
+      if (const auto written = reports_->get(kFailureKey)) return failure_from_text(*written).cause;
+      if (reports_->get(left_key)) return cause_left(broken.peer);
+    } catch (const StoreSilent& silent) {
+      // A rank that hangs makes others stop, and their connections are cut first.
+      return options_.store_host < 0 ? cause_died(broken.peer, broken.what()) : cause_store_silent_for(silent.limit);
     } catch (const Error&) {
       return cause_store_gone(broken.peer, broken.what());
     }

@@ -60,6 +60,8 @@ class GlooWorld {
   // How long the rank that serves the store lets the others read in it why the world ended.
   static constexpr Timeout kHearingDelay = std::chrono::milliseconds(5000);
 
+  // What ranks tell each other on the control link when a channel is opened.
+  std::vector<char> exchange_on_control(int tag, char own, Deadline deadline, const std::string& at);
   std::future<std::shared_ptr<GlooLink>> begin_connecting(const std::string& id) const;
   std::shared_ptr<GlooLink> finish_connecting(const std::string& id, std::future<std::shared_ptr<GlooLink>>& link);
   [[noreturn]] void end_connecting(const Failure& failure, const std::vector<int>& silent);
@@ -68,9 +70,11 @@ class GlooWorld {
   int find_gone_peer(Timeout patience);  // -1: all connections of the control link hold
   int probe_control(Timeout patience);   // the same, by who holds its mutex
   std::string cause_store_gone(int peer, const std::string& how) const;
+  std::string cause_store_silent_for(Timeout limit) const;
 
   Options options_;
-  std::mutex mutex_;  // of what follows
+  std::shared_ptr<C10dStore> reports_;  // the same store; who stops does not wait long for it
+  std::mutex mutex_;                    // of what follows
   std::optional<Failure> failure_;
   std::vector<std::weak_ptr<GlooLink>> links_;
   std::map<std::string, int> channels_opened_;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -52,6 +53,7 @@ int next_world_index() {
 constexpr const char* kJoinFailureKey = "join/failure";
 // The store may end with rank 0: the others, who look every few milliseconds, get this time to read why.
 constexpr auto kHearingDelay = std::chrono::milliseconds(1000);
+constexpr Timeout kLookLimit = std::chrono::milliseconds(1000);
 // The most that rank 0 waits for the others to know what it knows.
 constexpr auto kKnowingDelay = std::chrono::milliseconds(5000);
 
@@ -76,6 +78,9 @@ template <class Work>
 auto naming_the_server(const Rendezvous& place, const std::string& at, const Work& work) {
   try {
     return work();
+  } catch (const StoreSilent& silent) {
+    throw Error(fmt::format("comm rank {}", place.rank),
+                fmt::format("{}: {}", at, cause_store_silent(server_of_store(place), silent.limit)));
   } catch (const Error& error) {
     if (error.place() != kStorePlace) throw;
     throw Error(fmt::format("comm rank {}", place.rank),
@@ -86,7 +91,13 @@ auto naming_the_server(const Rendezvous& place, const std::string& at, const Wor
 
 // Ranks that wait for each other before they can talk look here whether another gave up.
 void look_for_failure(KeyStore& store, const Rendezvous& place, const std::string& at) {
-  if (const auto failure = store.get(kJoinFailureKey)) throw error_of(failure_from_text(*failure), place.rank, at);
+  std::optional<std::string> failure;
+  try {
+    failure = store.get(kJoinFailureKey, kLookLimit);
+  } catch (const StoreSilent&) {
+    return;  // who waits for a key asks again, until its deadline
+  }
+  if (failure) throw error_of(failure_from_text(*failure), place.rank, at);
 }
 
 [[noreturn]] void give_up(KeyStore& store, const Rendezvous& place, const std::string& at, const std::string& cause) {
@@ -114,12 +125,13 @@ Joined join_world(KeyStore& store, const Rendezvous& place, const PeerRecord& ab
   own.probe_fd = joined.probe->fd();
 
   const auto key_of = [](int rank) { return fmt::format("rank/{}", rank); };
-  if (store.set_once(key_of(place.rank), to_text(own)) != to_text(own)) {
+  const std::string at = "joining the world";
+  const auto told = [&] { return store.set_once(key_of(place.rank), to_text(own)); };
+  if (naming_the_server(place, at, told) != to_text(own)) {
     throw Error(who, fmt::format("another process has joined as rank {} already. Give each process a rank of its own, "
                                  "and each run a MASTER_PORT of its own.",
                                  place.rank));
   }
-  const std::string at = "joining the world";
   const auto look_around = [&] { look_for_failure(store, place, at); };
   for (int peer = 0; peer < place.world; ++peer) {
     try {
@@ -132,6 +144,8 @@ Joined join_world(KeyStore& store, const Rendezvous& place, const PeerRecord& ab
         if (!store.get(key_of(late))) missing.push_back(late);
       }
       give_up(store, place, at, cause_late(missing, timeout));
+    } catch (const StoreSilent& silent) {
+      throw Error(who, fmt::format("{}: {}", at, cause_store_silent(server_of_store(place), silent.limit)));
     } catch (const Error& error) {
       if (error.place() != kStorePlace) throw;
       throw Error(who,
@@ -182,6 +196,7 @@ std::unique_ptr<Carrier> make_shm_carrier(const std::shared_ptr<C10dStore>& stor
   options.rank = place.rank;
   options.timeout = timeout;
   options.store = store;
+  options.store_server = server_of_store(place);
   for (const PeerRecord& record : joined.records) options.pids.push_back(record.pid);
   auto board = std::make_unique<ShmBoard>(std::make_shared<ShmWorld>(options), "");
   return std::make_unique<BoardCarrier>(std::move(board));
@@ -229,6 +244,7 @@ std::unique_ptr<Group> make_process_group(const ProcessGroupOptions& options) {
   tcp.serve = place.rank == 0 && !place.store_is_served;
   tcp.timeout = options.timeout;
   tcp.place = who;
+  tcp.server = server_of_store(place);
   const auto store = connect_tcp_store(tcp)->under(fmt::format("shoal/{}/{}", place.attempt, next_world_index()));
   const Joined joined = join_world(*store, place, about, options.timeout);
   auto carrier = agree_on_shared_memory(*store, place, joined, options.timeout)

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 #include "base/check.h"
@@ -18,6 +19,7 @@ namespace shoal {
 
 namespace {
 
+constexpr std::string_view kSegmentPrefix = "shm/";  // of keys in the store
 constexpr size_t kDeadRing = 64;
 constexpr auto kDeathDelay = std::chrono::milliseconds(2000);
 
@@ -67,7 +69,7 @@ ShmWorld::~ShmWorld() {
 
 SharedSegment ShmWorld::open_segment(const std::string& name, size_t nbytes) {
   SharedSegment segment;
-  const std::string key = "shm/" + name;
+  const std::string key = std::string(kSegmentPrefix) + name;
   // The last word says which segment it is: rank 0 may have closed it, and its fd may be another file by now.
   const uint64_t mark = hash_text(key);
   const size_t marked_nbytes = (nbytes + 7) / 8 * 8 + sizeof(mark);
@@ -109,6 +111,11 @@ std::optional<std::string> ShmWorld::wait_for_segment(const std::string& key,
   const auto deadline = std::chrono::steady_clock::now() + options_.timeout;
   try {
     return wait_for_key(*options_.store, key, deadline, look_around);
+  } catch (const StoreSilent& silent) {
+    look_around();
+    throw Error(fmt::format("comm rank {}", rank()),
+                fmt::format("opening {}: {}", key.substr(kSegmentPrefix.size()),
+                            cause_store_silent(options_.store_server, silent.limit)));
   } catch (const Error& error) {
     if (error.place() != kStorePlace) throw;
     // The store often ends with a rank's process, and then it is that rank which is to blame. Of a process that ends,

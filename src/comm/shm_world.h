@@ -31,6 +31,7 @@ class ShmWorld final : public Fate {
     Timeout timeout = kDefaultTimeout;
     std::vector<pid_t> pids;  // by rank
     std::shared_ptr<KeyStore> store;
+    std::string store_server = "rank 0";  // who serves it, for messages
   };
   explicit ShmWorld(const Options& options);
   ~ShmWorld() override;

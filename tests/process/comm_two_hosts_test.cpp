@@ -1,5 +1,5 @@
 // Ranks on two hosts (see two_hosts.h): Gloo must find the right addresses, a rank that dies on the other host must be
-// named, and what shared memory cannot do across hosts is said.
+// named, a cut cable must end all ranks, and what shared memory cannot do across hosts is said.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +12,7 @@
 namespace shoal {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::Ranks;
@@ -34,6 +35,20 @@ int lose_rank_one() {
   }
   group->barrier({"gather", "head"}).wait();
   return 0;
+}
+
+// Until an error.
+int take_steps() {
+  ProcessGroupOptions options;
+  options.timeout = 6s;
+  auto group = make_process_group(options);
+  auto side = group->channel("weights");
+  std::vector<float> data(64);
+  for (int64_t round = 0;; ++round) {
+    side->all_reduce({{"sum", "block.3"}, data.data(), DType::f32, 64, 1.0f, nullptr}).wait();
+    if (round == 3) std::printf("ready\n");
+    std::this_thread::sleep_for(5ms);
+  }
 }
 
 testing::RanksOptions options(const TwoHosts& hosts, const std::string& mode) {
@@ -66,6 +81,29 @@ TEST(TwoHosts, ARankKilledOnTheOtherHostIsNamed) {
   EXPECT_THAT(outcomes[2].output, HasSubstr("[comm rank 2] gather of head (#2): rank 1 died"));
 }
 
+// The store is on the first host: to the rank on the second it is as silent as the others.
+TEST(TwoHosts, ACutCableEndsEveryRankAndNamesTheOneBeyondIt) {
+  TwoHosts hosts;
+  if (const std::string why = hosts.connect(); !why.empty()) GTEST_SKIP() << why;
+  Ranks ranks(options(hosts, "take_steps"));
+  for (int rank = 0; rank < 3; ++rank) ASSERT_TRUE(ranks.wait_for_output(rank, "ready"));
+  ASSERT_TRUE(hosts.cut());
+  const auto cut = std::chrono::steady_clock::now();
+  const auto outcomes = ranks.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - cut, 36s);  // the timeout is six
+  for (int rank = 0; rank < 3; ++rank) {
+    const Outcome& outcome = outcomes[static_cast<size_t>(rank)];
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr("[comm rank " + std::to_string(rank) + "] sum of block.3 (weights #"));
+    if (rank != 1) {
+      EXPECT_THAT(outcome.output, HasSubstr("rank 1 did not arrive within 6 s"));
+    } else {  // what rank 0 sent may have come through, and what rank 2 sent not
+      EXPECT_THAT(outcome.output, AnyOf(HasSubstr("rank 0 did not arrive within 6 s"),
+                                        HasSubstr("rank 0 hangs, or the network to it is cut")));
+    }
+  }
+}
+
 TEST(TwoHosts, SharedMemoryAcrossHostsIsRefusedOnEveryRank) {
   TwoHosts hosts;
   if (const std::string why = hosts.connect(); !why.empty()) GTEST_SKIP() << why;
@@ -96,7 +134,8 @@ TEST(TwoHosts, AutomaticTakesGlooAcrossHosts) {
 }  // namespace
 
 int run(int argc, char** argv) {
-  return testing::rank_main(argc, argv, {{"collectives", run_collectives}, {"lose_rank_one", lose_rank_one}});
+  return testing::rank_main(
+      argc, argv, {{"collectives", run_collectives}, {"lose_rank_one", lose_rank_one}, {"take_steps", take_steps}});
 }
 
 }  // namespace shoal

@@ -67,6 +67,9 @@ class TwoHosts {
     return done ? "" : "nsenter or ip cannot join two network namespaces here";
   }
 
+  // Cuts the cable: what either host sends is lost, and no connection is closed. Whether it was done.
+  bool cut() const { return second.run("ip link set veth0 down"); }
+
   // Lets programs on the second host see another boot id, as that of another kernel. "", or why it cannot be done here.
   std::string give_second_its_own_kernel() {
     if (!second.run("unshare --mount sh -c '" + std::string(kOtherBootId) + "' sh true")) {

@@ -48,6 +48,26 @@ TEST(C10dStore, AServerThatDoesNotComeIsAnErrorThatSaysWhere) {
   }
 }
 
+// The kernel takes connections for a process that hangs.
+TEST(C10dStore, AServerThatHangsIsAnErrorThatSaysWho) {
+  const int port = testing::free_port();
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(listen(fd, 8), 0);
+  try {
+    connect_tcp_store(at_port(port, false));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("[comm rank 1] no rendezvous store at 127.0.0.1:" + std::to_string(port)));
+    EXPECT_THAT(error.what(), HasSubstr("answered within 1.5 s: rank 0 did not come, hangs, or cannot be reached"));
+  }
+  close(fd);
+}
+
 TEST(C10dStore, AServerThatWentIsAnError) {
   const int port = testing::free_port();
   auto server = connect_tcp_store(at_port(port, true));

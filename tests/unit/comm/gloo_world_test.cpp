@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <thread>
 
@@ -39,6 +40,29 @@ TEST(GlooWorld, WhatTheFirstRankWroteCounts) {
   const Failure settled = world->settle(kCut, {"channel//0", nullptr}, "gather of x (#1)");
   EXPECT_EQ(settled.reporter, 2);
   EXPECT_EQ(settled.cause, "rank 1 died (gone)");
+}
+
+// Answers but for set_once, as a server that is frozen when ranks want to write why they stop.
+class StoreThatFreezes final : public c10d::HashStore {
+ public:
+  std::vector<uint8_t> compareSet(const std::string&, const std::vector<uint8_t>&,
+                                  const std::vector<uint8_t>&) override {
+    std::this_thread::sleep_for(std::chrono::seconds(6));
+    return {};
+  }
+};
+
+TEST(GlooWorld, WhoServesAStoreThatDoesNotAnswerIsNamedToo) {
+  auto store = std::make_shared<C10dStore>(c10::make_intrusive<StoreThatFreezes>(), std::make_shared<TimedCalls>(),
+                                           kDefaultTimeout);
+  GlooWorld::Options options = testing::gloo_options(0, 1, kDefaultTimeout, store);
+  options.store_host = 3;
+  GlooWorld world(options);
+  const LinkBroken late(LinkBroken::How::late, 2, "Timed out");
+  const std::string cause = world.settle(late, {"channel//0", nullptr}, "gather of x (#1)").cause;
+  EXPECT_THAT(cause, StartsWith("rank 2 did not arrive within 600 s."));
+  EXPECT_THAT(cause, HasSubstr("rank 3 hangs, or the network to it is cut: the rendezvous store that it serves did not "
+                               "answer within 3 s."));
 }
 
 std::string message_when_connecting(int rank, int world, const std::shared_ptr<C10dStore>& store) {

@@ -21,7 +21,7 @@ class MemoryStore final : public KeyStore {
     if (gone_) throw Error(kStorePlace, "the store is gone");
     return values_.emplace(key, value).first->second;
   }
-  std::optional<std::string> get(const std::string& key) override {
+  std::optional<std::string> get(const std::string& key, std::chrono::milliseconds = {}) override {
     const std::lock_guard lock(mutex_);
     if (gone_) throw Error(kStorePlace, "the store is gone");
     const auto found = values_.find(key);
