@@ -36,7 +36,8 @@ std::atomic<bool> terminated{false};
 extern "C" int listen(int fd, int backlog) noexcept {
   const int result = reinterpret_cast<int (*)(int, int)>(dlsym(RTLD_NEXT, "listen"))(fd, backlog);
   if (++listens == frozen_at_listen()) {
-    if (write(STDOUT_FILENO, "freezing\n", 9) == 9) raise(SIGSTOP);
+    shoal::testing::say("freezing");
+    raise(SIGSTOP);
   }
   return result;
 }
@@ -70,7 +71,7 @@ int take_steps() {
   const auto numel = static_cast<int64_t>(data.size());
   for (int64_t round = 0;; ++round) {
     side->all_reduce({{"sum", "block.3"}, data.data(), DType::f32, numel, 1.0f, nullptr}).wait();
-    if (round == 3) std::printf("ready\n");
+    if (round == 3) testing::say("ready");
     std::this_thread::sleep_for(5ms);
   }
 }
@@ -82,7 +83,7 @@ int leave() {
     auto side = group->channel("weights");
     side->barrier({"end", ""}).wait();
     if (std::to_string(group->rank()) == std::getenv("TEST_VICTIM")) {
-      std::printf("freezing\n");
+      testing::say("freezing");
       raise(SIGSTOP);
     }
     std::this_thread::sleep_for(300ms);
@@ -119,7 +120,7 @@ class Frozen {
 
   void freeze() {
     const bool by_itself = given_.at_listen > 0 || given_.mode == "leave";
-    is_frozen_ = ranks_->wait_for_output(given_.victim, by_itself ? "freezing" : "ready");
+    is_frozen_ = ranks_->wait_until_said(given_.victim, by_itself ? "freezing" : "ready");
     if (!by_itself) ranks_->kill(given_.victim, SIGSTOP);
     frozen_at_ = std::chrono::steady_clock::now();
     for (int rank = 0; rank < given_.world; ++rank) {

@@ -46,7 +46,7 @@ int take_steps() {
   std::vector<float> data(64);
   for (int64_t round = 0;; ++round) {
     side->all_reduce({{"sum", "block.3"}, data.data(), DType::f32, 64, 1.0f, nullptr}).wait();
-    if (round == 3) std::printf("ready\n");
+    if (round == 3) testing::say("ready");
     std::this_thread::sleep_for(5ms);
   }
 }
@@ -86,7 +86,7 @@ TEST(TwoHosts, ACutCableEndsEveryRankAndNamesTheOneBeyondIt) {
   TwoHosts hosts;
   if (const std::string why = hosts.connect(); !why.empty()) GTEST_SKIP() << why;
   Ranks ranks(options(hosts, "take_steps"));
-  for (int rank = 0; rank < 3; ++rank) ASSERT_TRUE(ranks.wait_for_output(rank, "ready"));
+  for (int rank = 0; rank < 3; ++rank) ASSERT_TRUE(ranks.wait_until_said(rank, "ready"));
   ASSERT_TRUE(hosts.cut());
   const auto cut = std::chrono::steady_clock::now();
   const auto outcomes = ranks.wait();

@@ -21,6 +21,7 @@ class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.bias = nn.Parameter(torch.zeros(WIDTH))
         self.fails = False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -28,7 +29,7 @@ class Model(nn.Module):
             x = x + torch.tanh(block(x))
             if self.fails and block is self.blocks[1]:
                 x.register_hook(_fail)
-        return x.square().mean()
+        return (x + self.bias).square().mean()
 
 
 def _fail(grad: torch.Tensor) -> None:
@@ -188,13 +189,22 @@ def after_errors(stage: int) -> list[str]:
     engine, model = make(stage, 1)
     engine.backward(engine(batch(0, rank)))
     engine.step()
-    param = model.blocks[0].weight
-    mine = param.data
-    param.data = torch.zeros(WIDTH, WIDTH)
-    with torch.no_grad():
-        first = message(lambda: engine(batch(1, rank)))
-    param.data = mine
-    said.append(first if first == "nothing was raised" else message(lambda: engine(batch(1, rank))))
+    for param in (model.blocks[0].weight, model.bias):  # of a unit inside, which is left in order, and of the outermost
+        mine = param.data
+        param.data = torch.zeros_like(mine)
+        with torch.no_grad():
+            assert "was replaced, moved or cast" in message(lambda: engine(batch(1, rank)))
+        param.data = mine
+        said.append(message(lambda: engine.backward(engine(batch(1, rank)))))
+        if said[-1] == "nothing was raised":
+            engine.step()
+            said[-1] = f"norm {engine.get_global_grad_norm()}"
+    engine.destroy()
+    engine, model = make(stage, 1)
+    for step in range(2):
+        engine.backward(engine(batch(step, rank)))
+        engine.step()
+    said.append(f"norm {engine.get_global_grad_norm()}")
     engine.destroy()
     return said
 
@@ -202,9 +212,11 @@ def after_errors(stage: int) -> list[str]:
 def test_an_engine_that_failed_half_way_refuses_to_go_on():
     for stage in range(4):
         for said in run(__file__, "after_errors", 2, stage=stage):
-            assert all("earlier backward failed half-way" in each for each in said[:-1]), (stage, said)
-            assert "an evaluation could not begin" in said[-1], (stage, said)
-            assert all("Destroy the engine and resume from a checkpoint." in each for each in said), (stage, said)
+            *after_backward, inner, outermost, undisturbed = said
+            assert all("earlier backward failed half-way" in each for each in after_backward), (stage, said)
+            assert inner == undisturbed, (stage, inner, undisturbed)
+            assert "an evaluation could not begin" in outermost, (stage, said)
+            assert all("Destroy the engine and resume from a checkpoint." in each for each in [*after_backward, outermost])
 
 
 if __name__ == "__main__":

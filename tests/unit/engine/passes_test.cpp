@@ -111,4 +111,35 @@ TEST(Passes, EventsOutOfPlaceAreErrors) {
   EXPECT_THAT(message_of([&] { model.passes.begin_evaluation(); }), HasSubstr("[evaluation] a training pass is open"));
 }
 
+// A parameter used where no use of its unit is seen.
+TEST(Passes, AUnitThatIsNeverEnteredIsReducedWhenItsGradientIsIn) {
+  for (int stage = 0; stage <= 2; ++stage) {
+    TwoUnits model(stage);
+    for (int pass = 0; pass < 3; ++pass) {
+      const at::Tensor x = model.use(1, at::ones({3}) * 5);
+      model.backward((x * model.params[0] * model.params[0]).sum());
+      EXPECT_EQ(model.gradient(0), std::vector<float>(3, 60)) << "stage " << stage;  // 2 * 15 * 2
+      EXPECT_EQ(model.gradient(1), std::vector<float>(3, 20)) << "stage " << stage;
+    }
+  }
+}
+
+// Nobody said that one graph is all: nothing may be reduced before the end.
+TEST(Passes, WithoutARootSeveralGraphsAddUp) {
+  for (int stage = 0; stage <= 2; ++stage) {
+    TwoUnits model(stage);
+    for (int pass = 0; pass < 2; ++pass) {
+      const at::Tensor x = model.use(1, model.use(0, at::ones({3})));
+      const at::Tensor y = model.use(0, at::ones({3}));
+      model.passes.begin_backward();
+      torch::autograd::backward({x.sum()}, {});
+      torch::autograd::backward({y.sum()}, {});
+      model.passes.finish_backward();
+      model.gradients.wait();
+      EXPECT_EQ(model.gradient(0), std::vector<float>(3, 4)) << "stage " << stage;
+      EXPECT_EQ(model.gradient(1), std::vector<float>(3, 2)) << "stage " << stage;
+    }
+  }
+}
+
 }  // namespace shoal

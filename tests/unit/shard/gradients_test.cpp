@@ -429,4 +429,42 @@ TEST(Gradients, RefuseWhatIsSparseMisshapenOrOfAForeignDtype) {
   EXPECT_THAT(message_of([&] { gradients.deposit(0, 0, at::ones({4}, at::kDouble)); }), HasSubstr("Double"));
 }
 
+TEST(Gradients, AGradientThatComesAfterTheReductionIsAnErrorAndNotLost) {
+  const std::unique_ptr<Group> group = make_single_group();
+  for (int stage = 0; stage <= 3; ++stage) {
+    ModelParts parts({unit_spec(0, {3})}, stage, *group);
+    Gradients gradients = parts.gradients({});
+    gradients.begin_micro_step(0);
+    gradients.deposit(0, 0, tensor_of({1, 2, 3}));
+    gradients.reduce(0);
+    EXPECT_THAT(message_of([&] {
+                  gradients.deposit(0, 0, tensor_of({1, 2, 3}));
+                }),
+                HasSubstr("[gradient in unit u0] it came when the unit's gradients were reduced already"));
+    EXPECT_EQ(gradients.target(0, 0, DType::f32), nullptr);
+    gradients.wait();
+    gradients.begin_micro_step(0);
+    gradients.deposit(0, 0, tensor_of({1, 2, 3}));  // of the next micro-step
+  }
+}
+
+// The first is reduced as the only one of its step; then more come.
+TEST(Gradients, MoreMicroStepsThanPlannedAddUp) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    testing::run_ranks(2, [&](Group& group) {
+      ModelParts parts({unit_spec(0, {333})}, stage, group);
+      Gradients gradients = parts.gradients({}, mean_over(2));
+      for (int micro_step = 0; micro_step < 3; ++micro_step) {
+        if (micro_step == 1) gradients.accumulate_more();
+        gradients.begin_micro_step(micro_step);
+        gradients.set_last(true);
+        gradients.deposit(0, 0, tensor_of(std::vector<float>(333, static_cast<float>(group.rank() + micro_step))));
+        gradients.reduce(0);
+        gradients.wait();
+      }
+      EXPECT_EQ(shard_of(parts, gradients)[0], 4.5f) << "stage " << stage;  // 0.5 + 1.5 + 2.5
+    });
+  }
+}
+
 }  // namespace shoal
