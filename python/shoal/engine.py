@@ -123,7 +123,7 @@ class Engine:
                 "config to its configure(). Those of torch and of the model itself stay on the GPU."
             )
         self._units = modules
-        self.uses = hooks.OpenUses(self.core)
+        self.uses = hooks.OpenUses(self.core, len(modules) - 1)
         self._watched = [module for path, module in modules if path] if self.core_config.stage == 3 else []
         for index, (_, module) in enumerate(modules):
             self._handles += hooks.attach(module, index, self.uses)

@@ -12,15 +12,19 @@ from torch.utils.hooks import RemovableHandle
 class OpenUses:
     """The uses of an engine's units that are open now, innermost last, and units that were entered on demand in them."""
 
-    __slots__ = ("core", "units", "inputs", "handled")
+    __slots__ = ("core", "root", "units", "inputs", "handled")
 
-    def __init__(self, core: Any):
+    def __init__(self, core: Any, root: int):
         self.core = core
+        self.root = root
         self.units: list[int] = []
         self.inputs: list[tuple | None] = []  # of a use by its module's call; None: on demand
         self.handled: list[BaseException | None] = []  # that the caller was handling when the use began
 
     def enter(self, unit: int, args: tuple, kwargs: dict) -> None:
+        while unit == self.root and unit in self.units:  # Ctrl-C ended it: torch calls no hooks then
+            self._forget_down_to(unit)
+            self.core.abandon(unit)
         self.core.enter(unit, args, kwargs)
         self._push(unit, (args, kwargs))
 
@@ -37,7 +41,8 @@ class OpenUses:
     def leave(self, unit: int, output: Any) -> None:
         if unit not in self.units:  # it could not be entered
             return
-        if output is None and sys.exc_info()[1] is not self.handled[-1]:  # torch calls hooks after an exception too
+        own = next(at for at in reversed(range(len(self.inputs))) if self.inputs[at] is not None)
+        if output is None and sys.exc_info()[1] is not self.handled[own]:  # torch calls hooks after an exception too
             self._forget_down_to(unit)
             self.core.abandon(unit)
             return

@@ -19,7 +19,8 @@ bool is_conversion(const Tensor& to, const Tensor& from) {
   const bool of_half = (to.scalar_type() == at::kHalf && from.scalar_type() == at::kFloat) ||
                        (to.scalar_type() == at::kFloat && from.scalar_type() == at::kHalf);
   return of_half && to.is_cpu() && from.is_cpu() && to.sizes() == from.sizes() && to.strides() == from.strides() &&
-         to.is_non_overlapping_and_dense() && !to.is_neg() && !from.is_neg();
+         to.is_non_overlapping_and_dense() && !to.is_neg() && !from.is_neg() && !to._is_zerotensor() &&
+         !from._is_zerotensor();
 }
 
 Tensor& copy(Tensor& to, const Tensor& from, bool non_blocking) {

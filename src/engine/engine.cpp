@@ -189,7 +189,11 @@ class Engine::Impl {
     return event;
   }
 
-  bool is_last() const { return boundary_.value_or(micro_step_ + 1 >= config_.batch.accumulation_steps); }
+  // Whether a step ends with this micro-step of it.
+  bool ends_step(int64_t micro_step) const {
+    return boundary_.value_or(micro_step + 1 >= config_.batch.accumulation_steps);
+  }
+  bool is_last() const { return ends_step(micro_step_); }
 
   // A step that threw half-way has updated some units and not others; a pass that could not gather its weights has some
   // units gathered and not others.
@@ -220,6 +224,7 @@ class Engine::Impl {
   }
 
   void begin_backward(const at::Tensor& root) {
+    loss_is_scaled_ = false;
     prepare_backward();
     passes_.begin_backward(root);
     tell_gradients();
@@ -228,6 +233,9 @@ class Engine::Impl {
   void prepare_backward() {
     check_sound("backward");
     if (passes_.in_backward()) throw Error("backward", "is called inside a backward of the same engine.");
+    if (passes_.evaluating()) {
+      throw Error("backward", "a forward without gradients was interrupted. Run a forward of the model first.");
+    }
     if (hooked_ && passes_.between_passes()) {
       throw Error("backward",
                   "no forward of the model has run since the last backward. Pass the loss of a new forward, once.");
@@ -249,14 +257,19 @@ class Engine::Impl {
                               "before the run. Set gradient_accumulation_steps to the number of backwards in a step.",
                               config_.batch.accumulation_steps));
     }
-    accumulates_more_ = true;
     gradients_.wait();
     const auto held = [&] {
       return ledger_->line(MemoryKind::gradients).nbytes + ledger_->line(MemoryKind::reduce_slots).nbytes;
     };
     const size_t before = held();
-    gradients_.accumulate_more();
+    try {
+      gradients_.accumulate_more();
+    } catch (const std::exception& error) {
+      abandon_backward(first_line(error.what()));
+      throw;
+    }
     updater_.find_gradients_again();
+    accumulates_more_ = true;
     if (weights_channel_->notes().rank() != 0 || held() <= before) return;
     fmt::print(stderr,
                "shoal: more backwards come before a step than gradient_accumulation_steps, {}: gradients are added up, "
@@ -340,7 +353,8 @@ class Engine::Impl {
   PendingStep step_later(const OutsideUpdate& update) {
     check_sound("step");
     if (micro_step_ == 0) throw Error("step", "no gradient has come since the last step. Call backward(loss) first.");
-    if (!boundary_.value_or(micro_step_ >= config_.batch.accumulation_steps)) return PendingStep(pending_.add_inside());
+    loss_is_scaled_ = false;
+    if (!ends_step(micro_step_ - 1)) return PendingStep(pending_.add_inside());
     if (!reduced_) {
       throw Error("step",
                   "the last backward did not end a step: the boundary was false when it ran. Set the boundary before "
@@ -707,9 +721,7 @@ void Engine::set_boundary(std::optional<bool> is_last) {
   }
   impl_->boundary_ = is_last;
 }
-bool Engine::at_boundary() const {
-  return impl_->boundary_.value_or(impl_->micro_step_ + 1 >= impl_->config_.batch.accumulation_steps);
-}
+bool Engine::at_boundary() const { return impl_->is_last(); }
 
 void Engine::set_betas(double beta1, double beta2) { impl_->stepper_.set_betas(beta1, beta2); }
 void Engine::set_groups(const std::vector<GroupValues>& groups) { impl_->stepper_.set_groups(groups); }

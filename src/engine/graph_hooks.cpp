@@ -73,9 +73,15 @@ bool RunningGraph::reaches(const GradientHook& hook) const {
 
 bool RunningGraph::may_nest() const {
   const auto& nodes = *ag::get_current_graph_task_nodes_in_graph();
-  // By its name: torch::autograd::PyNode lives in a library that we do not link.
-  return std::any_of(nodes.begin(), nodes.end(),
-                     [](const ag::Node* node) { return std::strstr(typeid(*node).name(), "PyNode") != nullptr; });
+  // By name: torch::autograd::PyNode lives in a library that we do not link.
+  return std::any_of(nodes.begin(), nodes.end(), [](const ag::Node* node) {
+    const char* name = typeid(*node).name();
+    return std::strstr(name, "PyNode") != nullptr || std::strstr(name, "RecomputeNode") != nullptr;
+  });
+}
+
+bool RunningGraph::has(const ag::Node* node) const {
+  return ag::get_current_graph_task_nodes_in_graph()->count(const_cast<ag::Node*>(node)) > 0;
 }
 
 // See [Note: gradients made where they are kept].
@@ -104,6 +110,12 @@ bool NodeHooks::before_backward_of(const at::Tensor& tensor, std::function<void(
   if (calls == nullptr) return false;
   calls->before.push_back(std::move(call));
   return true;
+}
+
+bool NodeHooks::is_followed(const RunningGraph& graph) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
+    return !entry.second.calls->before.empty() && !entry.second.node.expired() && graph.has(entry.first);
+  });
 }
 
 void NodeHooks::clear() {

@@ -58,9 +58,10 @@ class RunningGraph {
   int id() const { return id_; }
   // Whether it will come to the hook's parameter.
   bool reaches(const GradientHook& hook) const;
-  // Whether a function that is written in Python is part of it. Such a one may run a graph of its own when its turn
-  // comes (torch.utils.checkpoint with use_reentrant=True), which may reach any parameter.
+  // Whether a recomputed region, or a function that is written in Python, is part of it. Such a one may run a graph of
+  // its own when its turn comes (torch.utils.checkpoint with use_reentrant=True), which may reach any parameter.
   bool may_nest() const;
+  bool has(const torch::autograd::Node* node) const;
 
  private:
   RunningGraph() = default;
@@ -75,6 +76,8 @@ class NodeHooks {
   // The backward of what made `tensor` is about to begin. Runs after the calls above on the same node. False for a
   // leaf: nothing made it.
   bool before_backward_of(const at::Tensor& tensor, std::function<void()> call);
+  // Whether a node that before_backward_of() was asked for is part of the graph.
+  bool is_followed(const RunningGraph& graph) const;
   // Forgets the pass: a backward that comes to its graph later throws where before_backward_of() was asked for.
   void clear();
   ~NodeHooks();

@@ -14,6 +14,7 @@ void ModuleCalls::enter(int unit, const std::vector<at::Tensor>& inputs) {
 }
 
 ModuleCalls::Kind ModuleCalls::enter_as(int unit, const std::vector<at::Tensor>& inputs) {
+  passes_.notice_running_backward();
   if (passes_.in_backward()) return passes_.enter_repeated(unit, inputs) ? Kind::repeated : Kind::repeated_graph;
   if (passes_.evaluating() || at::GradMode::is_enabled()) {
     passes_.enter(unit, inputs);

@@ -114,6 +114,7 @@ void Passes::exit_without_graph(int unit) { exit_needed(unit); }
 
 bool Passes::enter_repeated(int unit, const std::vector<at::Tensor>& inputs) {
   learn_graph();
+  learn_nested_graph();
   UnitPass& pass = units_[static_cast<size_t>(unit)];
   // For the values alone: also where a region is repeated without a graph, inside another one.
   if (pass.recomputed_uses == 0 || !at::GradMode::is_enabled()) {
@@ -136,6 +137,7 @@ void Passes::read_outside_uses(int unit) {
   pass.unseen = true;
   if (mode_ != Mode::backward) return;
   learn_graph();
+  learn_nested_graph();
   pass.held = true;
   if (!std::exchange(pass.in_backward, true)) enter_needed(unit);
 }
@@ -284,6 +286,16 @@ void Passes::finish_backward() {
 }
 
 void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
+  // As the first event of a backward that nobody began: a region's own graph may have brought it, and would be taken
+  // for the whole.
+  if (mode_ == Mode::forward && begin_outside_) {
+    const std::unique_ptr<RunningGraph> graph = RunningGraph::now();
+    if (graph && !hooks_.is_followed(*graph)) {
+      throw Error("backward",
+                  "loss.backward() brings a gradient, and nothing that the model returned is part of it. Call "
+                  "engine.backward(loss), or have the model return its loss.");
+    }
+  }
   check_in_backward("unit " + layout_.units[static_cast<size_t>(unit)].name);
   learn_graph();
   UnitPass& pass = units_[static_cast<size_t>(unit)];
@@ -413,6 +425,12 @@ void Passes::begin_unit_backward(int unit) {
   if (pass.in_backward) return;
   pass.in_backward = true;
   enter_needed(unit);
+}
+
+void Passes::notice_running_backward() {
+  if (mode_ == Mode::forward && schedule_.is_open() && begin_outside_ && RunningGraph::id_of_now() >= 0) {
+    begin_outside_();
+  }
 }
 
 void Passes::check_in_backward(const std::string& place) {

@@ -105,6 +105,9 @@ class Passes {
   // Called when a gradient comes and nobody began a backward; it begins one and sees to its end. Without it that is an
   // error.
   void when_backward_begins_outside(std::function<void()> begin) { begin_outside_ = std::move(begin); }
+  // Before a use: one inside a graph that runs repeats a region of it, and may be the first event of a backward that
+  // nobody began.
+  void notice_running_backward();
   // Called before a unit's weights are read, wherever that is.
   void when_weights_are_needed(std::function<void(int unit)> call) { on_need_ = std::move(call); }
   // Called when a unit's reduction has begun.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).parent))
 from models import largest_difference
@@ -94,6 +96,10 @@ def from_outside(stage: int, how: str) -> list[float]:
         engine.step()
     found = weights(model)
     if fp16:
+        engine.scale(engine(batch(0, rank).half()))  # and not used: what comes next is not scaled by it
+        for _ in range(4):
+            engine.backward(engine(batch(0, rank).half()))
+            engine.step()
         said = message(lambda: engine(batch(0, rank).half()).backward())
         assert "does not know the loss scale" in said, said
     engine.destroy()
@@ -114,10 +120,10 @@ def test_a_backward_of_autograds_own_is_divided_by_the_accumulation_steps():
 
 
 def several(stage: int, how: str, accumulation: int) -> list[float]:
-    """Three backwards a step."""
+    """Three backwards before each call of step(), of which every accumulation-th ends a step, as DeepSpeed counts."""
     rank = int(os.environ["RANK"])
     engine, model = make(stage, accumulation, **({"managed_gradient_accumulation": False} if how == "unmanaged" else {}))
-    for step in range(STEPS):
+    for step in range(STEPS * accumulation):
         for micro in range(3):
             def back() -> None:
                 engine.backward(engine(batch(3 * step + micro, rank)))
@@ -136,15 +142,17 @@ def several(stage: int, how: str, accumulation: int) -> list[float]:
                 back()
         held = engine._shoal.memory()
         assert held.held.gradients == held.planned.gradients, (how, held.held.gradients, held.planned.gradients)
+        assert how == "unmanaged" or engine.is_gradient_accumulation_boundary() == ((step + 1) % accumulation == 0)
         engine.step()
-        assert engine.global_steps == step + 1, (how, engine.global_steps)
+        assert engine.global_steps == (step + 1) // accumulation, (how, engine.global_steps)
+    assert engine.global_samples == 4 * int(os.environ["WORLD_SIZE"]) * STEPS * (3 if how == "unmanaged" else accumulation)
     found = weights(model)
     engine.destroy()
     return found
 
 
 def all_several(stages: list[int]) -> dict:
-    found = {"plain 1": plain(3, 1), "plain 2": plain(3, 2)}
+    found = {"plain 1": plain(3, 1), "plain 2": plain(6, 2)}
     for stage in stages:
         for how in ("in a row", "no_sync", "boundary", "unmanaged") + (("coalesced",) if stage > 0 else ()):
             for accumulation in (1, 2):
@@ -217,6 +225,114 @@ def test_an_engine_that_failed_half_way_refuses_to_go_on():
             assert inner == undisturbed, (stage, inner, undisturbed)
             assert "an evaluation could not begin" in outermost, (stage, said)
             assert all("Destroy the engine and resume from a checkpoint." in each for each in [*after_backward, outermost])
+
+
+class Regions(Model):
+    """Every block in a re-entrant region. kind: what the forward returns, or what the regions are like."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor | None:
+        x = x + self.bias
+        if self.kind == "nested":
+            for block in self.blocks:
+                x = checkpoint(self.around, block, x, use_reentrant=True)
+        else:
+            for block in self.blocks:
+                x = x + torch.tanh(checkpoint(block, x, use_reentrant=True))
+        self.loss = x.square().mean()
+        return None if self.kind == "returns None" else self.loss
+
+    def around(self, block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        """A region whose last part is a region of the same block."""
+        return checkpoint(block, torch.tanh(block(x)), use_reentrant=True)
+
+
+def regions(kind: str, stage: int | None) -> list[float]:
+    import deepspeed
+
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.manual_seed(0)
+    model = Regions(kind)
+    if stage is None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        for step in range(STEPS):
+            for micro in range(2):
+                for other in range(world):
+                    model(batch(2 * step + micro, other))
+                    (model.loss / (2 * world)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return weights(model)
+    config = {
+        "train_micro_batch_size_per_gpu": 4,
+        "gradient_accumulation_steps": 2,
+        "gradient_clipping": 0,
+        "optimizer": {"type": "SGD", "params": {"lr": 0.5}},
+        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
+    }
+    engine = deepspeed.initialize(model=model, config=config)[0]
+    for step in range(STEPS * 2):
+        engine(batch(step, rank))
+        model.loss.backward()
+        engine.step()
+        assert engine.global_steps == (step + 1) // 2, (kind, stage, engine.global_steps)
+    found = weights(model)
+    engine.destroy()
+    return found
+
+
+def all_regions(kinds: list[str]) -> dict:
+    return {f"{kind} {stage}": regions(kind, stage) for kind in kinds for stage in (None, 0, 1, 2, 3)}
+
+
+def test_a_backward_of_autograds_own_through_regions_is_one_backward():
+    kinds = ["returns its loss", "returns None", "nested"]
+    for found in run(__file__, "all_regions", 2, kinds=kinds):
+        for kind in kinds:
+            for stage in range(4):
+                difference = largest_difference(found[f"{kind} {stage}"], found[f"{kind} None"])
+                assert difference < 1e-6, (kind, stage, difference)
+
+
+class Interrupted(Model):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.fails:
+            self.blocks[0](x)
+            raise KeyboardInterrupt
+        return super().forward(x)
+
+
+def interrupted(stage: int) -> list[float]:
+    """Ctrl-C in an evaluation and in a forward, in a notebook that goes on. One rank: on several, all would have to be."""
+    import deepspeed
+
+    found = []
+    for interrupts in (True, False):
+        torch.manual_seed(0)
+        model = Interrupted()
+        config = {"train_batch_size": 4, "optimizer": {"type": "SGD", "params": {"lr": 0.5}},
+                  "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}}  # fmt: skip
+        engine = deepspeed.initialize(model=model, config=config)[0]
+        for step in range(4):
+            for graph in (False, True) if interrupts else ():
+                model.fails = True
+                with torch.set_grad_enabled(graph), contextlib.suppress(KeyboardInterrupt):
+                    engine(batch(step, 7))
+                model.fails = False
+            engine.backward(engine(batch(step, 0)))
+            engine.step()
+        found.append(weights(model))
+        engine.destroy()
+    assert found[0] == found[1], (stage, largest_difference(*found))
+    return found[0]
+
+
+def test_training_goes_on_after_an_interrupt_in_forward():
+    for stage in range(4):
+        run(__file__, "interrupted", 1, stage=stage)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,6 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         self.global_samples = 0
         self._boundary: bool | None = None
         self._coalescing = False
-        self._backwards = 0  # since the last step
         self._last_norm: float | None = None
         self._step_applied = False
         self._is_compiled = False
@@ -150,6 +149,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
     # Training.
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        self._tell_boundary()  # a backward that is not the engine's may follow
         if self.fp16_auto_cast():
             args, kwargs = _to_half(args), _to_half(kwargs)
         with self._shoal.explaining("forward"), autocast(self.torch_autocast_dtype(), self.device):
@@ -166,8 +166,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             raise shoal.Error("[backward] allreduce_gradients=False is not supported. Call backward inside no_sync().")
         if self.basic_optimizer is None:
             raise shoal.Error("[backward] the engine has no optimizer: it was made for inference. Give it one.")
+        self._tell_boundary()
         self._shoal.backward(loss, scale_by_accumulation=scale_wrt_gas, retain_graph=retain_graph)
-        self._backwards += 1
         return loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
@@ -180,8 +180,11 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         if self._coalescing:
             raise shoal.Error("[step] is called inside coalesce_grad_reduction. Leave it first: one block is one step.")
         self._take_groups()
+        self._tell_boundary()
+        backwards = self._shoal._live("step").accumulated
         result = self._shoal.step()
         self.micro_steps += 1
+        self._tell_boundary()
         self._step_applied = result.applied
         if not result.boundary:
             return
@@ -190,8 +193,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         if self.managed_gradient_accumulation():
             self.global_samples += self.train_batch_size()
         else:
-            self.global_samples += self._backwards * self.train_micro_batch_size_per_gpu() * self.world_size
-        self._backwards = 0
+            self.global_samples += backwards * self.train_micro_batch_size_per_gpu() * self.world_size
         self.skipped_steps = result.skipped_steps
         self._last_norm = result.grad_norm
         self.optimizer.overflow = not result.applied
@@ -242,8 +244,15 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         return (self.micro_steps + 1) % self.gradient_accumulation_steps() == 0
 
     def set_gradient_accumulation_boundary(self, is_boundary: bool | None) -> None:
+        if not self.managed_gradient_accumulation():
+            raise shoal.Error("[boundary] with managed_gradient_accumulation false, each step() ends a step. Set no boundary.")
         self._boundary = is_boundary
-        self._shoal._live("boundary").set_boundary(is_boundary)
+        self._tell_boundary()
+
+    def _tell_boundary(self) -> None:
+        """DeepSpeed counts calls of step(), and the core backwards: what the former says holds."""
+        if self._shoal.core is not None and self.managed_gradient_accumulation():
+            self._shoal.core.set_boundary(self.is_gradient_accumulation_boundary())
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -257,7 +266,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
 
     @contextlib.contextmanager
     def coalesce_grad_reduction(self) -> Iterator[None]:
-        """Backwards inside add up to one step, which step() takes after it. Each is reduced as it comes: the sum is the same."""
+        """Backwards inside add up, and step() after it takes them together. Each is reduced as it comes: the sum is the same."""
         if self._coalescing or not self.managed_gradient_accumulation() or self.zero_optimization_stage() == 0:
             what = "is open already" if self._coalescing else "needs managed_gradient_accumulation, and a stage of 1 to 3"
             raise NotImplementedError(f"[coalesce_grad_reduction] it {what}.")

@@ -162,6 +162,7 @@ namespace {
 
 // Bytes that tensors hold at the peak of a micro-step, beyond what they hold between steps.
 int64_t measured_nbytes(const std::string& config, const std::string& precision, const RecomputedBlocks& blocks) {
+  at::set_num_threads(1);  // products in fp32 of 16-bit values have room of their own in each thread
   const auto world = make_single_group();
   TinyTraining training({.config_json = config, .precision = precision}, *world);
   training.model->set_recomputed(blocks);
