@@ -1,5 +1,6 @@
 #include "models/decoder.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
