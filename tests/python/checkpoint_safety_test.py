@@ -330,6 +330,126 @@ def test_what_was_moved_aside_is_put_back():
             assert sorted(os.listdir(folder)) == [".u.tmp-" + "0" * 18, "t"]
 
 
+def small(layers: int, stage: int, width: int = 4, schedule: str | None = None, seen: int = 2, client: bool = False):
+    """Linear layers, named by numbers, with a buffer."""
+    import deepspeed
+
+    torch.manual_seed(layers)
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}}
+    if not client:
+        config["optimizer"] = {"type": "AdamW", "params": {"lr": 1e-2}}
+    if schedule is not None:
+        config["scheduler"] = {"type": schedule, "params": {"warmup_num_steps": 5}}
+    model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(layers)))
+    model.register_buffer("seen", torch.zeros(seen))
+    own = torch.optim.NAdam(model.parameters(), lr=1e-2) if client else None
+    return deepspeed.initialize(model=model, config=config, optimizer=own)[0]
+
+
+def train_small(engine, steps: int) -> None:
+    for _ in range(steps):
+        engine.backward(engine(torch.ones(2, engine.module[0].in_features)).square().mean())
+        engine.step()
+
+
+def all_of(engine) -> list:
+    """All that a load may change."""
+    kinds = ["weight", "exp_avg"] if engine._shoal.client is not None else ["weight", "first_moment", "second_moment"]
+    states = [engine._shoal.read_state(name, kind).tolist() for name, _ in engine.module.named_parameters() for kind in kinds]
+    groups = [{key: value for key, value in group.items() if key != "params"} for group in engine.basic_optimizer.param_groups]
+    schedule = engine.lr_scheduler.state_dict() if engine.lr_scheduler is not None else None
+    steps = [engine.global_steps, engine.micro_steps, engine._shoal.core.progress().applied_steps]
+    return [states, engine.module.seen.tolist(), repr(groups), schedule, steps]
+
+
+class Picky:
+    """A schedule of the user's that takes half of a foreign state and then fails."""
+
+    def __init__(self, groups: list):
+        self.groups, self.count = groups, 0
+
+    def step(self) -> None:
+        self.count += 1
+
+    def state_dict(self) -> dict:
+        return {"count": self.count, "picky": True}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.count, self.groups[0]["lr"] = state.get("count", -1), 7.0
+        self.groups[0]["lr"] = 1e-2 if state["picky"] else 7.0
+
+
+def misfits(folder: str, stage: int) -> dict:
+    """What is said of checkpoints that do not fit, and whether they changed anything."""
+    found = {}
+    for tag, saving in (("3 layers", small(3, stage)), ("wide", small(2, stage, width=5)), ("seen", small(2, stage, seen=3)),
+                        ("schedule", small(2, stage, schedule="WarmupLR"))):  # fmt: skip
+        train_small(saving, 2)
+        saving.save_checkpoint(folder, tag=tag)
+
+    def attempt(case: str, engine, tag: str, **options) -> None:
+        before = all_of(engine)
+        found[case] = message(lambda: engine.load_checkpoint(folder, tag=tag, **options))
+        found[f"{case}, changed"] = all_of(engine) != before
+        train_small(engine, 1)
+
+    engine = small(2, stage)
+    train_small(engine, 1)
+    attempt("more", engine, "3 layers")
+    attempt("other shapes", engine, "wide", load_module_strict=False)
+    attempt("another buffer", engine, "seen", load_module_strict=False)
+    engine.lr_scheduler = Picky(engine.basic_optimizer.param_groups)
+    attempt("another schedule", engine, "schedule")
+    engine.lr_scheduler = None
+    if stage > 0:
+        client = small(2, stage, client=True)
+        train_small(client, 1)
+        attempt("of the client's optimizer", client, "wide")
+    engine.load_checkpoint(folder, tag="3 layers", load_module_strict=False)
+    loaded = small(3, stage)
+    loaded.load_checkpoint(folder, tag="3 layers")
+    found["the rest loads"] = all_of(engine)[0] == all_of(loaded)[0][: len(all_of(engine)[0])] and engine.global_steps == 2
+    return found
+
+
+def test_a_load_that_raises_changes_nothing():
+    for stage in (0, 2, 3):
+        with tempfile.TemporaryDirectory() as folder:
+            for found in run(__file__, "misfits", 2, folder=folder, stage=stage):
+                for case, wanted in (
+                    ("more", "has values for ['2.bias', '2.weight'] (2 in all), which the model does not have"),
+                    ("other shapes", "0.weight is (5, 5) in"),
+                    ("another buffer", "seen is (3,) in"),
+                    ("another schedule", "picky"),
+                    *([("of the client's optimizer", "0.weight is (5, 5) in")] if stage > 0 else []),
+                ):
+                    assert wanted in found[case] and not found[f"{case}, changed"], (stage, case, found)
+                assert found["the rest loads"], (stage, found)
+
+
+def broken_writes(folder: str) -> list:
+    engine = small(2, 2)
+    train_small(engine, 1)
+    engine.save_checkpoint(folder, tag="t")
+    written = engine._shoal.write_part
+
+    def write_part(name: str, kind: str, value: torch.Tensor) -> None:
+        if kind != "weight":
+            raise RuntimeError("the disk is full")
+        written(name, kind, value)
+
+    engine._shoal.write_part = write_part
+    calls = (lambda: engine.load_checkpoint(folder), lambda: train_small(engine, 1), lambda: engine.save_checkpoint(folder))
+    return [message(call) for call in calls]
+
+
+def test_an_engine_with_half_a_checkpoint_refuses_to_go_on():
+    with tempfile.TemporaryDirectory() as folder:
+        for first, *others in run(__file__, "broken_writes", 2, folder=folder):
+            assert first == "the disk is full", first
+            assert all("load_checkpoint failed while it wrote the states of" in said for said in others), others
+
+
 def accumulating(folder: str, stage: int) -> dict:
     """A run that saves between micro-steps goes on as one that does not; and one that resumes begins at the last step."""
 
