@@ -3,6 +3,7 @@ sentence that names the file, and never half of two saves."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -11,6 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -310,6 +312,49 @@ def test_a_save_killed_anywhere_leaves_the_old_one_or_the_new_one():
         found, left = run(__file__, "killed_saves", 1, folder=folder)[0]
         assert found == sorted(found) and found[0] == 0 and found[-1] == 1 and len(found) > 8, found
         assert left == [], left
+
+
+def test_what_may_be_alive_is_left_alone():
+    """Where no locks are, by the time of the last write; and where a folder was made and is not locked yet."""
+    from unittest import mock
+
+    from shoal import beside, durable
+
+    from deepspeed.runtime.checkpoint_folder import settle_dead
+
+    def age(path: Path, seconds: float) -> None:
+        for each in (*path.rglob("*"), path):
+            os.utime(each, (time.time() - seconds,) * 2)
+
+    names = (".t.tmp-" + "0" * 18, ".step-00000001.beside-" + "0" * 18)
+    for name, settle in zip(names, (settle_dead, beside._settle_dead), strict=True):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, name)
+            path.mkdir()
+            settle(folder)
+            assert path.is_dir(), "its save has not locked it yet"
+            age(path, 100)
+            settle(folder)
+            assert not path.exists()
+            path.mkdir()
+            (path / "file").write_text("half")
+            with mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available")):
+                age(path, 23 * 3600)
+                os.close(durable.lock(str(path)))
+                settle(folder)
+                assert durable.is_locked(str(path)) is None and path.is_dir()
+                age(path, 25 * 3600)
+                (path / "file").write_text("more")
+                age_of_folder = time.time() - path.stat().st_mtime
+                settle(folder)
+                assert path.is_dir() and age_of_folder > 24 * 3600, "its file is being written"
+                age(path, 25 * 3600)
+                settle(folder)
+            assert not path.exists()
+            path.mkdir()
+            (path / "file").write_text("half")
+            settle(folder)
+            assert not path.exists(), "it has no lock, where locks are"
 
 
 def test_what_was_moved_aside_is_put_back():

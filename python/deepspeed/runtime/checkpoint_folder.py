@@ -85,7 +85,7 @@ def settle_dead(parent: str, only: str | None = None) -> None:
     """Removes what killed saves left in a folder, all or those of one name, and puts back what they had moved aside."""
     found = [(name, match) for name in sorted(os.listdir(parent)) if (match := _TEMPORARY.fullmatch(name)) is not None]
     dead = [(name, match) for name, match in found if only in (None, match["name"])]
-    dead = [(name, match) for name, match in dead if not durable.is_locked(os.path.join(parent, name))]
+    dead = [(name, match) for name, match in dead if not durable.is_alive(os.path.join(parent, name))]
     for name, match in dead:
         place, aside = os.path.join(parent, match["name"]), os.path.join(parent, name)
         new = aside.removesuffix("-aside")
