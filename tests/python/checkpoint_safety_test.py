@@ -357,22 +357,70 @@ def test_what_may_be_alive_is_left_alone():
             assert not path.exists(), "it has no lock, where locks are"
 
 
+def left_by_a_save(folder: str, *, new: bool = True, aside: bool = True, listed_id: str = "0" * 18) -> tuple[Path, Path]:
+    """What a save under the tag t has between the two renames of a file system that cannot exchange folders."""
+    from deepspeed.runtime.checkpoint_list import NAME, FileList
+
+    path = Path(folder, ".t.tmp-" + "0" * 18)
+    aside_path = Path(f"{path}-aside")
+    for each, is_there, which in ((path, new, "new"), (aside_path, aside, "old")):
+        if is_there:
+            each.mkdir()
+            (each / "which").write_text(which)
+    if new:
+        (path / NAME).write_text(FileList(listed_id, 1, 1).text())
+    return path, aside_path
+
+
 def test_what_was_moved_aside_is_put_back():
     """A kill between the two renames of a file system that cannot exchange folders."""
     from deepspeed.runtime.checkpoint_folder import put_back
 
     for has_new in (True, False):
         with tempfile.TemporaryDirectory() as folder:
-            temporary = Path(folder, ".t.tmp-" + "0" * 18)
-            Path(f"{temporary}-aside").mkdir()
-            Path(f"{temporary}-aside", "which").write_text("old")
-            if has_new:
-                temporary.mkdir()
-                (temporary / "which").write_text("new")
+            left_by_a_save(folder, new=has_new)
             Path(folder, ".u.tmp-" + "0" * 18).mkdir()  # another tag's
             put_back(os.path.join(folder, "t"))
             assert Path(folder, "t", "which").read_text() == ("new" if has_new else "old")
             assert sorted(os.listdir(folder)) == [".u.tmp-" + "0" * 18, "t"]
+
+
+def test_a_complete_folder_is_put_in_its_empty_place():
+    """What stood there is gone, and what was to stand there is all that is left."""
+    from deepspeed.runtime import checkpoint_folder
+
+    for settle in (checkpoint_folder.settle_dead, lambda folder: checkpoint_folder.put_back(os.path.join(folder, "t"))):
+        with tempfile.TemporaryDirectory() as folder:
+            left_by_a_save(folder, aside=False)
+            settle(folder)
+            assert os.listdir(folder) == ["t"] and Path(folder, "t", "which").read_text() == "new"
+        for listed_id, is_torn in (("1" * 18, False), ("0" * 18, True)):  # replaced earlier, and removed since; not complete
+            with tempfile.TemporaryDirectory() as folder:
+                path, _ = left_by_a_save(folder, aside=False, listed_id=listed_id)
+                if is_torn:
+                    (path / LIST).write_text((path / LIST).read_text()[:-9])
+                settle(folder)
+                assert os.listdir(folder) == [], listed_id
+
+
+def test_what_a_living_save_moved_aside_is_left_alone():
+    from shoal import durable
+
+    from deepspeed.runtime.checkpoint_folder import put_back, settle_dead
+
+    for is_in_place in (False, True):  # after the first of the two renames, and after the second
+        with tempfile.TemporaryDirectory() as folder:
+            path, aside = left_by_a_save(folder)
+            lock = durable.lock(str(path))
+            if is_in_place:
+                path.rename(Path(folder, "t"))
+            before = sorted(os.listdir(folder))
+            settle_dead(folder)
+            put_back(os.path.join(folder, "t"))
+            assert sorted(os.listdir(folder)) == before and aside.is_dir()
+            os.close(lock)  # killed
+            settle_dead(folder)
+            assert os.listdir(folder) == ["t"] and Path(folder, "t", "which").read_text() == "new"
 
 
 def small(layers: int, stage: int, width: int = 4, schedule: str | None = None, seen: int = 2, client: bool = False):
