@@ -96,7 +96,7 @@ def _settle_dead(folder: str) -> None:
     """What saves left that were killed."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
-        if name.startswith(".step-") and f".{_NAME}" in name and not durable.is_locked(path):
+        if name.startswith(".step-") and f".{_NAME}" in name and not durable.is_alive(path):
             _settle(path)
 
 

@@ -6,12 +6,16 @@ import contextlib
 import fcntl
 import os
 import stat
+import time
 import zipfile
 from typing import Any, Callable, Iterator, NamedTuple
 
 import torch
 
 from shoal import _core
+
+UNKNOWN_SECONDS = 24 * 3600  # without locks, a folder that nobody wrote to for so long is no living save's
+UNLOCKED_SECONDS = 60  # from making a folder to locking it, at most
 
 
 class Written(NamedTuple):
@@ -128,27 +132,53 @@ def check_regular(path: str, place: str) -> None:
 
 
 def lock(folder: str) -> int:
-    """Tells a living save from a dead one, until the descriptor is closed."""
+    """Tells a living save from a dead one, until the descriptor is closed. Waits for a look of is_locked, which is short."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    with contextlib.suppress(OSError):  # a file system without locks
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with contextlib.suppress(OSError):  # a file system without locks: see is_alive
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 
 
-def is_locked(folder: str) -> bool:
+def is_locked(folder: str) -> bool | None:
+    """None: nobody knows, since the file system has no locks, as some network ones. False where there is no folder."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError:
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks
-        return False
+    except OSError:
+        return None
     finally:
         os.close(descriptor)
     return False
+
+
+def is_alive(folder: str) -> bool:
+    """Whether a save may still be writing a folder: it holds the lock, or made the folder a moment ago and will take it. Where the
+    file system has no locks, a save counts as alive until its folder was left untouched for 24 hours: what a killed one leaves
+    there stays so long."""
+    locked = is_locked(folder)
+    if locked is not False:
+        return bool(locked) or _seconds_untouched(folder) < UNKNOWN_SECONDS
+    try:
+        return not os.listdir(folder) and _seconds_untouched(folder) < UNLOCKED_SECONDS
+    except OSError:
+        return False
+
+
+def _seconds_untouched(folder: str) -> float:
+    """Since the last write to it or to anything in it."""
+    times = []
+    for path, _, names in os.walk(folder):
+        for each in (path, *(os.path.join(path, name) for name in names)):
+            with contextlib.suppress(OSError):
+                times.append(os.lstat(each).st_mtime)
+    return time.time() - max(times, default=0)
 
 
 def damage_in_archive(path: str) -> str | None:

@@ -3,6 +3,7 @@ sentence that names the file, and never half of two saves."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -11,6 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -312,22 +314,233 @@ def test_a_save_killed_anywhere_leaves_the_old_one_or_the_new_one():
         assert left == [], left
 
 
+def test_what_may_be_alive_is_left_alone():
+    """Where no locks are, by the time of the last write; and where a folder was made and is not locked yet."""
+    from unittest import mock
+
+    from shoal import beside, durable
+
+    from deepspeed.runtime.checkpoint_folder import settle_dead
+
+    def age(path: Path, seconds: float) -> None:
+        for each in (*path.rglob("*"), path):
+            os.utime(each, (time.time() - seconds,) * 2)
+
+    names = (".t.tmp-" + "0" * 18, ".step-00000001.beside-" + "0" * 18)
+    for name, settle in zip(names, (settle_dead, beside._settle_dead), strict=True):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, name)
+            path.mkdir()
+            settle(folder)
+            assert path.is_dir(), "its save has not locked it yet"
+            age(path, 100)
+            settle(folder)
+            assert not path.exists()
+            path.mkdir()
+            (path / "file").write_text("half")
+            with mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available")):
+                age(path, 23 * 3600)
+                os.close(durable.lock(str(path)))
+                settle(folder)
+                assert durable.is_locked(str(path)) is None and path.is_dir()
+                age(path, 25 * 3600)
+                (path / "file").write_text("more")
+                age_of_folder = time.time() - path.stat().st_mtime
+                settle(folder)
+                assert path.is_dir() and age_of_folder > 24 * 3600, "its file is being written"
+                age(path, 25 * 3600)
+                settle(folder)
+            assert not path.exists()
+            path.mkdir()
+            (path / "file").write_text("half")
+            settle(folder)
+            assert not path.exists(), "it has no lock, where locks are"
+
+
+def left_by_a_save(folder: str, *, new: bool = True, aside: bool = True, listed_id: str = "0" * 18) -> tuple[Path, Path]:
+    """What a save under the tag t has between the two renames of a file system that cannot exchange folders."""
+    from deepspeed.runtime.checkpoint_list import NAME, FileList
+
+    path = Path(folder, ".t.tmp-" + "0" * 18)
+    aside_path = Path(f"{path}-aside")
+    for each, is_there, which in ((path, new, "new"), (aside_path, aside, "old")):
+        if is_there:
+            each.mkdir()
+            (each / "which").write_text(which)
+    if new:
+        (path / NAME).write_text(FileList(listed_id, 1, 1).text())
+    return path, aside_path
+
+
 def test_what_was_moved_aside_is_put_back():
     """A kill between the two renames of a file system that cannot exchange folders."""
     from deepspeed.runtime.checkpoint_folder import put_back
 
     for has_new in (True, False):
         with tempfile.TemporaryDirectory() as folder:
-            temporary = Path(folder, ".t.tmp-" + "0" * 18)
-            Path(f"{temporary}-aside").mkdir()
-            Path(f"{temporary}-aside", "which").write_text("old")
-            if has_new:
-                temporary.mkdir()
-                (temporary / "which").write_text("new")
+            left_by_a_save(folder, new=has_new)
             Path(folder, ".u.tmp-" + "0" * 18).mkdir()  # another tag's
             put_back(os.path.join(folder, "t"))
             assert Path(folder, "t", "which").read_text() == ("new" if has_new else "old")
             assert sorted(os.listdir(folder)) == [".u.tmp-" + "0" * 18, "t"]
+
+
+def test_a_complete_folder_is_put_in_its_empty_place():
+    """What stood there is gone, and what was to stand there is all that is left."""
+    from deepspeed.runtime import checkpoint_folder
+
+    for settle in (checkpoint_folder.settle_dead, lambda folder: checkpoint_folder.put_back(os.path.join(folder, "t"))):
+        with tempfile.TemporaryDirectory() as folder:
+            left_by_a_save(folder, aside=False)
+            settle(folder)
+            assert os.listdir(folder) == ["t"] and Path(folder, "t", "which").read_text() == "new"
+        for listed_id, is_torn in (("1" * 18, False), ("0" * 18, True)):  # replaced earlier, and removed since; not complete
+            with tempfile.TemporaryDirectory() as folder:
+                path, _ = left_by_a_save(folder, aside=False, listed_id=listed_id)
+                if is_torn:
+                    (path / LIST).write_text((path / LIST).read_text()[:-9])
+                settle(folder)
+                assert os.listdir(folder) == [], listed_id
+
+
+def test_what_a_living_save_moved_aside_is_left_alone():
+    from shoal import durable
+
+    from deepspeed.runtime.checkpoint_folder import put_back, settle_dead
+
+    for is_in_place in (False, True):  # after the first of the two renames, and after the second
+        with tempfile.TemporaryDirectory() as folder:
+            path, aside = left_by_a_save(folder)
+            lock = durable.lock(str(path))
+            if is_in_place:
+                path.rename(Path(folder, "t"))
+            before = sorted(os.listdir(folder))
+            settle_dead(folder)
+            put_back(os.path.join(folder, "t"))
+            assert sorted(os.listdir(folder)) == before and aside.is_dir()
+            os.close(lock)  # killed
+            settle_dead(folder)
+            assert os.listdir(folder) == ["t"] and Path(folder, "t", "which").read_text() == "new"
+
+
+def small(layers: int, stage: int, width: int = 4, schedule: str | None = None, seen: int = 2, client: bool = False):
+    """Linear layers, named by numbers, with a buffer."""
+    import deepspeed
+
+    torch.manual_seed(layers)
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}}
+    if not client:
+        config["optimizer"] = {"type": "AdamW", "params": {"lr": 1e-2}}
+    if schedule is not None:
+        config["scheduler"] = {"type": schedule, "params": {"warmup_num_steps": 5}}
+    model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(layers)))
+    model.register_buffer("seen", torch.zeros(seen))
+    own = torch.optim.NAdam(model.parameters(), lr=1e-2) if client else None
+    return deepspeed.initialize(model=model, config=config, optimizer=own)[0]
+
+
+def train_small(engine, steps: int) -> None:
+    for _ in range(steps):
+        engine.backward(engine(torch.ones(2, engine.module[0].in_features)).square().mean())
+        engine.step()
+
+
+def all_of(engine) -> list:
+    """All that a load may change."""
+    kinds = ["weight", "exp_avg"] if engine._shoal.client is not None else ["weight", "first_moment", "second_moment"]
+    states = [engine._shoal.read_state(name, kind).tolist() for name, _ in engine.module.named_parameters() for kind in kinds]
+    groups = [{key: value for key, value in group.items() if key != "params"} for group in engine.basic_optimizer.param_groups]
+    schedule = engine.lr_scheduler.state_dict() if engine.lr_scheduler is not None else None
+    steps = [engine.global_steps, engine.micro_steps, engine._shoal.core.progress().applied_steps]
+    return [states, engine.module.seen.tolist(), repr(groups), schedule, steps]
+
+
+class Picky:
+    """A schedule of the user's that takes half of a foreign state and then fails."""
+
+    def __init__(self, groups: list):
+        self.groups, self.count = groups, 0
+
+    def step(self) -> None:
+        self.count += 1
+
+    def state_dict(self) -> dict:
+        return {"count": self.count, "picky": True}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.count, self.groups[0]["lr"] = state.get("count", -1), 7.0
+        self.groups[0]["lr"] = 1e-2 if state["picky"] else 7.0
+
+
+def misfits(folder: str, stage: int) -> dict:
+    """What is said of checkpoints that do not fit, and whether they changed anything."""
+    found = {}
+    for tag, saving in (("3 layers", small(3, stage)), ("wide", small(2, stage, width=5)), ("seen", small(2, stage, seen=3)),
+                        ("schedule", small(2, stage, schedule="WarmupLR"))):  # fmt: skip
+        train_small(saving, 2)
+        saving.save_checkpoint(folder, tag=tag)
+
+    def attempt(case: str, engine, tag: str, **options) -> None:
+        before = all_of(engine)
+        found[case] = message(lambda: engine.load_checkpoint(folder, tag=tag, **options))
+        found[f"{case}, changed"] = all_of(engine) != before
+        train_small(engine, 1)
+
+    engine = small(2, stage)
+    train_small(engine, 1)
+    attempt("more", engine, "3 layers")
+    attempt("other shapes", engine, "wide", load_module_strict=False)
+    attempt("another buffer", engine, "seen", load_module_strict=False)
+    engine.lr_scheduler = Picky(engine.basic_optimizer.param_groups)
+    attempt("another schedule", engine, "schedule")
+    engine.lr_scheduler = None
+    if stage > 0:
+        client = small(2, stage, client=True)
+        train_small(client, 1)
+        attempt("of the client's optimizer", client, "wide")
+    engine.load_checkpoint(folder, tag="3 layers", load_module_strict=False)
+    loaded = small(3, stage)
+    loaded.load_checkpoint(folder, tag="3 layers")
+    found["the rest loads"] = all_of(engine)[0] == all_of(loaded)[0][: len(all_of(engine)[0])] and engine.global_steps == 2
+    return found
+
+
+def test_a_load_that_raises_changes_nothing():
+    for stage in (0, 2, 3):
+        with tempfile.TemporaryDirectory() as folder:
+            for found in run(__file__, "misfits", 2, folder=folder, stage=stage):
+                for case, wanted in (
+                    ("more", "has values for ['2.bias', '2.weight'] (2 in all), which the model does not have"),
+                    ("other shapes", "0.weight is (5, 5) in"),
+                    ("another buffer", "seen is (3,) in"),
+                    ("another schedule", "picky"),
+                    *([("of the client's optimizer", "0.weight is (5, 5) in")] if stage > 0 else []),
+                ):
+                    assert wanted in found[case] and not found[f"{case}, changed"], (stage, case, found)
+                assert found["the rest loads"], (stage, found)
+
+
+def broken_writes(folder: str) -> list:
+    engine = small(2, 2)
+    train_small(engine, 1)
+    engine.save_checkpoint(folder, tag="t")
+    written = engine._shoal.write_part
+
+    def write_part(name: str, kind: str, value: torch.Tensor) -> None:
+        if kind != "weight":
+            raise RuntimeError("the disk is full")
+        written(name, kind, value)
+
+    engine._shoal.write_part = write_part
+    calls = (lambda: engine.load_checkpoint(folder), lambda: train_small(engine, 1), lambda: engine.save_checkpoint(folder))
+    return [message(call) for call in calls]
+
+
+def test_an_engine_with_half_a_checkpoint_refuses_to_go_on():
+    with tempfile.TemporaryDirectory() as folder:
+        for first, *others in run(__file__, "broken_writes", 2, folder=folder):
+            assert first == "the disk is full", first
+            assert all("load_checkpoint failed while it wrote the states of" in said for said in others), others
 
 
 def accumulating(folder: str, stage: int) -> dict:

@@ -5,8 +5,9 @@
     .<tag>.tmp-<id>-aside/     what stood there, on a file system that cannot exchange two folders, for a moment
     .latest.tmp-<id>           a text on its way
 
-A kill at any moment leaves the old checkpoint or the new one, whole. What it leaves beside is removed by the next save, which
-also puts back what a kill between the two renames left aside; a load does that too. One process has it: rank 0.
+A kill at any moment leaves the old checkpoint or the new one, whole. What it leaves beside is removed by the next save; where
+nothing stands in the place, that save puts the complete new folder there, or what was moved aside, and so does a load. What is
+of a living save is left alone (durable.is_alive). One process has it: rank 0.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import os
 import re
 import shutil
 import time
-from typing import Callable
+from typing import Callable, NamedTuple
 
 from shoal import Error, _core, durable
 
 from deepspeed.runtime import checkpoint_list as lists
 
-_TEMPORARY = re.compile(r"\.(?P<name>.+)\.tmp-[0-9a-f]{18}(?P<aside>-aside)?$")
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.tmp-(?P<id>[0-9a-f]{18})(?P<aside>-aside)?$")
 OLD_SECONDS = 60  # of a text that is being written: its writer is dead
 
 
@@ -81,31 +82,80 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
+class _Left(NamedTuple):
+    """What a save has beside the place of its folder, now or since it was killed."""
+
+    path: str
+    place: str
+    id: str
+    is_aside: bool
+
+    @property
+    def new(self) -> str:
+        """What the save writes."""
+        return self.path.removesuffix("-aside")
+
+    def is_alive(self) -> bool:
+        """An aside has no lock: it is that of the folder that it made way for, which is on its way or in the place."""
+        folders = [self.new, self.place] if self.is_aside else [self.path]
+        return any(durable.is_alive(folder) for folder in folders if os.path.isdir(folder))
+
+    def put_back(self) -> None:
+        """Where nothing stands in the place: the new folder if it is complete, or else what stood there."""
+        if os.path.lexists(self.place):
+            return
+        complete = _is_complete(self.new, self.id)
+        if self.is_aside:  # without locks too: a living save is in this state for a moment
+            is_due = not durable.is_locked(self.new)
+        else:
+            is_due = complete and not self.is_alive()
+        try:
+            if is_due:
+                os.rename(self.new if complete else self.path, self.place)
+        except OSError:
+            if not os.path.lexists(self.place):  # else its save lives, and was faster
+                raise
+
+
+def _is_complete(folder: str, id: str) -> bool:
+    """Whether the save of that id wrote all of a folder. One that stood in the place before is of another id."""
+    try:
+        listed = lists.read(folder, "checkpoint")
+        sizes = {name: os.path.getsize(os.path.join(folder, name)) for name in listed.files} if listed is not None else {}
+    except (Error, OSError):
+        return False
+    return listed is not None and listed.id == id and all(sizes[name] == entry.nbytes for name, entry in listed.files.items())
+
+
+def _left_in(parent: str, only: str | None) -> list[_Left]:
+    """Of each save the new folder before what it moved aside."""
+    matches = [match for name in sorted(os.listdir(parent)) if (match := _TEMPORARY.fullmatch(name)) is not None]
+    return [
+        _Left(os.path.join(parent, match[0]), os.path.join(parent, match["name"]), match["id"], bool(match["aside"]))
+        for match in matches
+        if only in (None, match["name"])
+    ]
+
+
 def settle_dead(parent: str, only: str | None = None) -> None:
-    """Removes what killed saves left in a folder, all or those of one name, and puts back what they had moved aside."""
-    found = [(name, match) for name in sorted(os.listdir(parent)) if (match := _TEMPORARY.fullmatch(name)) is not None]
-    dead = [(name, match) for name, match in found if only in (None, match["name"])]
-    dead = [(name, match) for name, match in dead if not durable.is_locked(os.path.join(parent, name))]
-    for name, match in dead:
-        place, aside = os.path.join(parent, match["name"]), os.path.join(parent, name)
-        new = aside.removesuffix("-aside")
-        if match["aside"] and not os.path.lexists(place) and not durable.is_locked(new):
-            os.rename(new if os.path.isdir(new) else aside, place)  # it was complete before anything was moved
-    for name, _ in dead:
-        path = os.path.join(parent, name)
-        if os.path.isdir(path):
-            shutil.rmtree(path, ignore_errors=True)
+    """Removes what killed saves left in a folder, all or those of one name, once what they had not put in its place is there."""
+    found = _left_in(parent, only)
+    for left in found:
+        left.put_back()
+    for left in found:
+        if os.path.isdir(left.path):
+            if not left.is_alive():
+                shutil.rmtree(left.path, ignore_errors=True)
             continue
         with contextlib.suppress(OSError):  # a text: it has no lock, and is written in a moment
-            if time.time() - os.path.getmtime(path) > OLD_SECONDS:
-                os.remove(path)
+            if time.time() - os.path.getmtime(left.path) > OLD_SECONDS:
+                os.remove(left.path)
 
 
 def put_back(folder: str) -> None:
-    """Before a load: what a killed save had moved aside. The folder that is there is left alone."""
+    """Before a load: what a killed save had not put in its place. The folder that is there is left alone."""
     folder = os.path.realpath(folder)
     parent, name = os.path.split(folder)
     if not os.path.lexists(folder) and os.path.isdir(parent):
         with contextlib.suppress(OSError):  # may not be written: the load says what is missing
-            if any(match["name"] == name and match["aside"] for match in map(_TEMPORARY.fullmatch, os.listdir(parent)) if match):
-                settle_dead(parent, only=name)
+            settle_dead(parent, only=name)

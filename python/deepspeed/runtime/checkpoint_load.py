@@ -9,14 +9,13 @@ from typing import Any
 import torch
 
 import shoal
-from shoal import _core, buffers, durable
+from shoal import _core, durable
 
 from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime import checkpoint_list as lists
 from deepspeed.runtime import partitions
-from deepspeed.runtime.base_optimizer import take_settings
 from deepspeed.runtime.checkpoint_check import Opened, check_agreement
-from deepspeed.runtime.checkpoint_save import ADAGRAD_NAMES, state_names
+from deepspeed.runtime.checkpoint_fit import Fit
 from deepspeed.utils.logging import warning_once
 
 # What the engine writes at the top level of the model's file; the rest is the client's.
@@ -35,7 +34,7 @@ _CUT_OVER_RANKS = ("base_optimizer_state", "param_slice_mappings", "single_parti
 class Wanted:
     """What load_checkpoint takes from a checkpoint besides the weights."""
 
-    strict: bool = True  # whether every parameter of the model must be in it
+    strict: bool = True  # whether the parameters must be those of the model, no fewer and no others
     optimizer: bool = True
     scheduler: bool = True
 
@@ -44,6 +43,7 @@ _PLACE = "load_checkpoint"
 
 
 def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
+    """Raises before anything of the engine is changed; or, if a write fails, the engine refuses every call that follows."""
     from deepspeed.runtime.checkpoint_universal import open_checked
 
     world, found = engine._shoal.world, []
@@ -58,17 +58,12 @@ def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
         return None, None
     takes_states = wanted.optimizer and engine.basic_optimizer is not None
     saved = open_checked(folder, world, _PLACE, needs_states=takes_states)
-    takes_states = takes_states and saved.has_states
-    if takes_states:
-        saved.take_names(engine)
-    _load_weights(engine, saved, wanted.strict)
-    if takes_states:
-        _load_moments(engine, saved)
-    _load_progress(engine, saved, wanted.optimizer)
+    fits: list[Fit] = []
+    durable.act_together(world, _PLACE, lambda: fits.append(Fit(engine, saved, wanted, takes_states and saved.has_states)))
+    fits[0].try_schedule()
+    with durable.undone_on_error(lambda: _refuse_to_go_on(engine, folder)):
+        fits[0].write()
     model = saved.models[0]
-    schedule = model.get("lr_scheduler")
-    if wanted.scheduler and schedule is not None and engine.lr_scheduler is not None:
-        engine.lr_scheduler.load_state_dict(schedule)
     if saved.accumulated > 0 and wanted.optimizer:
         warning_once(f"[load_checkpoint] {saved.accumulated} micro-steps of the next step had been accumulated when {folder} was "
                      f"saved and are not in it: training goes on from step {engine.global_steps}.")
@@ -180,9 +175,11 @@ class Saved:
         """What is one for all ranks, beside the groups."""
         return {key: value for key, value in self.shards[0].items() if key not in _CUT_OVER_RANKS}
 
-    def wholes(self, name: str | None) -> dict[str, torch.Tensor]:
-        """Each trained parameter's state, whole, in fp32."""
+    def wholes(self, name: str | None, meta: bool = False) -> dict[str, torch.Tensor]:
+        """Each trained parameter's state, whole, in fp32. meta: their shapes alone are wanted; nothing needs to be read."""
         ranks = self.slices(name)
+        if meta:
+            ranks = [[flat.to("meta") if flat is not None else None for flat in rank] for rank in ranks]
         found: dict[str, torch.Tensor] = {}
         for index, shapes in enumerate(self.shapes):
             flats = [rank[index] for rank in ranks]
@@ -256,61 +253,6 @@ def _first_step(shard: dict[str, Any]) -> float | None:
     return float(counts[0]) if counts else None
 
 
-def _load_weights(engine: Any, saved: Saved, strict: bool) -> None:
-    values = saved.wholes(None) if saved.has_states else {}
-    values |= saved.frozen()
-    if not saved.has_states:
-        values = saved.module() | values
-    params = dict(engine.module.named_parameters())
-    missing = sorted(set(params) - set(values))
-    if missing and strict:
-        raise shoal.Error(f"[load_checkpoint] {saved.folder} has no values for {missing[:3]} ({len(missing)} in all). "
-                          "Load it into the model that it was saved from, or with load_module_strict=False.")
-    for name, param in params.items():  # all of them, before anything is written
-        if name not in values:
-            continue
-        if tuple(values[name].shape) != tuple(param.shape):
-            raise shoal.Error(f"[load_checkpoint] {name} is {tuple(values[name].shape)} in {saved.folder} and "
-                              f"{tuple(param.shape)} in the model. Load it into the model that it was saved from.")
-    for name in params:
-        if name in values:
-            engine._shoal.write_part(name, "weight", values[name])
-    buffers.write(engine.module, saved.buffers())
-
-
-def _load_moments(engine: Any, saved: Saved) -> None:
-    for name, kind in state_names(engine).items():
-        names = ADAGRAD_NAMES if engine.optimizer_type == "Adagrad" else (name,)
-        for param, value in next(filter(None, map(saved.wholes, names)), {}).items():
-            engine._shoal.write_part(param, kind, value)
-    groups = [_settings(group) for group in saved.inner(0)["param_groups"]]
-    own = engine.basic_optimizer.param_groups
-    if len(groups) < len(own):  # without those that have no parameters
-        rest = iter(groups)
-        groups = [next(rest, {}) if group["params"] else {} for group in own]
-    take_settings(own, groups)
-
-
-def _settings(group: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in group.items() if key not in ("params", "step")}
-
-
-def _load_progress(engine: Any, saved: Saved, optimizer_states: bool) -> None:
-    model = saved.models[0]
-    core = engine._shoal.core
-    progress = core.progress()
-    if optimizer_states:
-        engine.global_steps = int(model.get("global_steps", 0))
-        engine.global_samples = int(model.get("global_samples", 0))
-        engine.skipped_steps = int(model.get("skipped_steps", 0))
-        engine.micro_steps = int(model.get("micro_steps", engine.global_steps * engine.gradient_accumulation_steps()))
-        engine.micro_steps_at_boundary = engine.micro_steps
-        progress.skipped_steps = engine.skipped_steps
-        progress.applied_steps = saved.applied_steps()
-        scaler = saved.scaler()
-        if engine.fp16_enabled() and scaler is not None:
-            progress.loss_scale = float(scaler.cur_scale)
-            progress.loss_scale_step = int(getattr(scaler, "cur_iter", 0))
-            progress.loss_scale_last_overflow = int(getattr(scaler, "last_overflow_iter", -1))
-            progress.loss_scale_hysteresis_left = int(getattr(scaler, "cur_hysteresis", 1))
-    core.finish_restore(progress)
+def _refuse_to_go_on(engine: Any, folder: str) -> None:
+    """After a write that failed: the states are of two runs, and all checks that can be made were made before."""
+    engine._shoal.core.abandon_backward(f"load_checkpoint failed while it wrote the states of {folder}. Begin a new process.")

@@ -187,7 +187,7 @@ class PlainSaved(Saved):
         """As the optimizer counted: DeepSpeed's of 16 bits count an empty step that makes their states."""
         return int(self.models[0].get("applied_steps", self.step()))
 
-    def wholes(self, name: str | None) -> dict[str, torch.Tensor]:
+    def wholes(self, name: str | None, meta: bool = False) -> dict[str, torch.Tensor]:
         if name is None and not self.shapes:
             return self.module()
         found: dict[str, torch.Tensor] = {}

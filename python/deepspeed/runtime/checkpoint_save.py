@@ -46,17 +46,15 @@ def state_names(engine: Any) -> dict[str, str]:
 def save(
     engine: Any,
     save_dir: str,
-    tag: str | None,
+    tag: str,
     client_state: dict[str, Any],
     save_latest: bool,
     exclude_frozen: bool,
     writer: type[Writer],
 ) -> bool:
     """Until it is complete nothing of it is seen under its tag; one of the same tag is replaced in one step. `latest` is
-    written last. What fails on one rank fails on all, and leaves what was there before."""
+    written last. What fails on one rank fails on all, and leaves what was there before. tag: one for all ranks."""
     world, core = engine._shoal.world, engine._shoal._live(_PLACE)
-    tag = str(tag) if tag is not None else f"global_step{engine.global_steps}"
-    _check_tag(world, tag)
     durable.act_together(world, _PLACE, lambda: _check_ready(core, save_dir, tag))
     if core.accumulated > 0:
         warning_once(f"[save_checkpoint] {core.accumulated} micro-steps are accumulated: the checkpoint is of the last step and does "
@@ -103,14 +101,6 @@ def _finish(pending: PendingFolder, save_dir: str, tag: str, save_latest: bool) 
             durable.write_text(os.path.join(save_dir, "latest"), tag)
     finally:
         pending.remove()
-
-
-def _check_tag(world: Any, tag: str) -> None:
-    """Stops all ranks when one of them saves under another name."""
-    tags = _core.gather_texts(world, tag)
-    for rank, other in enumerate(tags):
-        if other != tags[0]:
-            raise shoal.Error(f"[save_checkpoint] rank 0 saves as {tags[0]!r} and rank {rank} as {other!r}. Pass one tag.")
 
 
 def save_model(engine: Any, save_dir: str, name: str, exclude_frozen: bool) -> bool:

@@ -123,7 +123,7 @@ class UniversalSaved(Saved):
         self.shards = [files.read(os.path.join(folder, "zero", "optimizer_state.pt"))]
         self.shard_files = []
 
-    def wholes(self, name: str | None) -> dict[str, torch.Tensor]:
+    def wholes(self, name: str | None, meta: bool = False) -> dict[str, torch.Tensor]:
         found: dict[str, torch.Tensor] = {}
         for shapes in self.shapes:
             for param, shape in shapes.items():

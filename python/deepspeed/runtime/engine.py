@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import shoal
-from shoal import gathering, state
+from shoal import durable, gathering, state
 from shoal.engine import check_model
 
 from deepspeed import comm
@@ -384,7 +384,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             scheduler=load_lr_scheduler_states and not load_module_only,
         )
         before = client.take_states() if client is not None and what.optimizer else {}
-        found = checkpoint_load.load(self, load_dir, tag, what)
+        with durable.undone_on_error(lambda: client.put_states(before) if client is not None else None):
+            found = checkpoint_load.load(self, load_dir, tag, what)
         if found[0] is None:
             if client is not None:
                 client.put_states(before)

@@ -1,0 +1,153 @@
+"""What a load writes into an engine. It is made whole, and every name and shape compared, before the first write: a checkpoint
+that does not fit changes nothing. checkpoint_load calls it, once on each rank."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import shoal
+from shoal import buffers, durable
+
+from deepspeed.runtime.base_optimizer import take_settings
+from deepspeed.runtime.checkpoint_save import ADAGRAD_NAMES, state_names
+
+if TYPE_CHECKING:
+    from deepspeed.runtime.checkpoint_load import Saved, Wanted
+
+
+class Fit:
+    def __init__(self, engine: Any, saved: Saved, wanted: Wanted, takes_states: bool):
+        """Raises unless all of it fits. Talks to nobody, and changes nothing."""
+        self.engine, self.saved = engine, saved
+        self.params = dict(engine.module.named_parameters())
+        if takes_states:
+            saved.take_names(engine)
+        self.weights = _weights_of(saved)
+        self.buffers = saved.buffers()
+        self._check_names(wanted.strict)
+        self._check_shapes(self.weights)
+        own = dict(engine.module.named_buffers(remove_duplicate=False))
+        self.buffers = {name: value for name, value in self.buffers.items() if name in own}
+        self._check_shapes(self.buffers, own)
+        # The states of the optimizer are read one by one as they are written; here are their names in the checkpoint.
+        self.states = self._find_states() if takes_states else {}
+        self.groups = self._saved_groups() if takes_states else []
+        self.counts = self._saved_counts() if wanted.optimizer else {}
+        self.progress = self._saved_progress(wanted.optimizer)
+        has_schedule = wanted.scheduler and engine.lr_scheduler is not None
+        self.schedule = saved.models[0].get("lr_scheduler") if has_schedule else None
+
+    def try_schedule(self) -> None:
+        """Loads the schedule's state, on all ranks or on none: nobody knows what a schedule of the user's takes. Every rank calls it."""
+        scheduler, optimizer = self.engine.lr_scheduler, self.engine.basic_optimizer
+        groups = optimizer.param_groups if optimizer is not None else []
+        settings = [{key: value for key, value in group.items() if key != "params"} for group in groups]
+        before = copy.deepcopy(scheduler.state_dict()) if self.schedule is not None else None
+
+        def undo() -> None:
+            if before is not None:
+                with contextlib.suppress(Exception):
+                    scheduler.load_state_dict(before)
+            take_settings(groups, settings)
+
+        with durable.undone_on_error(undo):
+            durable.act_together(self.engine._shoal.world, "load_checkpoint", self._load_schedule)
+
+    def _load_schedule(self) -> None:
+        if self.schedule is not None:
+            self.engine.lr_scheduler.load_state_dict(self.schedule)
+
+    def write(self) -> None:
+        """All of it. Every rank calls it."""
+        engine = self.engine
+        for name, value in self.weights.items():
+            engine._shoal.write_part(name, "weight", value)
+        buffers.write(engine.module, self.buffers)
+        for kind, name in self.states.items():
+            for param, value in self.saved.wholes(name).items():
+                if param in self.params:
+                    engine._shoal.write_part(param, kind, value)
+        take_settings(engine.basic_optimizer.param_groups if self.groups else [], self.groups)
+        for name, count in self.counts.items():
+            setattr(engine, name, count)
+        engine._shoal.core.finish_restore(self.progress)
+        self._load_schedule()  # again: what it set in the groups was written over
+
+    def _check_names(self, strict: bool) -> None:
+        """Without strict, what only one side has is left alone."""
+        model, folder = self.engine.module, self.saved.folder
+        missing = sorted(set(self.params) - set(self.weights))
+        if missing and strict:
+            raise shoal.Error(f"[load_checkpoint] {folder} has no values for {missing[:3]} ({len(missing)} in all). "
+                              "Load it into the model that it was saved from, or with load_module_strict=False.")
+        known = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        known |= {name for name, _ in model.named_buffers(remove_duplicate=False)}
+        known |= set(self.saved.models[0].get("shared_params") or {})  # other names of parameters that have values
+        foreign = sorted((set(self.weights) | set(self.buffers)) - known)
+        if foreign and strict:
+            raise shoal.Error(f"[load_checkpoint] {folder} has values for {foreign[:3]} ({len(foreign)} in all), which the model does "
+                              "not have. Load it into the model that it was saved from, or with load_module_strict=False.")
+        self.weights = {name: value for name, value in self.weights.items() if name in self.params}
+
+    def _check_shapes(self, values: dict[str, torch.Tensor], own: dict[str, torch.Tensor] | None = None) -> None:
+        """own: of the engine, with all the names of values; None: its parameters."""
+        for name, value in values.items():
+            here = tuple((self.params if own is None else own)[name].shape)
+            if tuple(value.shape) != here:
+                raise shoal.Error(f"[load_checkpoint] {name} is {tuple(value.shape)} in {self.saved.folder} and {here} in the "
+                                  "model. Load it into the model that it was saved from.")
+
+    def _find_states(self) -> dict[str, str]:
+        """By the core's name of a state what the checkpoint calls it, where it has it."""
+        found = {}
+        for name, kind in state_names(self.engine).items():
+            for candidate in ADAGRAD_NAMES if self.engine.optimizer_type == "Adagrad" else (name,):
+                shapes = self.saved.wholes(candidate, meta=True)
+                if shapes:
+                    self._check_shapes({param: value for param, value in shapes.items() if param in self.params})
+                    found[kind] = candidate
+                    break
+        return found
+
+    def _saved_groups(self) -> list[dict[str, Any]]:
+        groups = [_settings(group) for group in self.saved.inner(0)["param_groups"]]
+        own = self.engine.basic_optimizer.param_groups
+        if len(groups) < len(own):  # without those that have no parameters
+            rest = iter(groups)
+            groups = [next(rest, {}) if group["params"] else {} for group in own]
+        return groups
+
+    def _saved_counts(self) -> dict[str, int]:
+        """Attributes of the engine."""
+        model = self.saved.models[0]
+        counts = {name: int(model.get(name, 0)) for name in ("global_steps", "global_samples", "skipped_steps")}
+        micro_steps = int(model.get("micro_steps", counts["global_steps"] * self.engine.gradient_accumulation_steps()))
+        return counts | {"micro_steps": micro_steps, "micro_steps_at_boundary": micro_steps}
+
+    def _saved_progress(self, optimizer_states: bool) -> Any:
+        progress = self.engine._shoal.core.progress()
+        if not optimizer_states:
+            return progress
+        progress.skipped_steps = self.counts["skipped_steps"]
+        progress.applied_steps = self.saved.applied_steps()
+        scaler = self.saved.scaler()
+        if self.engine.fp16_enabled() and scaler is not None:
+            progress.loss_scale = float(scaler.cur_scale)
+            progress.loss_scale_step = int(getattr(scaler, "cur_iter", 0))
+            progress.loss_scale_last_overflow = int(getattr(scaler, "last_overflow_iter", -1))
+            progress.loss_scale_hysteresis_left = int(getattr(scaler, "cur_hysteresis", 1))
+        return progress
+
+
+def _weights_of(saved: Saved) -> dict[str, torch.Tensor]:
+    if saved.has_states:
+        return saved.wholes(None) | saved.frozen()
+    return saved.module() | saved.frozen()
+
+
+def _settings(group: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in group.items() if key not in ("params", "step")}
