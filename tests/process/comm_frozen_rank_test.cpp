@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -52,8 +53,8 @@ using testing::Outcome;
 using testing::Ranks;
 using namespace std::chrono_literals;
 
-constexpr auto kTimeout = 6s;
-constexpr auto kGrace = 30s;  // ten would do, were the machine idle
+constexpr auto kTimeout = 20s;  // ranks must have joined within it, dozens of them on two busy cores
+constexpr auto kGrace = 30s;    // ten would do, were the machine idle
 
 // ---- What the ranks do ----
 
@@ -160,7 +161,7 @@ std::vector<std::unique_ptr<Frozen>> freeze(const std::vector<Freezing>& cases) 
 }
 
 // Every rank but the victim names it, and no other.
-void expect_named(Frozen& frozen, const std::string& place) {
+void expect_named(Frozen& frozen, const std::vector<std::string>& places) {
   SCOPED_TRACE(frozen.given().name());
   const auto outcomes = frozen.outcomes();
   for (int rank = 0; rank < frozen.given().world; ++rank) {
@@ -168,8 +169,11 @@ void expect_named(Frozen& frozen, const std::string& place) {
     const Outcome& outcome = outcomes[static_cast<size_t>(rank)];
     const std::string victim = "rank " + std::to_string(frozen.given().victim);
     EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
-    EXPECT_THAT(outcome.output, HasSubstr("[comm rank " + std::to_string(rank) + "] " + place));
-    EXPECT_THAT(outcome.output, AnyOf(HasSubstr(victim + " did not arrive within 6 s"),
+    const auto is_said = [&](const std::string& place) {
+      return outcome.output.find("[comm rank " + std::to_string(rank) + "] " + place) != std::string::npos;
+    };
+    EXPECT_TRUE(std::any_of(places.begin(), places.end(), is_said)) << outcome.output;
+    EXPECT_THAT(outcome.output, AnyOf(HasSubstr(victim + " did not arrive within 20 s"),
                                       HasSubstr(victim + " hangs, or the network to it is cut"),
                                       HasSubstr(victim + " did not come, hangs, or cannot be reached"),
                                       HasSubstr(victim + " died or hangs: it joined the world and was not heard of")));
@@ -178,13 +182,12 @@ void expect_named(Frozen& frozen, const std::string& place) {
 
 TEST(FrozenRank, IsNamedWithTheCollectiveBetweenSteps) {
   std::vector<Freezing> cases;
-  for (const std::string transport : {"gloo", "shm"}) {
-    for (const int world : {2, 3}) {
-      for (const int victim : {0, 1}) cases.push_back({transport, world, victim});
-    }
+  for (const int victim : {0, 1}) {
+    for (const int world : {2, 3}) cases.push_back({"gloo", world, victim});
+    cases.push_back({"shm", 3, victim});
   }
   cases.push_back({.transport = "gloo", .world = 3, .victim = 0, .numel = 1 << 21});  // sends that are under way
-  for (auto& world : freeze(cases)) expect_named(*world, "sum of block.3 (weights #");
+  for (auto& world : freeze(cases)) expect_named(*world, {"sum of block.3 (weights #"});
 }
 
 // Who leaves needs nothing of the victim.
@@ -200,8 +203,11 @@ void expect_left(Frozen& frozen) {
 }
 
 TEST(FrozenRank, IsNamedWhileRanksJoinOrOpenAChannelAndHoldsUpNobodyWhoLeaves) {
-  const std::vector<std::string> places{"no rendezvous store at ",
-                                        "connecting: ", "opening channel//0: ", "opening channel/weights/0: "};
+  // By the socket that the victim listened on last; how far the others have come by then is theirs to say.
+  const std::vector<std::vector<std::string>> places{{"no rendezvous store at ", "joining the world: "},
+                                                     {"connecting: ", "joining the world: "},
+                                                     {"opening channel//0: ", "connecting: "},
+                                                     {"opening channel/weights/0: ", "opening channel//0: "}};
   std::vector<Freezing> cases{{.transport = "shm", .world = 2, .victim = 0, .at_listen = 1},
                               {.transport = "gloo", .world = 3, .victim = 0, .at_listen = 4}};
   for (const int at_listen : {2, 3}) cases.push_back({"gloo", 2, 0, "take_steps", at_listen});
