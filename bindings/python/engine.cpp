@@ -210,7 +210,8 @@ void bind_results(py::module_& module) {
       .def_readonly("aliases", &ParamInfo::aliases)
       .def_readonly("shape", &ParamInfo::shape)
       .def_readonly("unit", &ParamInfo::unit)
-      .def_readonly("trainable", &ParamInfo::trainable);
+      .def_readonly("trainable", &ParamInfo::trainable)
+      .def_readonly("sharded", &ParamInfo::sharded);
   py::class_<EngineProgress>(module, "EngineProgress")
       .def(py::init<>())
       .def_readwrite("applied_steps", &EngineProgress::applied_steps)

@@ -28,6 +28,7 @@ struct ParamInfo {
   std::string unit;
   DType dtype = DType::f32;  // of the weight in this run
   bool trainable = true;
+  bool sharded = false;  // its weight is released between uses; a small one stays whole at stage 3 too
 };
 
 // Elements [begin, begin + numel) of one parameter in one state.

@@ -94,6 +94,7 @@ class Engine:
         self.unit_tuples = _declare(modules, _group_of(groups))
         self._indices: dict[str, int] | None = None
         self._owned_numels: dict[int, int] | None = None
+        self._sharded: set[str] | None = None
         self.group_dicts = list(groups or [{"params": list(model.parameters())}])
         self.groups = [
             (
@@ -369,8 +370,9 @@ class Engine:
 
     def is_sharded(self, param: nn.Parameter) -> bool:
         """Whether the parameter is one that this stage shards."""
-        stage3 = self.core_config.stage == 3
-        return stage3 and param.numel() > self.core_config.persistence_threshold
+        if self._sharded is None:
+            self._sharded = {each for info in self._live("state").params() if info.sharded for each in (info.name, *info.aliases)}
+        return self.names[id(param)] in self._sharded
 
     def unit_of(self, name: str) -> int:
         """The unit whose own parameter it is."""

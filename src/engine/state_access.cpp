@@ -38,13 +38,16 @@ StateAccess::StateAccess(const Blueprint& blueprint, const ModelLayout& layout, 
                          .shape = own.shape,
                          .unit = spec.name,
                          .dtype = own.dtype,
-                         .trainable = own.trainable});
+                         .trainable = own.trainable,
+                         .sharded = false});
       places_.push_back({});
     }
     const std::vector<FlatLayout>& flats = layout_.units[static_cast<size_t>(unit)].flats;
     for (int flat = 0; flat < static_cast<int>(flats.size()); ++flat) {
       for (const Piece& piece : flats[static_cast<size_t>(flat)].pieces) {
-        places_[index_of.at({unit, piece.param})] = {unit, flat, piece.offset, piece.numel};
+        const size_t index = index_of.at({unit, piece.param});
+        places_[index] = {unit, flat, piece.offset, piece.numel};
+        params_[index].sharded = weights_.is_sharded(unit, flat);
       }
     }
   }

@@ -18,7 +18,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
 from models import Net, tokens
-from ranks import main, run
+from ranks import main, message, run
 
 ADAMW = {"type": "AdamW", "params": {"lr": 1e-2, "weight_decay": 0.01}}
 
@@ -474,14 +474,6 @@ def shards(stage: int, precision: str) -> dict:
     return facts
 
 
-def message(call) -> str:
-    try:
-        call()
-        return "nothing was raised"
-    except RuntimeError as error:  # shoal.Error is one
-        return str(error)
-
-
 SHARDS = ((0, "fp32"), (1, "fp32"), (2, "bf16"), (3, "fp32"), (3, "bf16"))
 
 
@@ -713,6 +705,29 @@ def test_leaf_modules_of_the_config_are_marked_and_collectives_answer():
     for facts in run(__file__, "leaves_and_collectives", 2):
         assert {"blocks.0", "blocks.1", "blocks.1.up", "blocks.0.down", "blocks.1.down"} <= set(facts["leaves"]), facts
         assert facts["sum"] == 3 and facts["parts"] == [0, 1] and facts["ranks"] == [0, 1] and facts["loss"] > 0, facts
+
+
+def whole_ones(limit: int) -> list[str]:
+    """Parameters that ds_persist marks at stage 3, beside those that can be read between passes."""
+    import deepspeed
+
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(3)))
+    zero = {"stage": 3, "stage3_param_persistence_threshold": 16, "stage3_model_persistence_threshold": limit}
+    config = {"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}
+    engine = deepspeed.initialize(model=model, config=config | {"zero_optimization": zero})[0]
+    readable = []
+    for name, param in model.named_parameters():
+        said = message(lambda: param.sum())
+        assert (said == "nothing was raised") == param.ds_persist, (name, limit, param.ds_persist, said)
+        readable += [name] if param.ds_persist else []
+    engine.destroy()
+    return readable
+
+
+def test_what_stays_whole_counts_the_limit_of_the_model():
+    for limit, count in ((10**6, 6), (0, 0)):
+        for names in run(__file__, "whole_ones", 2, limit=limit):
+            assert len(names) == count, (limit, names)
 
 
 if __name__ == "__main__":
