@@ -35,6 +35,8 @@ UNREAD = {
     "runtime.base_optimizer.load_state_dict": "DeepSpeed's further arguments choose between ways of loading states",
     "runtime.checkpoint_load.take_names engine": "has something to do for checkpoints of stage 0 alone",
     "runtime.checkpoint_plain.inner rank": "one state dict serves all ranks",
+    "runtime.checkpoint_plain.wholes meta": "its values are read whole in any case",
+    "runtime.checkpoint_universal.wholes meta": "its values are read whole in any case",
     "runtime.checkpoint_universal.inner rank": "one state dict serves all ranks",
     "runtime.engine.zero_grad set_to_none": "gradients are the engine's, and gone after a step",
     "runtime.engine.allreduce_gradients": "gradients are reduced in backward",

@@ -154,7 +154,8 @@ def killed_saves(folder: str) -> dict:
     (inside,) = Path(path).glob("beside-*")
     outside = Path(folder, f".{Path(path).name}.{inside.name}")
     inside.rename(outside)  # killed after the manifest stood
-    Path(folder, ".step-00000009.beside-00").mkdir()  # killed before there was one
+    Path(folder, ".step-00000009.beside-00").mkdir()  # killed before there was one, a while ago
+    os.utime(Path(folder, ".step-00000009.beside-00"), (0, 0))
     steps(engine, 1, 2)
     engine.load(folder)
     facts = {"read outside": buffers_of(engine.module) == saved}

@@ -178,7 +178,7 @@ def test_what_is_switched_off_is_accepted():
 def test_what_is_switched_on_and_missing_is_refused_by_name():
     import shoal
 
-    for key, value in {"amp": {"enabled": True}, "sparse_gradients": True, "elasticity": {"enabled": True}}.items():
+    for key, value in {"amp": {"enabled": True}, "elasticity": {"enabled": True}}.items():
         try:
             train(Odd(), BASE | {key: value}, steps=0)
         except shoal.Error as error:

@@ -83,6 +83,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         self.global_samples = 0
         self._boundary: bool | None = None
         self._coalescing = False
+        self._inside_no_sync = False
         self._last_norm: float | None = None
         self._step_applied = False
         self._is_compiled = False
@@ -168,6 +169,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             raise shoal.Error("[backward] the engine has no optimizer: it was made for inference. Give it one.")
         self._tell_boundary()
         self._shoal.backward(loss, scale_by_accumulation=scale_wrt_gas, retain_graph=retain_graph)
+        if self._inside_no_sync:
+            self.micro_steps += 1  # no step() follows, which counts the others
         return loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
@@ -257,11 +260,13 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """Backwards inside end no step."""
-        before = self._boundary
+        before, outer = self._boundary, self._inside_no_sync
+        self._inside_no_sync = True
         self.set_gradient_accumulation_boundary(False)
         try:
             yield
         finally:
+            self._inside_no_sync = outer
             self.set_gradient_accumulation_boundary(before)
 
     @contextlib.contextmanager
