@@ -153,7 +153,7 @@ class GatheredParameters:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if self._watch is not None and kind is None:
-            self._watch.tell_of_writes()
+            self._watch.drop_writes()
         self._watch = None
         self._gathered.__exit__(kind, error, trace)
         for param in self.params:
