@@ -131,8 +131,8 @@ class Engine {
   void exit(int unit, const Tensors& outputs);
   // Instead of exit(), when the use ended with an exception.
   void abandon(int unit);
-  // A parameter of the unit is read, and no use of the unit is open: it becomes live, in forward until the use `until`
-  // ends, in backward until backward is over. Between passes nothing happens.
+  // A parameter of the unit is read, and no use of the unit is open: it becomes live, in forward until its
+  // exit(), in backward until backward is over. The inputs are those of the use that is open.
   void read_outside_uses(int unit, const Tensors& inputs);
   // Between begin_backward() and its end.
   bool in_backward() const;
