@@ -52,8 +52,13 @@ TEST(TimedCalls, IsDestroyedWhileACallHangs) {
   const std::weak_ptr<int> watched = held;
   {
     TimedCalls calls;
-    const auto hang = [released = release->get_future().share(), held] { released.wait(); };
+    auto begun = std::make_shared<std::promise<void>>();
+    const auto hang = [released = release->get_future().share(), held, begun] {
+      begun->set_value();
+      released.wait();
+    };
     EXPECT_THROW(calls.run(hang, 10ms), TimedCalls::TimedOut);
+    begun->get_future().wait();  // a call that has not begun is dropped
   }
   held.reset();
   EXPECT_FALSE(watched.expired());
