@@ -82,7 +82,7 @@ class Engine::Impl {
         gradients_(layout_, gradient_options(config), reduce_options(config, world.size()), gradients_channel_->bytes(),
                    *queue_, gradients_channel_->queue(), ledger_,
                    device_.is_cuda() ? gradients_of_host(layout_, config) : HostFlats{}),
-        state_access_(blueprint_, layout_, world.rank(), states_, weights_),
+        state_access_(blueprint_, layout_, states_, weights_),
         passes_(layout_, pass_options(config, layout_), weights_, gradients_, weights_channel_->notes(),
                 gradients_channel_->notes()),
         stepper_({layout_, config_, weights_, gradients_, updater_, gradients_channel_->bytes(), *queue_, ledger_},
@@ -119,10 +119,10 @@ class Engine::Impl {
   void name_holds() {
     if (weights_.is_off_device()) {
       weights_channel_->bytes().log_holds_as("host: weights");
-    } else if (layout_.world > 1) {
+    } else if (layout_.mesh.world() > 1) {
       weights_channel_->bytes().log_holds_as("ranks: weights");
     }
-    if (layout_.world > 1) gradients_channel_->bytes().log_holds_as("ranks: gradients");
+    if (layout_.mesh.world() > 1) gradients_channel_->bytes().log_holds_as("ranks: gradients");
   }
 
   void say_of_disk(const char* what, const ScratchFile* file) const {
@@ -135,7 +135,7 @@ class Engine::Impl {
   ~Impl() {
     // An update of weights on disk waits for gathers that read from its buffer, and peers may never come to them. (One
     // rank has no peers, and its updates still go through the channel.)
-    if (weights_.file() != nullptr && layout_.world > 1) weights_channel_.reset();
+    if (weights_.file() != nullptr && layout_.mesh.world() > 1) weights_channel_.reset();
     try {
       stepper_.settle_all();  // whoever deferred updates communicates nothing in them
     } catch (const std::exception& error) {
@@ -183,7 +183,7 @@ class Engine::Impl {
     event.said = said;
     event.memory = memory();
     event.stage = config_.zero.stage;
-    event.world = layout_.world;
+    event.world = layout_.mesh.world();
     event.micro_batch = config_.batch.micro_batch_size;
     if (device_.is_cuda()) event.device_nbytes = cuda::facts_of(device_.index()).total_nbytes;
     return event;
@@ -393,7 +393,7 @@ class Engine::Impl {
   // How long other ranks were waited for: by this rank's threads, and by its GPU.
   double waited_seconds() const {
     const double threads = weights_channel_->waited_seconds() + gradients_channel_->waited_seconds();
-    if (layout_.world == 1) return threads;
+    if (layout_.mesh.world() == 1) return threads;
     return threads + gradients_channel_->held_seconds() +
            (weights_.is_off_device() ? 0 : weights_channel_->held_seconds());
   }

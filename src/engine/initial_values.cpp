@@ -37,7 +37,7 @@ class RecordReader {
       AllGather gather{.subject = {"adopt", name},
                        .shard = record.fetch(),
                        .whole = whole_.data(),
-                       .shard_nbytes = static_cast<size_t>(record.flat.shard_numel) * element,
+                       .shard_nbytes = static_cast<size_t>(record.flat.rank_numel) * element,
                        .keep = record.home};
       if (record.on_device()) {
         const std::shared_ptr<Slab> gathered =
@@ -112,11 +112,9 @@ void fill_whole(const TakeOver& parts, int unit, int flat, bool broadcast, Recor
 // Fills a flat whose parameters all have sources: each rank reads what it keeps, and nothing travels.
 void fill_from_sources(const TakeOver& parts, int unit, int flat) {
   const FlatLayout& layout = parts.layout.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
-  const bool sharded = parts.weights.is_sharded(unit, flat);
-  const int64_t begin = sharded ? parts.channel.notes().rank() * layout.shard_numel : 0;
-  const int64_t end = sharded ? begin + layout.shard_numel : layout.numel;
+  const Cut held = parts.weights.cuts().weights(layout);
   std::vector<float> values;
-  for (const ParamRun& run : runs_in(layout, begin, end)) {
+  for (const ParamRun& run : runs_in(layout, held.begin, held.end)) {
     const ValueSource& source = *parts.blueprint.sources[static_cast<size_t>(unit)][static_cast<size_t>(run.param)];
     for (int64_t done = 0; done < run.numel; done += kSpanNumel) {
       const int64_t numel = std::min(kSpanNumel, run.numel - done);

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "device/cuda.h"
 #include "kernels/convert.h"
+#include "layout/cut.h"
 #include "shard/compute_queue.h"
 #include "shard/param_slot.h"
 #include "shoal/error.h"
@@ -43,13 +44,12 @@ std::shared_ptr<Slab> memory_on(at::Device device, size_t nbytes) {
 }
 
 FlatLayout lone_flat(int64_t numel, DType dtype, bool trainable, int world) {
-  const int64_t share = (numel + world - 1) / world;
   FlatLayout flat;
   flat.dtype = dtype;
   flat.trainable = trainable;
-  flat.shard_numel = (share + kAlignNumel - 1) / kAlignNumel * kAlignNumel;
-  flat.numel = flat.shard_numel * world;
+  flat.numel = numel;
   flat.pieces = {{.param = 0, .offset = 0, .numel = numel}};
+  cut_evenly(flat, world);
   return flat;
 }
 
@@ -59,9 +59,9 @@ struct OwnRange {
 };
 
 OwnRange own_range(const ShardRecord& record, int rank) {
-  const int64_t shard_begin = rank * record.flat.shard_numel;
-  return {shard_begin, std::max(shard_begin, record.piece.offset),
-          std::min(shard_begin + record.flat.shard_numel, record.piece.offset + record.piece.numel)};
+  const Cut held = cut(record.flat, Over::world, record.world, rank);
+  return {held.begin, std::max(held.begin, record.piece.offset),
+          std::min(held.end, record.piece.offset + record.piece.numel)};
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ void shard_param(const at::Tensor& param, const std::string& name, DType dtype, 
       .wait();
 
   ShardRecord record;
-  const size_t shard_nbytes = static_cast<size_t>(flat.shard_numel) * element;
+  const size_t shard_nbytes = static_cast<size_t>(flat.rank_numel) * element;
   const auto slab = world.allocate(shard_nbytes, lone_ledger(), MemoryKind::weights);
   record.home = make_resident_home(slab);
   record.flat = flat;
@@ -167,7 +167,7 @@ GatheredShards::GatheredShards(const std::vector<at::Tensor>& params, Group& wor
     const ShardRecord record = *found;
     restore_shape(param);
     const size_t element = nbytes_of(record.flat.dtype);
-    const size_t shard_nbytes = static_cast<size_t>(record.flat.shard_numel) * element;
+    const size_t shard_nbytes = static_cast<size_t>(record.flat.rank_numel) * element;
     const auto whole = memory_on(at::kCPU, static_cast<size_t>(record.flat.numel) * element);
     std::byte* own = whole->data() + static_cast<size_t>(world.rank()) * shard_nbytes;
     const std::byte* shard = record.fetch();

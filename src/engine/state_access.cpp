@@ -24,9 +24,8 @@ int moment_index(StateKind kind) { return kind == StateKind::first_moment ? 0 : 
 
 }  // namespace
 
-StateAccess::StateAccess(const Blueprint& blueprint, const ModelLayout& layout, int rank, KeptStates& states,
-                         Weights& weights)
-    : layout_(layout), rank_(rank), states_(states), weights_(weights) {
+StateAccess::StateAccess(const Blueprint& blueprint, const ModelLayout& layout, KeptStates& states, Weights& weights)
+    : layout_(layout), states_(states), weights_(weights) {
   std::map<std::pair<int, int>, size_t> index_of;  // by unit and parameter
   for (int unit = 0; unit < static_cast<int>(blueprint.specs.size()); ++unit) {
     const UnitSpec& spec = blueprint.specs[static_cast<size_t>(unit)];
@@ -64,10 +63,11 @@ KeptStates::Range StateAccess::range_of(const Place& place, Share share, StateKi
   if (kind != StateKind::weight && (!flat.trainable || states_.moments() < (kind == StateKind::first_moment ? 1 : 2))) {
     return {};
   }
-  const KeptStates::Range shard{rank_ * flat.shard_numel, (rank_ + 1) * flat.shard_numel};
-  if (share == Share::owned) return shard;
+  const Cut own = weights_.cuts().own(flat);
+  if (share == Share::owned) return {own.begin, own.end};
   if (flat.trainable) return states_.kept_range(place.unit, place.flat);
-  return weights_.is_sharded(place.unit, place.flat) ? shard : KeptStates::Range{0, flat.numel};
+  const Cut held = weights_.cuts().weights(flat);
+  return {held.begin, held.end};
 }
 
 std::vector<StateRun> StateAccess::runs(Share share) const {

@@ -15,7 +15,7 @@ namespace shoal {
 
 class StateAccess {
  public:
-  StateAccess(const Blueprint& blueprint, const ModelLayout& layout, int rank, KeptStates& states, Weights& weights);
+  StateAccess(const Blueprint& blueprint, const ModelLayout& layout, KeptStates& states, Weights& weights);
 
   const std::vector<ParamInfo>& params() const { return params_; }
   std::vector<StateRun> owned() const;
@@ -41,7 +41,6 @@ class StateAccess {
   Place trained_place_of(const StateRun& part) const;
 
   const ModelLayout& layout_;
-  int rank_;
   KeptStates& states_;
   Weights& weights_;
   std::vector<ParamInfo> params_;

@@ -29,9 +29,8 @@ FlatLayout& flat_for(UnitLayout& unit, const ParamSpec& param, bool persistent) 
 }  // namespace
 
 ModelLayout lay_out(const std::vector<UnitSpec>& units, const LayoutOptions& options) {
-  SHOAL_CHECK_GE(options.world, 1);
   ModelLayout layout;
-  layout.world = options.world;
+  layout.mesh = options.mesh;
   int64_t persistent_numel = 0;
   for (const UnitSpec& spec : units) {
     UnitLayout unit;
@@ -47,13 +46,16 @@ ModelLayout lay_out(const std::vector<UnitSpec>& units, const LayoutOptions& opt
       flat.pieces.push_back({index, flat.numel, numel});
       flat.numel += round_up(numel, kAlignNumel);
     }
-    for (FlatLayout& flat : unit.flats) {
-      flat.numel = round_up(flat.numel, kAlignNumel * options.world);
-      flat.shard_numel = flat.numel / options.world;
-    }
+    for (FlatLayout& flat : unit.flats) cut_evenly(flat, options.mesh);
     layout.units.push_back(std::move(unit));
   }
   return layout;
+}
+
+void cut_evenly(FlatLayout& flat, const Mesh& mesh) {
+  flat.numel = round_up(flat.numel, kAlignNumel * mesh.world());
+  flat.shard_numel = flat.numel / mesh.size_of(kShard);
+  flat.rank_numel = flat.numel / mesh.world();
 }
 
 std::vector<ParamRun> runs_in(const FlatLayout& flat, int64_t begin, int64_t end) {
@@ -78,7 +80,7 @@ std::vector<std::pair<int64_t, int64_t>> gaps_of(const FlatLayout& flat) {
 }
 
 std::string to_text(const ModelLayout& layout) {
-  std::string text = fmt::format("world {}\n", layout.world);
+  std::string text = fmt::format("world {}\n", layout.mesh.to_text());
   for (const UnitLayout& unit : layout.units) {
     text += fmt::format("unit {}", unit.name);
     if (!unit.borrows.empty()) text += fmt::format(" borrows {}", fmt::join(unit.borrows, ","));
@@ -87,6 +89,7 @@ std::string to_text(const ModelLayout& layout) {
       text += fmt::format("  flat {} {}{} numel {} shard {}\n", name_of(flat.dtype),
                           flat.trainable ? "trainable" : "frozen", flat.persistent ? " persistent" : "", flat.numel,
                           flat.shard_numel);
+      if (flat.rank_numel != flat.shard_numel) text.insert(text.size() - 1, fmt::format(" rank {}", flat.rank_numel));
       for (const Piece& piece : flat.pieces) {
         text += fmt::format("    param {} at {} numel {}\n", piece.param, piece.offset, piece.numel);
       }

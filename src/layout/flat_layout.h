@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "layout/mesh.h"
 #include "layout/param_spec.h"
 
 namespace shoal {
@@ -25,8 +27,9 @@ struct FlatLayout {
   DType dtype = DType::f32;
   bool trainable = true;
   bool persistent = false;  // small parameters, whole on every rank at every stage
-  int64_t numel = 0;        // world * shard_numel, padding included
-  int64_t shard_numel = 0;
+  int64_t numel = 0;        // padding included
+  int64_t shard_numel = 0;  // of a part over the shard axis
+  int64_t rank_numel = 0;   // of a part over the world
   std::vector<Piece> pieces;
 };
 
@@ -37,12 +40,12 @@ struct UnitLayout {
 };
 
 struct ModelLayout {
-  int world = 1;
+  Mesh mesh;
   std::vector<UnitLayout> units;
 };
 
 struct LayoutOptions {
-  int world = 1;
+  Mesh mesh;
   int64_t persistence_threshold = 100'000;          // parameters of at most this many elements are small
   int64_t model_persistence_threshold = INT64_MAX;  // small parameters in all, in elements, in order of appearance
 };
@@ -50,6 +53,9 @@ struct LayoutOptions {
 // The layout does not depend on the stage: the gradient norm is summed shard by shard, so equal bits at every stage
 // need equal shards at every stage.
 ModelLayout lay_out(const std::vector<UnitSpec>& units, const LayoutOptions& options);
+
+// Pads a flat so that it can be cut over the mesh, and says how long the parts are.
+void cut_evenly(FlatLayout& flat, const Mesh& mesh);
 
 // The part of a piece that lies in [begin, end) of its flat.
 struct ParamRun {

@@ -1,29 +1,41 @@
 // See stage.h.
 #include "layout/stage.h"
 
-#include <algorithm>
 #include <array>
 
 #include "base/check.h"
 
 namespace shoal {
 
-StageRow stage_row(int stage) {
-  //                                         weights  gradients  states
-  constexpr std::array<StageRow, 4> kRows = {{{false, false, false},  // 0: all whole
-                                              {false, false, true},   // 1
-                                              {false, true, true},    // 2
-                                              {true, true, true}}};   // 3
-  SHOAL_CHECK(stage >= 0 && stage <= 3, "stage {}", stage);
-  return kRows[static_cast<size_t>(stage)];
+Stage::Stage(int number) : number(number) {
+  //                                         weights       gradients     states
+  constexpr std::array<StageRow, 4> kRows = {{{Over::nobody, Over::nobody, Over::nobody},  // 0: all whole
+                                              {Over::nobody, Over::nobody, Over::world},   // 1
+                                              {Over::nobody, Over::world, Over::world},    // 2
+                                              {Over::world, Over::world, Over::world}}};   // 3
+  SHOAL_CHECK(number >= 0 && number <= 3, "stage {}", number);
+  row = kRows[static_cast<size_t>(number)];
 }
 
-StageRow row_of(const FlatLayout& flat, int stage) { return stage_row(flat.persistent ? std::min(stage, 2) : stage); }
+StageRow row_of(const FlatLayout& flat, const Stage& stage) {
+  StageRow row = stage.row;
+  if (flat.persistent) row.weights = Over::nobody;
+  return row;
+}
+
+int64_t numel_over(const FlatLayout& flat, Over over) {
+  switch (over) {
+    case Over::nobody: return flat.numel;
+    case Over::shard: return flat.shard_numel;
+    case Over::world: return flat.rank_numel;
+  }
+  return flat.numel;
+}
 
 GradientRule gradient_rule(const FlatLayout& flat, const GradientOptions& options) {
   const bool accumulates = options.accumulation_steps > 1;
   GradientRule rule;
-  rule.kept_whole = !row_of(flat, options.stage).shard_gradients || is_alone(flat);
+  rule.kept_whole = numel_over(flat, row_of(flat, options.stage).gradients) == flat.numel;
   rule.every_micro_step = !rule.kept_whole || options.reproducible || !accumulates;
   if (accumulates) {
     rule.kept = options.accumulation_dtype.value_or(DType::f32);

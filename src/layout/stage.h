@@ -1,4 +1,5 @@
-// The stage table: what each ZeRO stage shards, and how gradients travel. A stage is a row here and nowhere else.
+// The stage table: what each ZeRO stage cuts over which ranks, and how gradients travel. A stage is a row here and
+// nowhere else.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +9,45 @@
 
 namespace shoal {
 
+// Over which ranks something is cut into equal parts. nobody: it is whole on every rank.
+enum class Over : uint8_t { nobody, shard, world };
+
 struct StageRow {
-  bool shard_weights = false;
-  bool shard_gradients = false;
-  bool shard_states = false;
+  Over weights = Over::nobody;
+  Over gradients = Over::nobody;
+  Over states = Over::nobody;
+
+  bool operator==(const StageRow&) const = default;
 };
 
-// The row of stage 0 to 3.
-StageRow stage_row(int stage);
+// What a run cuts: a ZeRO stage by its number, which cuts over the world, or by that number a row of its own.
+struct Stage {
+  Stage(int number = 0);  // NOLINT(google-explicit-constructor): 0 to 3
+  Stage(int number, StageRow row) : number(number), row(row) {}
+
+  int number = 0;
+  StageRow row;
+
+  bool operator==(const Stage&) const = default;
+};
 
 // The row that holds for one flat: a persistent flat keeps its weights whole, so at stage 3 it lives by stage 2's row.
-StageRow row_of(const FlatLayout& flat, int stage);
+StageRow row_of(const FlatLayout& flat, const Stage& stage);
 
-// Whether the shard is the flat itself: in a world of one there is nothing to gather, and no other rank's gradient.
+// Whether its weights are cut, and gathered for use.
+inline bool is_gathered(const FlatLayout& flat, const Stage& stage) {
+  return row_of(flat, stage).weights != Over::nobody;
+}
+
+// Elements of one part of the flat.
+int64_t numel_over(const FlatLayout& flat, Over over);
+
+// Whether a part is the flat itself: with one rank there is nothing to gather, and no other rank's gradient.
 inline bool is_alone(const FlatLayout& flat) { return flat.shard_numel == flat.numel; }
 
 // What decides how gradients are kept and reduced.
 struct GradientOptions {
-  int stage = 0;
+  Stage stage = 0;
   int64_t accumulation_steps = 1;
   bool reproducible = false;
   std::optional<DType> communication_dtype = {};

@@ -41,7 +41,6 @@ KeptStates::Range common(KeptStates::Range a, KeptStates::Range b) {
 KeptStates::KeptStates(const ModelLayout& layout, const Config& config, int rank, Queue& queue,
                        const std::shared_ptr<Ledger>& ledger)
     : layout_(layout),
-      rank_(rank),
       moments_(moments_of(config.optimizer)),
       queue_(queue),
       memory_(cut_states(layout, chunk_options(config, rank)), tiers_of(config, queue), queue, ledger) {
@@ -190,8 +189,8 @@ void KeptStates::get_values(int unit, int flat_index, Range range, float* values
 
 KeptStates::Range KeptStates::weight_range(int unit, int flat, const Weights& weights) const {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
-  if (!weights.is_sharded(unit, flat)) return {0, layout.numel};
-  return {rank_ * layout.shard_numel, (rank_ + 1) * layout.shard_numel};
+  const Cut cut = weights.cuts().weights(layout);
+  return {cut.begin, cut.end};
 }
 
 void KeptStates::reset_param(int unit, int flat_index, const Piece& piece, const std::byte* whole, Weights& weights) {
@@ -202,11 +201,11 @@ void KeptStates::reset_param(int unit, int flat_index, const Piece& piece, const
     return std::pair(first, std::max(first, std::min(end, piece.offset + piece.numel)));
   };
   if (weights.is_sharded(unit, flat_index)) {
-    const int64_t begin = rank_ * layout.shard_numel;
-    const auto [first, last] = part_of(begin, begin + layout.shard_numel);
+    const Cut cut = weights.cuts().weights(layout);
+    const auto [first, last] = part_of(cut.begin, cut.end);
     if (first < last) {
       weights.put(unit, queue_,
-                  weight_to_change(unit, flat_index, weights) + static_cast<size_t>(first - begin) * element,
+                  weight_to_change(unit, flat_index, weights) + static_cast<size_t>(first - cut.begin) * element,
                   whole + static_cast<size_t>(first) * element, static_cast<size_t>(last - first) * element);
     }
   }

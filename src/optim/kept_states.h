@@ -73,7 +73,6 @@ class KeptStates {
   void for_chunks(int unit, int flat, Range range, const std::function<void(int, int64_t, int64_t)>& use) const;
 
   const ModelLayout& layout_;
-  int rank_;
   int moments_;
   Queue& queue_;
   std::unique_ptr<Queue> host_;

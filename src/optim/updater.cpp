@@ -65,7 +65,7 @@ bool Updater::is_updated_by_host(int chunk) const {
 bool Updater::has_weights_in_host(int index) const {
   const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
   const bool off_device = shards_[static_cast<size_t>(chunk.unit)].tier != Tier::device;
-  return queue_.device() < 0 || (off_device && row_of(kept_.flat_of(index), stage_).shard_weights);
+  return queue_.device() < 0 || (off_device && is_gathered(kept_.flat_of(index), stage_));
 }
 
 void Updater::grow_ring(size_t nbytes) {
@@ -316,7 +316,7 @@ HostUpdates::Part Updater::part_of(int index, Weights& weights, const Gradients&
 Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradients& gradients) const {
   const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& layout = kept_.flat_of(index);
-  const bool sharded = row_of(layout, stage_).shard_states;
+  const bool sharded = row_of(layout, stage_).states != Over::nobody;
   const int64_t at = chunk.begin - kept_.kept_range(chunk.unit, chunk.flat).begin;
   const DType grad_dtype = gradients.rule(chunk.unit, chunk.flat).kept;
   std::byte* weight = sharded ? weights.shard(chunk.unit, chunk.flat) : weights.whole(chunk.unit, chunk.flat);

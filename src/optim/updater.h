@@ -119,7 +119,7 @@ class Updater {
   bool has_weights_in_host(int chunk) const;
 
   const ModelLayout& layout_;
-  int stage_;
+  Stage stage_;
   KeptStates& kept_;
   StateMemory& memory_;  // of kept_
   Queue& queue_;

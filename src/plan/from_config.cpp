@@ -6,7 +6,7 @@
 namespace shoal {
 
 LayoutOptions layout_options(const Config& config, int world) {
-  return {.world = world,
+  return {.mesh = world,
           .persistence_threshold = config.zero.param_persistence_threshold,
           .model_persistence_threshold = config.zero.model_persistence_threshold};
 }

@@ -20,18 +20,18 @@ size_t master_nbytes(DType weight_dtype) {
   return 0;
 }
 
-int64_t weight_numel(const FlatLayout& flat, int stage) {
-  return row_of(flat, stage).shard_weights ? flat.shard_numel : flat.numel;
+int64_t weight_numel(const FlatLayout& flat, const Stage& stage) {
+  return numel_over(flat, row_of(flat, stage).weights);
 }
 
 int64_t kept_gradient_numel(const FlatLayout& flat, const GradientOptions& options) {
   if (!flat.trainable) return 0;
-  return gradient_rule(flat, options).kept_whole ? flat.numel : flat.shard_numel;
+  return numel_over(flat, row_of(flat, options.stage).gradients);
 }
 
-int64_t state_numel(const FlatLayout& flat, int stage) {
+int64_t state_numel(const FlatLayout& flat, const Stage& stage) {
   if (!flat.trainable) return 0;
-  return row_of(flat, stage).shard_states ? flat.shard_numel : flat.numel;
+  return numel_over(flat, row_of(flat, stage).states);
 }
 
 size_t slot_nbytes(const UnitLayout& unit, const GradientOptions& options) {
@@ -44,30 +44,30 @@ size_t slot_nbytes(const UnitLayout& unit, const GradientOptions& options) {
   return nbytes;
 }
 
-int64_t gathered_numel(const UnitLayout& unit, int stage) {
+int64_t gathered_numel(const UnitLayout& unit, const Stage& stage) {
   int64_t numel = 0;
   for (const FlatLayout& flat : unit.flats) {
-    if (row_of(flat, stage).shard_weights) numel += flat.numel;
+    if (is_gathered(flat, stage)) numel += flat.numel;
   }
   return numel;
 }
 
-size_t gathered_nbytes(const UnitLayout& unit, int stage, bool moved) {
+size_t gathered_nbytes(const UnitLayout& unit, const Stage& stage, bool moved) {
   size_t nbytes = 0;
   for (const FlatLayout& flat : unit.flats) {
-    if (!row_of(flat, stage).shard_weights || (is_alone(flat) && !moved)) continue;
+    if (!is_gathered(flat, stage) || (is_alone(flat) && !moved)) continue;
     nbytes += static_cast<size_t>(flat.numel) * nbytes_of(flat.dtype);
   }
   return (nbytes + kArenaGranule - 1) / kArenaGranule * kArenaGranule;
 }
 
-bool changes_shards(const UnitLayout& unit, int stage) {
+bool changes_shards(const UnitLayout& unit, const Stage& stage) {
   return std::any_of(unit.flats.begin(), unit.flats.end(), [&](const FlatLayout& flat) {
-    return flat.trainable && row_of(flat, stage).shard_weights && flat.shard_numel > 0;
+    return flat.trainable && is_gathered(flat, stage) && flat.numel > 0;
   });
 }
 
-size_t fetched_slot_nbytes(const ModelLayout& layout, int stage, const std::vector<UnitShards>& shards,
+size_t fetched_slot_nbytes(const ModelLayout& layout, const Stage& stage, const std::vector<UnitShards>& shards,
                            const HostFlats& by_host, int64_t piece_numel) {
   size_t largest = 0;
   for (size_t unit = 0; unit < layout.units.size(); ++unit) {
@@ -75,8 +75,8 @@ size_t fetched_slot_nbytes(const ModelLayout& layout, int stage, const std::vect
     const std::vector<FlatLayout>& flats = layout.units[unit].flats;
     for (size_t index = 0; index < flats.size(); ++index) {
       const FlatLayout& flat = flats[index];
-      if (!flat.trainable || !row_of(flat, stage).shard_weights || contains(by_host, unit, index)) continue;
-      const auto numel = static_cast<size_t>(std::min(flat.shard_numel, piece_numel));
+      if (!flat.trainable || !is_gathered(flat, stage) || contains(by_host, unit, index)) continue;
+      const auto numel = static_cast<size_t>(std::min(weight_numel(flat, stage), piece_numel));
       largest = std::max(largest, numel * nbytes_of(flat.dtype));
     }
   }
@@ -174,7 +174,7 @@ std::vector<int> needed_units(const ModelLayout& layout, int unit) {
 
 }  // namespace
 
-size_t largest_live_nbytes(const ModelLayout& layout, int stage, const GatherLimits& limits,
+size_t largest_live_nbytes(const ModelLayout& layout, const Stage& stage, const GatherLimits& limits,
                            const std::vector<bool>& moved) {
   std::vector<int64_t> numel;
   std::vector<size_t> nbytes;
@@ -210,7 +210,7 @@ size_t largest_live_nbytes(const ModelLayout& layout, int stage, const GatherLim
 }
 
 MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) {
-  const int stage = options.gradients.stage;
+  const Stage& stage = options.gradients.stage;
   MemoryPlan plan;
   size_t largest_slot = 0, largest_berth = 0;
   const std::vector<UnitShards> shards = shards_of(layout, options);
@@ -223,7 +223,7 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
   for (size_t index = 0; index < layout.units.size(); ++index) {
     const UnitLayout& unit = layout.units[index];
     for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
-      if (!row_of(unit.flats[flat], stage).shard_weights) {
+      if (!is_gathered(unit.flats[flat], stage)) {
         plan.weights += static_cast<size_t>(unit.flats[flat].numel) * nbytes_of(unit.flats[flat].dtype);
       }
       size_t& gradients = contains(host_gradients, index, flat) ? plan.host_gradients : plan.gradients;

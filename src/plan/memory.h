@@ -39,25 +39,25 @@ inline size_t in_pages(size_t nbytes) { return (nbytes + kDiskPage - 1) / kDiskP
 std::vector<size_t> disk_buffer_sizes(const std::vector<size_t>& chunk_nbytes, int wanted);
 
 // Of one flat on one rank.
-int64_t weight_numel(const FlatLayout& flat, int stage);
+int64_t weight_numel(const FlatLayout& flat, const Stage& stage);
 int64_t kept_gradient_numel(const FlatLayout& flat, const GradientOptions& options);
-int64_t state_numel(const FlatLayout& flat, int stage);
+int64_t state_numel(const FlatLayout& flat, const Stage& stage);
 
 // Of one unit on one rank.
 size_t slot_nbytes(const UnitLayout& unit, const GradientOptions& options);  // what it puts into a reduce slot
-int64_t gathered_numel(const UnitLayout& unit, int stage);                   // what it gathers
+int64_t gathered_numel(const UnitLayout& unit, const Stage& stage);          // what it gathers
 // The bytes of it that need memory of their own, in whole granules: none in a world of one, unless shards are moved:
 // from the host to a GPU, or from the disk.
-size_t gathered_nbytes(const UnitLayout& unit, int stage, bool moved = false);
+size_t gathered_nbytes(const UnitLayout& unit, const Stage& stage, bool moved = false);
 // Whether shards of that tier are.
 inline bool moves_shards(Tier tier, bool on_gpu) { return tier == Tier::disk || (on_gpu && tier != Tier::device); }
 // Whether the update changes shards of gathered flats.
-bool changes_shards(const UnitLayout& unit, int stage);
+bool changes_shards(const UnitLayout& unit, const Stage& stage);
 // Weights off a GPU that it updates come to it for that in pieces, two a chunk of states, through so many slots.
 inline constexpr int kFetchedSlots = 8;
 inline int64_t fetched_piece_numel(int64_t chunk_numel) { return std::max<int64_t>(1, chunk_numel / 2); }
 // A slot for the largest piece; 0 where there are none. `shards` is of each unit.
-size_t fetched_slot_nbytes(const ModelLayout& layout, int stage, const std::vector<UnitShards>& shards,
+size_t fetched_slot_nbytes(const ModelLayout& layout, const Stage& stage, const std::vector<UnitShards>& shards,
                            const HostFlats& by_host, int64_t piece_numel);
 // Gradients of the unit that wait for the update in host memory, on a GPU's rank.
 size_t host_gradient_nbytes(const UnitLayout& unit, const std::vector<bool>& by_host, const GradientOptions& options);
@@ -70,7 +70,7 @@ inline constexpr size_t kArenaGranule = 64 * 1024;
 
 // The largest number of arena bytes live at one time when units are used in the declared order, forward and backward.
 // `moved` says of each unit what gathered_nbytes wants to know; empty: of none.
-size_t largest_live_nbytes(const ModelLayout& layout, int stage, const GatherLimits& limits,
+size_t largest_live_nbytes(const ModelLayout& layout, const Stage& stage, const GatherLimits& limits,
                            const std::vector<bool>& moved = {});
 
 MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options);

@@ -87,10 +87,10 @@ std::array<StagePlan, kStages> plan_stages(const PlanSubject& subject, const Con
 
 double classic_nbytes(int64_t numel, int stage, int world) {
   constexpr double kWeight = 2, kGradient = 2, kStates = 12;
-  const StageRow row = stage_row(stage);
-  const auto share = [&](double nbytes, bool sharded) { return sharded ? nbytes / world : nbytes; };
+  const StageRow row = Stage(stage).row;
+  const auto share = [&](double nbytes, Over over) { return over == Over::nobody ? nbytes : nbytes / world; };
   return static_cast<double>(numel) *
-         (share(kWeight, row.shard_weights) + share(kGradient, row.shard_gradients) + share(kStates, row.shard_states));
+         (share(kWeight, row.weights) + share(kGradient, row.gradients) + share(kStates, row.states));
 }
 
 }  // namespace shoal

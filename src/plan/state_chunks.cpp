@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "layout/cut.h"
 #include "plan/memory.h"
 
 namespace shoal {
@@ -27,16 +28,16 @@ struct Run {
 };
 
 std::vector<Run> runs_of(const ModelLayout& layout, const ChunkOptions& options) {
+  const Cuts cuts(layout.mesh, options.rank, options.stage);
   std::vector<Run> runs;
   for (int unit = 0; unit < static_cast<int>(layout.units.size()); ++unit) {
     const std::vector<FlatLayout>& flats = layout.units[static_cast<size_t>(unit)].flats;
     for (int index = 0; index < static_cast<int>(flats.size()); ++index) {
       const FlatLayout& flat = flats[static_cast<size_t>(index)];
-      const int64_t numel = state_numel(flat, options.stage);
-      if (numel == 0) continue;
-      const int64_t begin = row_of(flat, options.stage).shard_states ? options.rank * flat.shard_numel : 0;
+      if (!flat.trainable || flat.numel == 0) continue;
+      const Cut cut = cuts.states(flat);
       const size_t element = sizeof(float) * static_cast<size_t>(options.moments) + master_nbytes(flat.dtype);
-      runs.push_back({unit, index, flat.dtype, begin, begin + numel, static_cast<size_t>(numel) * element});
+      runs.push_back({unit, index, flat.dtype, cut.begin, cut.end, static_cast<size_t>(cut.numel()) * element});
     }
   }
   return runs;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "layout/flat_layout.h"
+#include "layout/stage.h"
 #include "shoal/config.h"
 
 namespace shoal {
@@ -23,7 +24,7 @@ struct StateChunk {
 };
 
 struct ChunkOptions {
-  int stage = 0;
+  Stage stage = 0;
   int rank = 0;
   int moments = 2;                         // fp32 numbers per element
   Tier tier = Tier::device;                // of what is offloaded

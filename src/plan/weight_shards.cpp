@@ -6,17 +6,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "layout/stage.h"
-
 namespace shoal {
 
 namespace {
 
 // Elements of this rank's shards.
-int64_t sharded_numel(const UnitLayout& unit, int stage) {
+int64_t sharded_numel(const UnitLayout& unit, const Stage& stage) {
   int64_t numel = 0;
   for (const FlatLayout& flat : unit.flats) {
-    if (row_of(flat, stage).shard_weights) numel += flat.shard_numel;
+    if (is_gathered(flat, stage)) numel += numel_over(flat, row_of(flat, stage).weights);
   }
   return numel;
 }
@@ -39,8 +37,9 @@ std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptio
   for (const UnitLayout& unit : layout.units) {
     UnitShards& shards = units.emplace_back();
     for (const FlatLayout& flat : unit.flats) {
-      if (!row_of(flat, options.stage).shard_weights) continue;
-      shards.nbytes += static_cast<size_t>(flat.shard_numel) * nbytes_of(flat.dtype);
+      if (!is_gathered(flat, options.stage)) continue;
+      shards.nbytes +=
+          static_cast<size_t>(numel_over(flat, row_of(flat, options.stage).weights)) * nbytes_of(flat.dtype);
     }
     const int64_t numel = sharded_numel(unit, options.stage);
     if (shards.nbytes == 0 || options.tier == Tier::device || stays(numel, device_room)) continue;
@@ -50,7 +49,7 @@ std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptio
 }
 
 std::string notice_of_unused_offload(const ModelLayout& layout, const ShardOptions& options) {
-  if (options.stage < 3 || options.tier == Tier::device) return "";
+  if (options.stage.row.weights == Over::nobody || options.tier == Tier::device) return "";
   const std::vector<UnitShards> units = place_shards(layout, options);
   if (std::all_of(units.begin(), units.end(), [](const UnitShards& unit) { return unit.nbytes == 0; })) {
     return "offload_param: no parameter leaves the device, since each has at most as many elements as "

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "layout/flat_layout.h"
+#include "layout/stage.h"
 #include "shoal/config.h"
 
 namespace shoal {
 
 struct ShardOptions {
-  int stage = 0;
+  Stage stage = 0;
   Tier tier = Tier::device;
   double ratio = 1;         // of tiers below the device: the share of the elements that is there at least
   int64_t max_in_host = 0;  // of the disk's tier: elements that stay in host memory all the same

@@ -142,17 +142,75 @@ std::vector<Action> GatherSchedule::finish() {
 void GatherSchedule::prune(Phase phase, const std::vector<uint8_t>& used_by_any) {
   Order& order = recorded_[static_cast<size_t>(phase)];
   SHOAL_CHECK_EQ(used_by_any.size(), order.units.size());
-  std::vector<bool> unit_used(numel_.size(), false);
-  for (size_t entry = 0; entry < order.units.size(); ++entry) {
-    if (used_by_any[entry]) unit_used[static_cast<size_t>(order.units[entry])] = true;
-  }
   Order kept;
+  std::vector<int> unused = order.units;
   for (size_t entry = 0; entry < order.units.size(); ++entry) {
-    if (!used_by_any[entry] && unit_used[static_cast<size_t>(order.units[entry])]) continue;
+    if (!used_by_any[entry]) continue;
     kept.units.push_back(order.units[entry]);
     kept.used.push_back(order.used[entry]);
+    std::erase(unused, order.units[entry]);
   }
-  order = std::move(kept);
+  order = with_unused(kept, std::move(unused), phase == Phase::backward);
+}
+
+// See [Note: units that no rank used].
+GatherSchedule::Order GatherSchedule::with_unused(const Order& kept, std::vector<int> unused, bool backward) const {
+  const auto comes_before = [&](int unit, int other) { return backward ? unit > other : unit < other; };
+  const auto family = [&](int unit) {
+    return limits_.family_of.empty() ? unit : limits_.family_of[static_cast<size_t>(unit)];
+  };
+  std::sort(unused.begin(), unused.end(), comes_before);
+  unused.erase(std::unique(unused.begin(), unused.end()), unused.end());
+  // The used units next to it on either side, of those that `counts` takes; kNoUnit: none.
+  const auto neighbour = [&](int unit, bool behind, const auto& counts) {
+    int nearest = kNoUnit;
+    for (const int other : kept.units) {
+      if (!counts(other) || comes_before(other, unit) == behind || other == unit) continue;
+      if (nearest == kNoUnit || comes_before(nearest, other) != behind) nearest = other;
+    }
+    return nearest;
+  };
+  // The backward of a unit that was used more than once goes from its last use to its first.
+  const std::vector<int>& forward = order(Phase::forward);
+  const auto spans_others = [&](int unit) { return std::count(forward.begin(), forward.end(), unit) > 1; };
+  std::vector<std::vector<int>> before(kept.units.size() + 1), after(kept.units.size() + 1);
+  for (const int unit : unused) {
+    const auto is_relative = [&](int other) { return family(other) == family(unit); };
+    const int relative_before = neighbour(unit, false, is_relative);
+    const int relative_behind = neighbour(unit, true, is_relative);
+    if (relative_before != kNoUnit || relative_behind != kNoUnit) {  // beside each of its uses
+      for (size_t entry = 0; entry < kept.units.size(); ++entry) {
+        const int other = kept.units[entry];
+        const bool spans = backward && is_relative(other) && spans_others(other);
+        if (other == relative_before || spans) after[entry].push_back(unit);
+        const bool next = relative_before == kNoUnit && other == relative_behind;
+        if (next || (spans && other != relative_before)) before[entry].push_back(unit);
+      }
+      continue;
+    }
+    const int previous = neighbour(unit, false, [](int) { return true; });
+    if (previous != kNoUnit) {
+      const auto last = std::find(kept.units.rbegin(), kept.units.rend(), previous);
+      after[static_cast<size_t>(kept.units.rend() - last) - 1].push_back(unit);
+    } else {
+      after[0].push_back(unit);  // what was entered first though it is declared later holds the others
+    }
+  }
+  Order all;
+  const auto add = [&](const std::vector<int>& units) {
+    for (const int unit : units) {
+      all.units.push_back(unit);
+      all.used.push_back(0);
+    }
+  };
+  for (size_t entry = 0; entry < kept.units.size(); ++entry) {
+    add(before[entry]);
+    all.units.push_back(kept.units[entry]);
+    all.used.push_back(kept.used[entry]);
+    add(after[entry]);
+  }
+  if (kept.units.empty()) add(after[0]);
+  return all;
 }
 
 std::vector<int> GatherSchedule::upcoming(int count) const {

@@ -11,6 +11,11 @@
 // part in its gather. A rank may leave units out, not swap them: ranks that do are found at the end of the first
 // forward, since in backward they could wait for each other in a gather and a reduction at once.
 //
+// [Note: units that no rank used]
+// An expert without tokens, or a layer that was dropped, may be used in a later pass, by some ranks. So the order holds
+// every unit; where one would have been used is guessed by its family, the members of one list, which are used side by
+// side and in their declared order if at all. Without such a hint it follows the unit that is declared before it.
+//
 // [Note: what may run ahead]
 // How far a rank runs ahead is its own affair, since the order stays the same. But what it issues ahead of use must not
 // hold it up: it would wait for peers that may wait for it, in a reduction that it has not come to. Shards that pass
@@ -43,6 +48,7 @@ struct GatherLimits {
   int64_t max_live_numel = INT64_MAX;  // elements gathered in all; only ahead-of-use gathers wait for it
   // Per unit: the buffer that its shards pass through before a gather reads them; -1: none. Empty: none of any.
   std::vector<int> buffer_of = {};
+  std::vector<int> family_of = {};  // per unit: see [Note: units that no rank used]. Empty: each is its own
 };
 
 class GatherSchedule {
@@ -83,8 +89,8 @@ class GatherSchedule {
   // The order of a phase, empty until its first pass is over, and for each entry whether this rank used it.
   const std::vector<int>& order(Phase phase) const { return recorded_[static_cast<size_t>(phase)].units; }
   const std::vector<uint8_t>& used(Phase phase) const { return recorded_[static_cast<size_t>(phase)].used; }
-  // Drops the entries that no rank used, where the unit has another entry that somebody used; `used_by_any` has one
-  // flag per entry, merged over all ranks.
+  // Drops the entries that no rank used, and puts units that have no other where they might be used; `used_by_any` has
+  // one flag per entry, merged over all ranks.
   void prune(Phase phase, const std::vector<uint8_t>& used_by_any);
 
  private:
@@ -100,6 +106,7 @@ class GatherSchedule {
   bool buffer_is_taken(int unit) const;
   std::vector<int>::const_iterator find_ahead(int unit) const;
   void record(int unit, bool used);
+  Order with_unused(const Order& kept, std::vector<int> unused, bool backward) const;
 
   std::vector<int64_t> numel_;
   GatherLimits limits_;

@@ -20,8 +20,9 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
                      const HostFlats& in_host)
     : layout_(layout),
       options_(options),
+      cuts_(layout.mesh, channel.rank(), options.stage),
       reduce_(reduce),
-      channel_(channel),
+      groups_(channel, layout.mesh),
       queue_(queue),
       reduced_(reduced),
       ledger_(std::move(ledger)) {
@@ -64,12 +65,13 @@ void Gradients::lay_out(const HostFlats& in_host) {
     }
     slot_nbytes_ = std::max(slot_nbytes_, slot_nbytes(unit_layout, options_));
   }
-  kept_ = channel_.allocate(kept_nbytes, ledger_, MemoryKind::gradients);
+  kept_ = groups_.channel().allocate(kept_nbytes, ledger_, MemoryKind::gradients);
   if (std::any_of(home_nbytes.begin(), home_nbytes.end(), [](size_t nbytes) { return nbytes > 0; })) {
-    homes_ = std::make_unique<GradientHomes>(home_nbytes, gradient_berths(options_), channel_, queue_, ledger_);
+    homes_ =
+        std::make_unique<GradientHomes>(home_nbytes, gradient_berths(options_), groups_.channel(), queue_, ledger_);
   }
   for (int slot = 0; slot < reduce_.slots && slot_nbytes_ > 0; ++slot) {
-    slots_.push_back({channel_.allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
+    slots_.push_back({groups_.channel().allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
   }
 }
 
@@ -104,8 +106,8 @@ void Gradients::settle_slots() {
 
 void Gradients::make_sums() {
   size_t blocks = 0;
-  const auto blocks_of = [](const FlatLayout& layout) {
-    return (layout.shard_numel + kernels::kNormBlock - 1) / kernels::kNormBlock;
+  const auto blocks_of = [this](const FlatLayout& layout) {
+    return (cuts_.own(layout).numel() + kernels::kNormBlock - 1) / kernels::kNormBlock;
   };
   for (size_t unit = 0; unit < units_.size(); ++unit) {
     for (size_t index = 0; index < units_[unit].flats.size(); ++index) {
@@ -247,16 +249,17 @@ std::vector<Handle> Gradients::reduce_flat(int unit_index, int flat_index) {
     }
   }
   std::byte* shard = kept + shard_offset(flat, layout);
-  const size_t shard_nbytes = static_cast<size_t>(layout.shard_numel) * nbytes_of(flat.rule.kept);
+  const FlatRoutes routes = routes_of(layout, options_, cuts_.mesh());
+  const Cut part = reduced_part(layout), own = cuts_.own(layout);
+  const size_t shard_nbytes = static_cast<size_t>(part.numel()) * nbytes_of(flat.rule.kept);
+  const std::byte* const counted = shard + static_cast<size_t>(own.begin - part.begin) * nbytes_of(flat.rule.kept);
   const std::shared_ptr<Slab>& keep = flat.in_host ? homes_->berth_slab(unit_index) : kept_;
-  const bool shares = last_ && !row_of(layout, options_.stage).shard_states;
+  const bool shares = last_ && !routes.share.empty();
   ReduceScatter args;
   args.subject = {"reduce", unit_layout.name};
   args.whole = whole;
-  args.whole_dtype = flat.rule.wire;
   args.shard = shard;
   args.shard_dtype = flat.rule.kept;
-  args.shard_numel = layout.shard_numel;
   args.pre = reduce_.pre;
   args.post = reduce_.post;
   args.accumulate = flat.rule.every_micro_step && micro_step_ > 0;
@@ -264,28 +267,24 @@ std::vector<Handle> Gradients::reduce_flat(int unit_index, int flat_index) {
   args.keep = keep;
   if (last_ || flat.in_host) {
     std::byte* home = rest_place(unit_index, flat) + shard_offset(flat, layout);
-    args.after = [this, &flat, shard, home, shard_nbytes, numel = layout.shard_numel, sums = last_, shares] {
-      if (sums) reduced_.sum_squares(shard, flat.rule.kept, numel, flat.block_sums);
+    args.after = [this, &flat, shard, home, shard_nbytes, counted, numel = own.numel(), sums = last_, shares] {
+      if (sums) reduced_.sum_squares(counted, flat.rule.kept, numel, flat.block_sums);
       if (flat.in_host && !shares) reduced_.copy(home, shard, shard_nbytes);
     };
   }
-  const Handle reduced = channel_.reduce_scatter(std::move(args));
+  const Handle reduced = carry_reduce(routes.reduce, groups_, std::move(args));
   if (flat.rule.through_slot) slots_[static_cast<size_t>(unit.slot)].reduces.push_back(reduced);
   pending_.push_back(reduced);
   if (!shares) return {reduced};
 
-  AllGather share{.subject = {"share the gradient", unit_layout.name},
-                  .shard = shard,
-                  .whole = kept,
-                  .shard_nbytes = shard_nbytes,
-                  .keep = keep};
+  AllGather share{.subject = {"share the gradient", unit_layout.name}, .shard = shard, .whole = kept, .keep = keep};
   if (flat.in_host) {
     std::byte* home = rest_place(unit_index, flat);
-    share.after = [this, kept, home, nbytes = shard_nbytes * static_cast<size_t>(channel_.size())] {
+    share.after = [this, kept, home, nbytes = static_cast<size_t>(layout.numel) * nbytes_of(flat.rule.kept)] {
       reduced_.copy(home, kept, nbytes);
     };
   }
-  pending_.push_back(channel_.all_gather(std::move(share)));
+  pending_.push_back(carry_gather(routes.share, groups_, cuts_, layout, std::move(share)));
   return {reduced, pending_.back()};
 }
 
@@ -320,7 +319,12 @@ std::byte* Gradients::rest_place(int unit, const Flat& flat) const {
 
 size_t Gradients::shard_offset(const Flat& flat, const FlatLayout& layout) const {
   if (!flat.rule.kept_whole) return 0;
-  return static_cast<size_t>(channel_.rank() * layout.shard_numel) * nbytes_of(flat.rule.kept);
+  return static_cast<size_t>(reduced_part(layout).begin) * nbytes_of(flat.rule.kept);
+}
+
+Cut Gradients::reduced_part(const FlatLayout& layout) const {
+  const Cut kept = cuts_.gradients(layout);
+  return kept.is_part() ? kept : cuts_.own(layout);
 }
 
 double Gradients::held_seconds() {
@@ -347,10 +351,10 @@ const GradientRule& Gradients::rule(int unit, int flat) const {
 std::byte* Gradients::kept_at(int unit, int flat, int64_t begin, int64_t numel) const {
   const Flat& state = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
-  const int64_t first = state.rule.kept_whole ? 0 : channel_.rank() * layout.shard_numel;
-  SHOAL_CHECK(begin >= first && begin + numel <= (state.rule.kept_whole ? layout.numel : first + layout.shard_numel),
-              "gradients {} to {} are not kept", begin, begin + numel);
-  return rest_place(unit, state) + static_cast<size_t>(begin - first) * nbytes_of(state.rule.kept);
+  const Cut kept = cuts_.gradients(layout);
+  SHOAL_CHECK(begin >= kept.begin && begin + numel <= kept.end, "gradients {} to {} are not kept", begin,
+              begin + numel);
+  return rest_place(unit, state) + static_cast<size_t>(begin - kept.begin) * nbytes_of(state.rule.kept);
 }
 
 void Gradients::read(int unit, int flat, int64_t begin, int64_t numel, float* values) const {
@@ -374,13 +378,16 @@ const double* Gradients::sum_shard_squares() {
       Flat& flat = units_[unit].flats[index];
       if (!std::exchange(flat.written, false)) continue;
       const FlatLayout& layout = layout_.units[unit].flats[index];
-      const std::byte* written = shard(static_cast<int>(unit), static_cast<int>(index));
+      const Cut part = reduced_part(layout), own = cuts_.own(layout);
+      const size_t element = nbytes_of(flat.rule.kept);
+      const std::byte* written = shard(static_cast<int>(unit), static_cast<int>(index)) +
+                                 static_cast<size_t>(own.begin - part.begin) * element;
       if (flat.in_host) {
         std::byte* here = homes_->free_berth();
-        queue_.copy(here, written, static_cast<size_t>(layout.shard_numel) * nbytes_of(flat.rule.kept));
+        queue_.copy(here, written, static_cast<size_t>(own.numel()) * element);
         written = here;
       }
-      queue_.sum_squares(written, flat.rule.kept, layout.shard_numel, flat.block_sums);
+      queue_.sum_squares(written, flat.rule.kept, own.numel(), flat.block_sums);
     }
   }
   queue_.sum_in_order(flat_sums_);
@@ -417,7 +424,7 @@ int Gradients::pick_slot() {
     for (const Handle& reduce : slots_[static_cast<size_t>(oldest)].reduces) reduce.wait();
     return oldest;
   }
-  slots_.push_back({channel_.allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
+  slots_.push_back({groups_.channel().allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
   return static_cast<int>(slots_.size()) - 1;
 }
 

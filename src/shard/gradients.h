@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "device/queue.h"
-#include "layout/stage.h"
+#include "layout/cut.h"
 #include "plan/host_flats.h"
+#include "shard/carry.h"
 #include "shard/gradient_homes.h"
 #include "shoal/group.h"
 
@@ -128,6 +129,8 @@ class Gradients {
   std::byte* rest_place(int unit, const Flat& flat) const;
   // How far this rank's shard is from the beginning.
   size_t shard_offset(const Flat& flat, const FlatLayout& layout) const;
+  // The elements whose sums a reduction leaves here.
+  Cut reduced_part(const FlatLayout& layout) const;
   std::byte* kept_at(int unit, int flat, int64_t begin, int64_t numel) const;
   std::byte* slot_of(int unit);
   int pick_slot();
@@ -140,8 +143,9 @@ class Gradients {
 
   const ModelLayout& layout_;
   GradientOptions options_;
+  Cuts cuts_;
   ReduceOptions reduce_;
-  Group& channel_;
+  AxisGroups groups_;
   Queue& queue_;
   Queue& reduced_;
   std::shared_ptr<Ledger> ledger_;  // shared with the slabs

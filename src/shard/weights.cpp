@@ -9,9 +9,15 @@
 
 namespace shoal {
 
+namespace {
+
+size_t nbytes(const Cut& cut, DType dtype) { return static_cast<size_t>(cut.numel()) * nbytes_of(dtype); }
+
+}  // namespace
+
 Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::unique_ptr<ScratchFile> file,
                  Group& channel, Queue& queue, const std::shared_ptr<Ledger>& ledger)
-    : layout_(layout), stage_(shards.stage), rank_(channel.rank()), channel_(channel) {
+    : layout_(layout), cuts_(layout.mesh, channel.rank(), shards.stage), groups_(channel, layout.mesh) {
   const std::vector<UnitShards> placed = place_shards(layout_, shards);
   size_t whole_nbytes = 0;
   std::vector<size_t> arena_ranges;
@@ -26,10 +32,11 @@ Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::uni
     size_t shard_nbytes = 0;
     for (const FlatLayout& flat_layout : unit_layout.flats) {
       Flat flat;
-      flat.sharded = row_of(flat_layout, stage_).shard_weights;
+      const Cut cut = cuts_.weights(flat_layout);
+      flat.sharded = cut.is_part();
       size_t& offset = flat.sharded ? shard_nbytes : whole_nbytes;
       flat.offset = offset;
-      offset += static_cast<size_t>(weight_numel(flat_layout, stage_)) * nbytes_of(flat_layout.dtype);
+      offset += nbytes(cut, flat_layout.dtype);
       flat.alone = is_alone(flat_layout) && !moved;
       if (flat.sharded && !flat.alone) {
         flat.arena_offset = arena_offset;
@@ -37,11 +44,11 @@ Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::uni
       }
       unit.flats.push_back(flat);
     }
-    arena_ranges.push_back(gathered_nbytes(unit_layout, stage_, moved));
+    arena_ranges.push_back(gathered_nbytes(unit_layout, cuts_.stage(), moved));
     units_.push_back(std::move(unit));
   }
-  wholes_ = channel_.allocate(whole_nbytes, ledger, MemoryKind::weights);
-  home_ = make_shard_home(placed, shards.buffers, std::move(file), channel_, queue, ledger);
+  wholes_ = groups_.channel().allocate(whole_nbytes, ledger, MemoryKind::weights);
+  home_ = make_shard_home(placed, shards.buffers, std::move(file), groups_.channel(), queue, ledger);
   if (whole_nbytes == 0) wholes_ = home_->slab();  // what has no elements still has an address
   arena_ = queue.make_arena(std::move(arena_ranges), ledger);
 }
@@ -58,7 +65,7 @@ std::byte* Weights::shard(int unit, int flat) const {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
   const Flat& place = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
   if (place.sharded) return home_->address(unit) + place.offset;
-  return wholes_->data() + place.offset + static_cast<size_t>(rank_ * layout.shard_numel) * nbytes_of(layout.dtype);
+  return wholes_->data() + place.offset + static_cast<size_t>(cuts_.own(layout).begin) * nbytes_of(layout.dtype);
 }
 
 // What the disk is given must be there; what stays in memory is only read by the queue's later work.
@@ -85,12 +92,8 @@ void Weights::gather(int unit_index) {
   unit.memory = arena_->take(unit_index);
   for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
     if (!unit.flats[flat].sharded || unit.flats[flat].alone) continue;
-    unit.gathers.push_back(channel_.all_gather(
-        {.subject = {"gather", layout.name},
-         .shard = shard(unit_index, static_cast<int>(flat)),
-         .whole = unit.memory + unit.flats[flat].arena_offset,
-         .shard_nbytes = static_cast<size_t>(layout.flats[flat].shard_numel) * nbytes_of(layout.flats[flat].dtype),
-         .keep = home_}));
+    unit.gathers.push_back(
+        gather_flat(unit_index, static_cast<int>(flat), "gather", unit.memory + unit.flats[flat].arena_offset));
     home_->lend(unit_index, unit.gathers.back());
   }
 }
@@ -133,11 +136,11 @@ bool Weights::gather_reads(int unit_index) const {
 
 bool Weights::is_published(int unit, int flat) const {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
-  return layout.trainable && !is_sharded(unit, flat) && row_of(layout, stage_).shard_states;
+  return layout.trainable && !is_sharded(unit, flat) && cuts_.states(layout).is_part();
 }
 
 bool Weights::publishes() const {
-  if (layout_.world == 1) return false;
+  if (layout_.mesh.world() == 1) return false;
   for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
     for (int flat = 0; flat < static_cast<int>(units_[static_cast<size_t>(unit)].flats.size()); ++flat) {
       if (is_published(unit, flat)) return true;
@@ -151,12 +154,13 @@ void Weights::publish(int unit_index) {
   for (int flat = 0; flat < static_cast<int>(layout.flats.size()); ++flat) {
     const FlatLayout& flat_layout = layout.flats[static_cast<size_t>(flat)];
     if (!is_published(unit_index, flat)) continue;
-    publishes_.push_back(channel_.all_gather(
-        {.subject = {"publish", layout.name},
-         .shard = shard(unit_index, flat),
-         .whole = whole(unit_index, flat),
-         .shard_nbytes = static_cast<size_t>(flat_layout.shard_numel) * nbytes_of(flat_layout.dtype),
-         .keep = wholes_}));
+    const Route route =
+        gather_route(flat_layout, cuts_.states(flat_layout).over, Over::nobody, cuts_.mesh(), {flat_layout.dtype});
+    publishes_.push_back(carry_gather(route, groups_, cuts_, flat_layout,
+                                      {.subject = {"publish", layout.name},
+                                       .shard = shard(unit_index, flat),
+                                       .whole = whole(unit_index, flat),
+                                       .keep = wholes_}));
   }
 }
 
@@ -165,15 +169,18 @@ void Weights::finish_publish() {
   publishes_.clear();
 }
 
+Handle Weights::gather_flat(int unit_index, int flat, const char* what, std::byte* to) {
+  const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
+  const FlatLayout& flat_layout = layout.flats[static_cast<size_t>(flat)];
+  const Route route =
+      gather_route(flat_layout, cuts_.weights(flat_layout).over, Over::nobody, cuts_.mesh(), {flat_layout.dtype});
+  return carry_gather(route, groups_, cuts_, flat_layout,
+                      {.subject = {what, layout.name}, .shard = shard(unit_index, flat), .whole = to, .keep = home_});
+}
+
 void Weights::gather_into(int unit_index, int flat, std::byte* destination) {
-  const FlatLayout& layout = layout_.units[static_cast<size_t>(unit_index)].flats[static_cast<size_t>(flat)];
   home_->fetch(unit_index);
-  const Handle gather =
-      channel_.all_gather({.subject = {"gather for the user", layout_.units[static_cast<size_t>(unit_index)].name},
-                           .shard = shard(unit_index, flat),
-                           .whole = destination,
-                           .shard_nbytes = static_cast<size_t>(layout.shard_numel) * nbytes_of(layout.dtype),
-                           .keep = home_});
+  const Handle gather = gather_flat(unit_index, flat, "gather for the user", destination);
   home_->lend(unit_index, gather);
   gather.wait();
 }
@@ -191,7 +198,7 @@ void Weights::leave() {
         record.offset = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].offset;
         record.flat = layout.flats[static_cast<size_t>(flat)];
         record.piece = piece;
-        record.world = layout_.world;
+        record.world = layout_.mesh.world();
         params(unit)[static_cast<size_t>(piece.param)].leave(std::move(record));
       }
     }

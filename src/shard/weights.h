@@ -9,7 +9,8 @@
 
 #include "device/queue.h"
 #include "device/slab.h"
-#include "layout/stage.h"
+#include "layout/cut.h"
+#include "shard/carry.h"
 #include "shard/param_slot.h"
 #include "shard/shard_home.h"
 #include "shoal/config.h"
@@ -24,6 +25,9 @@ class Weights {
   // make_shard_file()'s. With a GPU, those of the host come to it when they are gathered.
   Weights(const ModelLayout& layout, const ShardOptions& shards, std::unique_ptr<ScratchFile> file, Group& channel,
           Queue& queue, const std::shared_ptr<Ledger>& ledger);
+
+  // Which elements of a flat this rank holds.
+  const Cuts& cuts() const { return cuts_; }
 
   // Hands over a unit's parameters, in the order of its spec. Whole flats are attached at once.
   void take_params(int unit, std::vector<ParamSlot> params);
@@ -103,15 +107,16 @@ class Weights {
     bool held = false;  // by a gather for the user
   };
 
+  // Begins to gather a sharded flat.
+  Handle gather_flat(int unit, int flat, const char* what, std::byte* to);
   // Ranks update a part of the flat each and keep all of it.
   bool is_published(int unit, int flat) const;
   void attach_flat(int unit, int flat, std::byte* data, const std::shared_ptr<Slab>& owner);
 
   const ModelLayout& layout_;
-  int stage_;
-  int rank_;
+  Cuts cuts_;
   bool off_device_ = false;  // shards of some unit
-  Group& channel_;
+  AxisGroups groups_;
   std::vector<Unit> units_;
   std::shared_ptr<Slab> wholes_;     // shared with the parameters' storages, which may outlive this
   std::shared_ptr<ShardHome> home_;  // shared with the records of released parameters

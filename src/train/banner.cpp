@@ -34,10 +34,10 @@ std::string memory_table(const BannerFacts& facts) {
   whole.zero.offload_optimizer = whole.zero.offload_param = {};
   const Column here = column_of(facts.layout, facts.config, facts.on_gpu);
   const Column there = column_of(facts.layout, whole, facts.on_gpu);
-  std::string text = fmt::format(
-      "{:<22}{:>14}{:>14}\n",
-      fmt::format("{} memory, {}", facts.on_gpu ? "GPU" : "host", facts.layout.world == 1 ? "1 rank" : "each rank"),
-      fmt::format("stage {}", facts.config.zero.stage), "at stage 0");
+  std::string text = fmt::format("{:<22}{:>14}{:>14}\n",
+                                 fmt::format("{} memory, {}", facts.on_gpu ? "GPU" : "host",
+                                             facts.layout.mesh.world() == 1 ? "1 rank" : "each rank"),
+                                 fmt::format("stage {}", facts.config.zero.stage), "at stage 0");
   const auto line = [&](const char* name, size_t nbytes, size_t nbytes_whole) {
     text += fmt::format("  {:<20}{:>14}{:>14}\n", name, format_nbytes(nbytes), format_nbytes(nbytes_whole));
   };
@@ -69,7 +69,7 @@ std::string memory_table(const BannerFacts& facts) {
 }
 
 std::string traffic_line(const BannerFacts& facts) {
-  if (facts.layout.world == 1) return "";
+  if (facts.layout.mesh.world() == 1) return "";
   const StepTraffic traffic = plan_traffic(facts.layout, gradient_options(facts.config), gather_limits(facts.config));
   std::vector<std::string> parts;
   if (traffic.gathered > 0) parts.push_back(format_nbytes(traffic.gathered) + " of weights gathered");
@@ -89,7 +89,7 @@ std::string weights_text(const models::ModelInfo& model, uint64_t seed, const st
 
 std::string banner(const BannerFacts& facts) {
   const Config& config = facts.config;
-  const int world = facts.layout.world;
+  const int world = facts.layout.mesh.world();
   std::string text =
       fmt::format("model      {}\nweights    {}\ndata       {}\n", facts.model, facts.weights, facts.data);
   text += fmt::format("run        stage {}, {}, {}{}, {} {} each{}\n", config.zero.stage, name_of(config.precision),

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 TEST(EngineOptions, GradientsThatAreToLeaveAGpuAndCannotAreRefused) {
   const ModelLayout layout = lay_out({{.name = "u", .params = {{"p", {1 << 20}, DType::bf16, true, 0}}, .borrows = {}}},
-                                     {.world = 1, .persistence_threshold = 0});
+                                     {.mesh = 1, .persistence_threshold = 0});
   Config config;
   config.shoal.offload_gradients = OffloadGradients::on;
   const auto message = [&](at::Device device) {
@@ -33,7 +33,7 @@ TEST(EngineOptions, GradientsThatAreToLeaveAGpuAndCannotAreRefused) {
 
 TEST(EngineOptions, StatesThatAreToBeUpdatedAheadAndCannotAreRefused) {
   const ModelLayout layout = lay_out({{.name = "u", .params = {{"p", {1 << 20}, DType::bf16, true, 0}}, .borrows = {}}},
-                                     {.world = 1, .persistence_threshold = 0});
+                                     {.mesh = 1, .persistence_threshold = 0});
   Config config;
   config.zero.stage = 3;
   const auto message = [&](at::Device device) {

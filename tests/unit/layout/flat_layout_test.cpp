@@ -18,7 +18,7 @@ std::vector<UnitSpec> small_model() {
 }
 
 TEST(FlatLayout, GoldenTextForAMixedModel) {
-  const ModelLayout layout = lay_out(small_model(), {.world = 3, .persistence_threshold = 100});
+  const ModelLayout layout = lay_out(small_model(), {.mesh = 3, .persistence_threshold = 100});
   EXPECT_EQ(to_text(layout),
             "world 3\n"
             "unit embed\n"
@@ -39,7 +39,7 @@ TEST(FlatLayout, GoldenTextForAMixedModel) {
 
 TEST(FlatLayout, EveryElementBelongsToExactlyOneRankAndParameter) {
   for (const int world : {1, 2, 3, 4, 7}) {
-    const ModelLayout layout = lay_out(small_model(), {.world = world, .persistence_threshold = 0});
+    const ModelLayout layout = lay_out(small_model(), {.mesh = world, .persistence_threshold = 0});
     for (const UnitLayout& unit : layout.units) {
       for (const FlatLayout& flat : unit.flats) {
         ASSERT_EQ(flat.numel, flat.shard_numel * world);
@@ -60,7 +60,7 @@ TEST(FlatLayout, EveryElementBelongsToExactlyOneRankAndParameter) {
 }
 
 TEST(FlatLayout, ParametersBeginAtAlignedElements) {
-  const ModelLayout layout = lay_out(small_model(), {.world = 2, .persistence_threshold = 50});
+  const ModelLayout layout = lay_out(small_model(), {.mesh = 2, .persistence_threshold = 50});
   for (const UnitLayout& unit : layout.units) {
     for (const FlatLayout& flat : unit.flats) {
       for (const Piece& piece : flat.pieces) EXPECT_EQ(piece.offset % kAlignNumel, 0);
@@ -84,7 +84,7 @@ TEST(FlatLayout, RunsGiveTheOffsetWithinTheParameter) {
 TEST(FlatLayout, PersistentParametersStopAtTheModelThreshold) {
   const std::vector<UnitSpec> units = {{"u", {{"a", {60}}, {"b", {60}}, {"c", {30}}}, {}}};
   const ModelLayout layout =
-      lay_out(units, {.world = 1, .persistence_threshold = 100, .model_persistence_threshold = 100});
+      lay_out(units, {.mesh = 1, .persistence_threshold = 100, .model_persistence_threshold = 100});
   ASSERT_EQ(layout.units[0].flats.size(), 2u);
   EXPECT_TRUE(layout.units[0].flats[0].persistent);
   EXPECT_EQ(layout.units[0].flats[0].pieces.size(), 2u);  // a and c: 90 elements

@@ -12,25 +12,25 @@ FlatLayout bf16_flat(bool persistent = false) {
   FlatLayout flat;
   flat.dtype = DType::bf16;
   flat.numel = 256;
-  flat.shard_numel = 128;
+  flat.shard_numel = flat.rank_numel = 128;
   flat.persistent = persistent;
   return flat;
 }
 
 TEST(Stage, EachStageShardsOneThingMore) {
-  EXPECT_FALSE(stage_row(0).shard_states);
-  EXPECT_TRUE(stage_row(1).shard_states);
-  EXPECT_FALSE(stage_row(1).shard_gradients);
-  EXPECT_TRUE(stage_row(2).shard_gradients);
-  EXPECT_FALSE(stage_row(2).shard_weights);
-  EXPECT_TRUE(stage_row(3).shard_weights);
-  EXPECT_THROW(stage_row(4), BrokenPromise);
+  EXPECT_EQ(Stage(0).row.states, Over::nobody);
+  EXPECT_EQ(Stage(1).row.states, Over::world);
+  EXPECT_EQ(Stage(1).row.gradients, Over::nobody);
+  EXPECT_EQ(Stage(2).row.gradients, Over::world);
+  EXPECT_EQ(Stage(2).row.weights, Over::nobody);
+  EXPECT_EQ(Stage(3).row.weights, Over::world);
+  EXPECT_THROW(Stage(4), BrokenPromise);
 }
 
 TEST(Stage, PersistentFlatsKeepWholeWeightsAtStage3) {
-  EXPECT_TRUE(row_of(bf16_flat(), 3).shard_weights);
-  EXPECT_FALSE(row_of(bf16_flat(true), 3).shard_weights);
-  EXPECT_TRUE(row_of(bf16_flat(true), 3).shard_gradients);
+  EXPECT_TRUE(is_gathered(bf16_flat(), 3));
+  EXPECT_FALSE(is_gathered(bf16_flat(true), 3));
+  EXPECT_EQ(row_of(bf16_flat(true), 3).gradients, Over::world);
 }
 
 TEST(Stage, GradientsStayInTheModelDtypeAtAccumulationOne) {
@@ -66,7 +66,7 @@ TEST(Stage, ReproducibleMakesEveryStageReduceEachMicroStepFromTheSameDtype) {
 
 TEST(Stage, InAWorldOfOneGradientsAreTakenWhereTheyAreKeptAtEveryStage) {
   FlatLayout flat = bf16_flat();
-  flat.shard_numel = flat.numel;
+  flat.shard_numel = flat.rank_numel = flat.numel;
   for (int stage = 0; stage <= 3; ++stage) {
     const GradientRule rule = gradient_rule(flat, {.stage = stage});
     EXPECT_TRUE(rule.kept_whole);

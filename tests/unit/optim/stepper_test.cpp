@@ -117,7 +117,7 @@ TEST(Stepper, WeightsOffADeviceAreUpdatedOneUnitAheadAndHomeWhenTheyAreNeeded) {
   far.wires = [] { return std::make_unique<testing::LateWires>(); };
   const std::unique_ptr<Group> group = make_single_group();
   const std::vector<UnitSpec> specs = {unit_spec(0, {1}), unit_spec(1, {1}), unit_spec(2, {1})};
-  const ModelLayout layout = lay_out(specs, {.world = 1, .persistence_threshold = 0});
+  const ModelLayout layout = lay_out(specs, {.mesh = 1, .persistence_threshold = 0});
   const auto ledger = std::make_shared<Ledger>();
   Weights weights(layout, shard_options(config), nullptr, *group, far, ledger);
   Gradients gradients(layout, {.stage = 3}, {}, *group, far, far, ledger, {});

@@ -274,7 +274,7 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
   config.shoal = shoal;
   config.shoal.offload_chunk_size = 64;
   const std::vector<UnitSpec> specs = {Training::spec(dtype, 0)};
-  const ModelLayout layout = lay_out(specs, {.world = 1, .persistence_threshold = 0});
+  const ModelLayout layout = lay_out(specs, {.mesh = 1, .persistence_threshold = 0});
   const auto ledger = std::make_shared<Ledger>();
   Weights weights(layout, shard_options(config), make_shard_file(layout, config, ledger), *group, queue, ledger);
   const HostFlats in_host = queue.device() >= 0 ? gradients_of_host(layout, config) : HostFlats{};
@@ -464,7 +464,7 @@ TEST(Updater, WeightsAreHomeWhenTheyAreNeededAndOnDiskAtOnce) {
     config.shoal.offload_chunk_size = 64;
     std::vector<UnitSpec> specs;
     for (int unit = 0; unit < 3; ++unit) specs.push_back(unit_spec(unit, {kNumel}));
-    const ModelLayout layout = lay_out(specs, {.world = 1, .persistence_threshold = 0});
+    const ModelLayout layout = lay_out(specs, {.mesh = 1, .persistence_threshold = 0});
     const auto ledger = std::make_shared<Ledger>();
     Weights weights(layout, shard_options(config), make_shard_file(layout, config, ledger), *group, far, ledger);
     Gradients gradients(layout, {.stage = 3}, {}, *group, far, far, ledger, {});

@@ -34,8 +34,8 @@ TEST(FromConfig, UnitsOnDiskRunAheadByTheirBuffers) {
   config.zero.stage = 3;
   config.zero.offload_param = {.tier = Tier::disk, .buffer_count = 2, .max_in_cpu = 0};
   const ParamSpec weight{.name = "w", .shape = {1024}};
-  const ModelLayout layout = lay_out({{"a", {weight}, {}}, {"b", {weight}, {}}, {"c", {weight}, {}}},
-                                     {.world = 2, .persistence_threshold = 0});
+  const ModelLayout layout =
+      lay_out({{"a", {weight}, {}}, {"b", {weight}, {}}, {"c", {weight}, {}}}, {.mesh = 2, .persistence_threshold = 0});
   EXPECT_EQ(gather_limits(config, layout).buffer_of, (std::vector<int>{0, 1, 0}));
   EXPECT_EQ(gather_limits(config, layout).prefetch_numel, config.zero.prefetch_bucket_size);
   config.zero.offload_param.tier = Tier::host;
@@ -68,7 +68,7 @@ TEST(FromConfig, MemoryOptionsCarryWhatThePlanDependsOn) {
   EXPECT_TRUE(options.gradients.reproducible);
   EXPECT_EQ(options.gather.max_live_numel, 12);
   EXPECT_EQ(layout_options(config, 5).persistence_threshold, 11);
-  EXPECT_EQ(layout_options(config, 5).world, 5);
+  EXPECT_EQ(layout_options(config, 5).mesh.world(), 5);
 }
 
 TEST(FromConfig, TheHostUpdatesAheadWhereItUpdates) {

@@ -10,7 +10,7 @@ ModelLayout two_units() {
                   {.name = "u1",
                    .params = {{"p", {1024}, DType::bf16, true, 0}, {"frozen", {64}, DType::bf16, false, 0}},
                    .borrows = {}}},
-                 {.world = 1, .persistence_threshold = 0});
+                 {.mesh = 1, .persistence_threshold = 0});
 }
 
 HostFlats flats(Tier tier, double ratio, double disk_ratio, bool streams) {

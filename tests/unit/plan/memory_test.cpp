@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "layout/cut.h"
+#include "plan/state_chunks.h"
+#include "plan/traffic.h"
+
 namespace shoal {
 namespace {
 
@@ -9,7 +13,7 @@ namespace {
 ModelLayout three_units(int world, DType dtype) {
   return lay_out(
       {{"a", {{"w", {1024}, dtype}}, {}}, {"b", {{"w", {2048}, dtype}}, {}}, {"c", {{"w", {1024}, dtype}}, {}}},
-      {.world = world, .persistence_threshold = 0});
+      {.mesh = world, .persistence_threshold = 0});
 }
 
 MemoryPlan plan(int stage, int world, DType dtype, int64_t accumulation = 1) {
@@ -118,7 +122,7 @@ TEST(MemoryPlan, ALargeFlatComesInPieces) {
   options.shards.tier = Tier::host;
   const ModelLayout layout =
       lay_out({{.name = "u", .params = {{"p", {100 << 20}, DType::bf16, true, 0}}, .borrows = {}}},
-              {.world = 1, .persistence_threshold = 0});
+              {.mesh = 1, .persistence_threshold = 0});
   EXPECT_EQ(plan_memory(layout, options).state_ring, size_t{32} << 20);
   options.offload.chunk_numel = 1 << 20;
   EXPECT_EQ(plan_memory(layout, options).state_ring, size_t{8} << 20) << "of half a chunk";
@@ -158,7 +162,7 @@ TEST(MemoryPlan, AccumulationKeepsFp32Gradients) {
 
 TEST(MemoryPlan, FrozenParametersCostTheirWeightsOnly) {
   const ModelLayout layout =
-      lay_out({{"u", {{"w", {1024}, DType::bf16, false}}, {}}}, {.world = 2, .persistence_threshold = 0});
+      lay_out({{"u", {{"w", {1024}, DType::bf16, false}}, {}}}, {.mesh = 2, .persistence_threshold = 0});
   MemoryOptions options;
   options.gradients.stage = 3;
   const MemoryPlan got = plan_memory(layout, options);
@@ -194,6 +198,68 @@ TEST(MemoryPlan, TextNamesEveryKind) {
   EXPECT_EQ(to_text(MemoryPlan{1024, 2048, 10, 0, 5}),
             "weights                  1 KiB\ngradients                2 KiB\nstates                    10 B\n"
             "gather arena               0 B\nreduce slots               5 B\ntotal                3.015 KiB\n");
+}
+
+// A mesh of two hosts with two ranks each, weights cut inside a host, states over all four: laid out, planned and
+// scheduled by the same code as a single axis.
+Mesh two_by_two() { return Mesh({{.name = "replica", .size = 2}, {.name = "shard", .size = 2}}); }
+
+const Stage kWide(3, {Over::shard, Over::world, Over::world});
+
+ModelLayout two_units(const Mesh& mesh) {
+  return lay_out({{"a", {{"a.w", {1000}, DType::bf16}}, {}}, {"b", {{"b.w", {1024}, DType::bf16}}, {}}},
+                 {.mesh = mesh, .persistence_threshold = 0});
+}
+
+TEST(PlanMesh, LaysOutPartsOverTheShardAxisAndOverTheWorld) {
+  EXPECT_EQ(to_text(two_units(two_by_two())),
+            "world replica 2 x shard 2\n"
+            "unit a\n"
+            "  flat bf16 trainable numel 1024 shard 512 rank 256\n"
+            "    param 0 at 0 numel 1000\n"
+            "unit b\n"
+            "  flat bf16 trainable numel 1024 shard 512 rank 256\n"
+            "    param 0 at 0 numel 1024\n");
+}
+
+TEST(PlanMesh, CountsWeightsByTheHostAndStatesByTheWorld) {
+  const ModelLayout layout = two_units(two_by_two());
+  MemoryOptions options;
+  options.gradients.stage = kWide;
+  const MemoryPlan plan = plan_memory(layout, options);
+  EXPECT_EQ(plan.weights, 2u * 512 * 2);
+  EXPECT_EQ(plan.gradients, 2u * 256 * 2);
+  EXPECT_EQ(plan.states, 2u * 256 * (8 + 2));
+}
+
+TEST(PlanMesh, StatesOfARankAreWithinItsWeights) {
+  const ModelLayout layout = two_units(two_by_two());
+  std::vector<int64_t> begins;
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::vector<StateChunk> chunks = cut_states(layout, {.stage = kWide, .rank = rank});
+    const Cut weights = Cuts(layout.mesh, rank, kWide).weights(layout.units[0].flats[0]);
+    EXPECT_LE(weights.begin, chunks[0].begin);
+    EXPECT_GE(weights.end, chunks[0].end);
+    begins.push_back(chunks[0].begin);
+  }
+  EXPECT_EQ(begins, (std::vector<int64_t>{0, 512, 256, 768}));
+}
+
+TEST(PlanMesh, CountsTrafficByAxis) {
+  const StepTraffic traffic = plan_traffic(two_units(two_by_two()), {.stage = kWide}, {});
+  constexpr uint64_t kUnits = 2, kBytes = 2;
+  EXPECT_EQ(traffic.gathered, kUnits * 2 * 512 * kBytes);     // inside a host, forward and backward
+  EXPECT_EQ(traffic.reduced, kUnits * (512 + 256) * kBytes);  // inside a host, then between hosts
+  EXPECT_EQ(traffic.published, kUnits * 256 * kBytes);        // between hosts
+  EXPECT_EQ(traffic.by_axis.at("shard"), kUnits * 3 * 512 * kBytes);
+  EXPECT_EQ(traffic.by_axis.at("replica"), kUnits * 2 * 256 * kBytes);
+}
+
+TEST(PlanMesh, SchedulesGathersAsOnOneAxis) {
+  const ModelLayout layout = two_units(two_by_two());
+  GatherLimits limits;
+  limits.prefetch_numel = 1024;
+  EXPECT_EQ(largest_live_nbytes(layout, kWide, limits), largest_live_nbytes(two_units(2), 3, limits));
 }
 
 }  // namespace

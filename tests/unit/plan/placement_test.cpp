@@ -22,7 +22,7 @@ MemoryPlan plan_of_units(const Config& config, int count) {
                      .params = {{"p", {16 * (int64_t{1} << 20)}, DType::bf16, true, 0}},
                      .borrows = {}});
   }
-  return plan_memory(lay_out(units, {.world = 1, .persistence_threshold = 0}), memory_options(config, true));
+  return plan_memory(lay_out(units, {.mesh = 1, .persistence_threshold = 0}), memory_options(config, true));
 }
 
 // Four: 128 MiB of weights, as much of gradients, 640 MiB of states.
@@ -134,7 +134,7 @@ TEST(Placement, KeepsGradientsWhereTheConfigSaysSo) {
 TEST(Placement, WithoutAGpuStatesThatMemoryCannotHoldGoToDiskAndNoMore) {
   const auto on_host = [](const Config& config) {
     return plan_memory(lay_out({{.name = "u", .params = {{"p", {64 << 20}, DType::bf16, true, 0}}, .borrows = {}}},
-                               {.world = 1, .persistence_threshold = 0}),
+                               {.mesh = 1, .persistence_threshold = 0}),
                        memory_options(config, /*on_gpu=*/false));
   };
   Config config = config_at(3);
@@ -318,7 +318,7 @@ TEST(Placement, MovesWeightsAloneWhereThereAreNoStates) {
                                 {.name = "u1", .params = {{"p", {1 << 24}, DType::f32, true, 0}}, .borrows = {}},
                                 {.name = "u2", .params = {{"p", {1 << 24}, DType::f32, true, 0}}, .borrows = {}},
                                 {.name = "u3", .params = {{"p", {1 << 24}, DType::f32, true, 0}}, .borrows = {}}},
-                               {.world = 1, .persistence_threshold = 0}),
+                               {.mesh = 1, .persistence_threshold = 0}),
                        memory_options(of, true));
   };
   const Placement placement = place({450 * kMiB, 1000 * kMiB}, 0, config, fp32);

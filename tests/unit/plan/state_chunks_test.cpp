@@ -13,7 +13,7 @@ ModelLayout two_units(int world) {
   return lay_out({{"a", {{"w", {1024}, DType::bf16}}, {}},
                   {"frozen", {{"w", {512}, DType::bf16, false}}, {}},
                   {"b", {{"w", {2048}, DType::bf16}}, {}}},
-                 {.world = world, .persistence_threshold = 0});
+                 {.mesh = world, .persistence_threshold = 0});
 }
 
 std::string text_of(const std::vector<StateChunk>& chunks) {

@@ -14,7 +14,7 @@ ModelLayout three_units(int world, DType dtype = DType::f32) {
     unit.params.push_back({.name = std::string(name) + ".w", .shape = {32, 32}, .dtype = dtype});
     units.push_back(unit);
   }
-  return lay_out(units, {.world = world, .persistence_threshold = 0});
+  return lay_out(units, {.mesh = world, .persistence_threshold = 0});
 }
 
 StepTraffic traffic_of(const ModelLayout& layout, int stage, int64_t accumulation = 1, bool reproducible = false) {

@@ -12,7 +12,7 @@ ModelLayout four_units() {
                   {"b", {{"w", {4096}, DType::bf16}}, {}},
                   {"c", {{"w", {1024}, DType::bf16}}, {}},
                   {"d", {{"w", {2048}, DType::bf16}, frozen}, {}}},
-                 {.world = 2, .persistence_threshold = 0});
+                 {.mesh = 2, .persistence_threshold = 0});
 }
 
 std::vector<Tier> tiers_of(const ShardOptions& options) {
@@ -71,7 +71,7 @@ TEST(WeightShards, AShareHoweverSmallIsOfAtLeastOneUnit) {
 
 TEST(WeightShards, AnOffloadOfNothingIsSpokenOf) {
   const ModelLayout whole =
-      lay_out({{"a", {{"w", {1024}, DType::bf16}}, {}}}, {.world = 2, .persistence_threshold = 1024});
+      lay_out({{"a", {{"w", {1024}, DType::bf16}}, {}}}, {.mesh = 2, .persistence_threshold = 1024});
   for (const Tier tier : {Tier::host, Tier::disk}) {
     EXPECT_NE(notice_of_unused_offload(whole, {.stage = 3, .tier = tier}).find("persistence_threshold"),
               std::string::npos);

@@ -48,7 +48,7 @@ struct ModelParts {
       : specs(std::move(specs_in)),
         stage(stage_in),
         group(group_in),
-        layout(lay_out(specs, {.world = group_in.size(), .persistence_threshold = persistence_threshold})) {}
+        layout(lay_out(specs, {.mesh = group_in.size(), .persistence_threshold = persistence_threshold})) {}
 
   Weights weights() { return Weights(layout, {.stage = stage}, nullptr, group, *queue, ledger); }
   Gradients gradients(GradientOptions options = {}, const ReduceOptions& reduce = {}, const HostFlats& in_host = {}) {

@@ -14,7 +14,7 @@ namespace {
 
 ModelLayout two_units() {
   return lay_out({{"a", {{"w", {1024}, DType::f32}}, {}}, {"b", {{"w", {2048}, DType::f32}}, {}}},
-                 {.world = 1, .persistence_threshold = 0});
+                 {.mesh = 1, .persistence_threshold = 0});
 }
 
 std::shared_ptr<ShardHome> home_of(const ShardOptions& options, Queue& queue, const std::shared_ptr<Ledger>& ledger) {

@@ -21,7 +21,7 @@ BannerFacts facts_of(int stage, int world, const std::string& more = "") {
     unit.params.push_back({.name = std::string(name) + ".w", .shape = {1024, 1024}, .dtype = dtype});
     units.push_back(unit);
   }
-  facts.layout = lay_out(units, {.world = world});
+  facts.layout = lay_out(units, {.mesh = world});
   facts.transport = "shared memory";
   return facts;
 }

@@ -1,0 +1,92 @@
+#include "schedule/route.h"
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+
+namespace shoal {
+namespace {
+
+FlatLayout flat_of(int64_t numel, const Mesh& mesh, DType dtype = DType::bf16) {
+  FlatLayout flat;
+  flat.dtype = dtype;
+  flat.numel = numel;
+  cut_evenly(flat, mesh);
+  return flat;
+}
+
+Mesh two_hosts() { return Mesh({{.name = "replica", .size = 2}, {.name = "shard", .size = 4}}); }
+
+std::string text_of(const FlatRoutes& routes) {
+  return "gather\n" + to_text(routes.gather) + "reduce\n" + to_text(routes.reduce) + "share\n" + to_text(routes.share) +
+         "publish\n" + to_text(routes.publish);
+}
+
+TEST(Route, OnOneAxisEveryWayIsOneHop) {
+  const FlatLayout flat = flat_of(1024, 4);
+  const auto at = [&](int stage) { return text_of(routes_of(flat, {.stage = stage}, 4)); };
+  EXPECT_EQ(at(0),
+            "gather\nreduce\nreduce_scatter along shard of 4: 256 bf16 each\n"
+            "share\nall_gather along shard of 4: 256 bf16 each\npublish\n");
+  const char* const published =
+      "gather\nreduce\nreduce_scatter along shard of 4: 256 bf16 each\n"
+      "share\npublish\nall_gather along shard of 4: 256 bf16 each\n";
+  EXPECT_EQ(at(1), published);
+  EXPECT_EQ(at(2), published);
+  EXPECT_EQ(at(3),
+            "gather\nall_gather along shard of 4: 256 bf16 each\n"
+            "reduce\nreduce_scatter along shard of 4: 256 bf16 each\nshare\npublish\n");
+}
+
+TEST(Route, FrozenFlatsAreOnlyGathered) {
+  FlatLayout flat = flat_of(1024, 4);
+  flat.trainable = false;
+  EXPECT_EQ(text_of(routes_of(flat, {.stage = 3}, 4)),
+            "gather\nall_gather along shard of 4: 256 bf16 each\nreduce\nshare\npublish\n");
+}
+
+TEST(Route, StatesOverTheWorldAndWeightsOverAHost) {
+  const Mesh mesh = two_hosts();
+  const FlatLayout flat = flat_of(1024, mesh);
+  const Stage stage(3, {Over::shard, Over::world, Over::world});
+  EXPECT_EQ(text_of(routes_of(flat, {.stage = stage}, mesh)),
+            "gather\nall_gather along shard of 4: 256 bf16 each\n"
+            "reduce\nreduce_scatter along shard of 4: 256 bf16 each\nreduce_scatter along replica of 2: 128 bf16 each\n"
+            "share\n"
+            "publish\nall_gather along replica of 2: 128 bf16 each\n");
+}
+
+TEST(Route, EverythingOverAHostSumsOverTheOthersToo) {
+  const Mesh mesh = two_hosts();
+  const FlatLayout flat = flat_of(1024, mesh);
+  const Stage stage(3, {Over::shard, Over::shard, Over::shard});
+  EXPECT_EQ(text_of(routes_of(flat, {.stage = stage}, mesh)),
+            "gather\nall_gather along shard of 4: 256 bf16 each\n"
+            "reduce\nreduce_scatter along shard of 4: 256 bf16 each\nreduce_scatter along replica of 2: 128 bf16 each\n"
+            "all_gather along replica of 2: 128 bf16 each\n"
+            "share\npublish\n");
+}
+
+TEST(Route, EverythingOverTheWorldGathersAlongReplicasFirst) {
+  const Mesh mesh = two_hosts();
+  const FlatLayout flat = flat_of(1024, mesh);
+  const Route route = routes_of(flat, {.stage = 3}, mesh).gather;
+  EXPECT_EQ(to_text(route),
+            "all_gather along replica of 2: 128 bf16 each\nall_gather along shard of 4: 256 bf16 each\n");
+  EXPECT_EQ(route[0].yields, Over::shard);
+  EXPECT_EQ(route[1].yields, Over::nobody);
+  EXPECT_EQ(route[0].sent_nbytes(), 128u * 2);
+  EXPECT_EQ(sent_nbytes(route), 128u * 2 + 3 * 256 * 2);
+}
+
+TEST(Route, GathersDoNotCut) {
+  EXPECT_THROW(gather_route(flat_of(1024, 4), Over::nobody, Over::world, 4, {}), BrokenPromise);
+}
+
+TEST(Route, OtherAxesHaveNoRouteYet) {
+  const Mesh mesh({{.name = "shard", .size = 2}, {.name = "sequence", .size = 2, .own_samples = false}});
+  EXPECT_THROW(routes_of(flat_of(1024, mesh), {.stage = 3}, mesh), BrokenPromise);
+}
+
+}  // namespace
+}  // namespace shoal
