@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <string_view>
 #include <unordered_map>
@@ -48,6 +49,32 @@ bool has_memory(const Parameter& param) {
   return param.tensor.numel() > 0 && !param.source && find_shard_record(param.tensor) == nullptr;
 }
 
+// Which bytes belong to which parameter. Views of one buffer may lie side by side, as those of a flattened RNN do.
+class MemoryOwners {
+ public:
+  // The name of a parameter that has some of these bytes, or null: then they are this one's.
+  const std::string* take(const Parameter& param) {
+    int64_t last = 0;
+    for (int64_t dim = 0; dim < param.tensor.dim(); ++dim) {
+      last += (param.tensor.size(dim) - 1) * param.tensor.stride(dim);
+    }
+    const auto begin = reinterpret_cast<uintptr_t>(param.tensor.const_data_ptr());
+    const uintptr_t end = begin + static_cast<size_t>(last + 1) * param.tensor.element_size();
+    auto next = owners_.lower_bound(begin);
+    if (next != owners_.end() && next->first < end) return &next->second.name;
+    if (next != owners_.begin() && (--next)->second.end > begin) return &next->second.name;
+    owners_.emplace(begin, Owner{end, param.name});
+    return nullptr;
+  }
+
+ private:
+  struct Owner {
+    uintptr_t end = 0;
+    std::string name;
+  };
+  std::map<uintptr_t, Owner> owners_;  // by the first byte
+};
+
 // What the config does not give, in full precision.
 std::string text_of(const std::vector<ParamGroup>& groups) {
   std::string text;
@@ -63,7 +90,7 @@ std::string text_of(const std::vector<ParamGroup>& groups) {
 Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, size_t group_count) {
   Blueprint blueprint;
   std::unordered_map<const at::TensorImpl*, ParamAddress> owners;
-  std::unordered_map<const void*, std::string> memory_owners;
+  MemoryOwners memory_owners;
   std::set<std::string> unit_names;
   for (const Unit& unit : units) {
     const int unit_index = static_cast<int>(blueprint.specs.size());
@@ -86,12 +113,11 @@ Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, s
         }
       } else {
         if (has_memory(param)) {
-          const auto [other, fresh] = memory_owners.emplace(param.tensor.storage().data(), param.name);
-          if (!fresh) {
+          if (const std::string* other = memory_owners.take(param)) {
             throw Error("parameter " + param.name,
                         fmt::format("shares its memory with {} but is another tensor. Tie weights by using one tensor "
                                     "in both places.",
-                                    other->second));
+                                    *other));
           }
         }
         owners.emplace(param.tensor.unsafeGetTensorImpl(), address);

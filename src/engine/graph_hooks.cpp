@@ -22,6 +22,7 @@ template <class Calls>
 struct BeforeNode final : ag::FunctionPreHook {
   explicit BeforeNode(std::shared_ptr<Calls> calls) : calls_(std::move(calls)) {}
   ag::variable_list operator()(const ag::variable_list& grads) override {
+    if (calls_->skip && *calls_->skip && (*calls_->skip)()) return grads;
     if (calls_->over) {
       throw Error("backward",
                   "comes to a graph whose pass is over: its weights are released. Run one backward for each "
@@ -69,6 +70,18 @@ bool RunningGraph::reaches(const GradientHook& hook) const {
   if (asked_for == nullptr || asked_for->empty()) return true;
   const auto found = asked_for->find(node);
   return found != asked_for->end() && found->second.needed_;
+}
+
+bool RunningGraph::is_asked_for() const {
+  const auto* asked_for = ag::get_current_graph_task_exec_info();
+  return asked_for != nullptr && !asked_for->empty();
+}
+
+bool RunningGraph::recomputes() const {
+  const auto& nodes = *ag::get_current_graph_task_nodes_in_graph();
+  return std::any_of(nodes.begin(), nodes.end(), [](const ag::Node* node) {
+    return std::strstr(typeid(*node).name(), "RecomputeNode") != nullptr;
+  });
 }
 
 bool RunningGraph::may_nest() const {
@@ -129,6 +142,7 @@ void NodeHooks::clear() {
 
 NodeHooks::~NodeHooks() {
   for (auto& [address, hooked] : nodes_) *hooked.calls = {};
+  *skip_ = {};
 }
 
 NodeHooks::Calls* NodeHooks::calls_of(const at::Tensor& tensor) {
@@ -138,6 +152,7 @@ NodeHooks::Calls* NodeHooks::calls_of(const at::Tensor& tensor) {
   Hooked& hooked = nodes_[node.get()];
   if (hooked.node.expired()) {
     hooked.calls = std::make_shared<Calls>();
+    hooked.calls->skip = skip_;
     node->add_pre_hook(std::make_unique<BeforeNode<Calls>>(hooked.calls));
     hooked.node = node;
   }

@@ -58,6 +58,10 @@ class RunningGraph {
   int id() const { return id_; }
   // Whether it will come to the hook's parameter.
   bool reaches(const GradientHook& hook) const;
+  // Whether the caller asked for the gradients of certain tensors (torch.autograd.grad): then nothing else gets any.
+  bool is_asked_for() const;
+  // Whether a recomputed region of ours is part of it.
+  bool recomputes() const;
   // Whether a recomputed region, or a function that is written in Python, is part of it. Such a one may run a graph of
   // its own when its turn comes (torch.utils.checkpoint with use_reentrant=True), which may reach any parameter.
   bool may_nest() const;
@@ -71,6 +75,8 @@ class RunningGraph {
 // Calls back when the nodes of one pass's graph are about to run.
 class NodeHooks {
  public:
+  // While it says so, a graph that runs is none of ours: nothing is called.
+  void skip_while(std::function<bool()> skip) { *skip_ = std::move(skip); }
   // All consumers of `tensor` have run: its gradient is complete. False if no gradient flows to it.
   bool when_gradient_complete(const at::Tensor& tensor, std::function<void()> call);
   // The backward of what made `tensor` is about to begin. Runs after the calls above on the same node. False for a
@@ -87,6 +93,7 @@ class NodeHooks {
     std::vector<std::function<void()>> complete;
     std::vector<std::function<void()>> before;
     bool over = false;  // the pass is over: see clear()
+    std::shared_ptr<const std::function<bool()>> skip;
   };
   Calls* calls_of(const at::Tensor& tensor);
 
@@ -95,6 +102,7 @@ class NodeHooks {
     std::shared_ptr<Calls> calls;               // shared with the node's hook
   };
   std::unordered_map<const torch::autograd::Node*, Hooked> nodes_;
+  std::shared_ptr<std::function<bool()>> skip_ = std::make_shared<std::function<bool()>>();  // shared with the calls
 };
 
 }  // namespace shoal

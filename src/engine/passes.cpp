@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -17,10 +19,21 @@ namespace shoal {
 
 namespace {
 
-std::vector<int64_t> gathered_numels(const ModelLayout& layout, int stage) {
+std::vector<int64_t> gathered_numels(const ModelLayout& layout, const Stage& stage) {
   std::vector<int64_t> numels;
   for (const UnitLayout& unit : layout.units) numels.push_back(gathered_numel(unit, stage));
   return numels;
+}
+
+// Members of one list, by their names: "experts.0" and "experts.1".
+GatherLimits with_families(GatherLimits limits, const ModelLayout& layout) {
+  std::map<std::string, int> families;
+  for (const UnitLayout& unit : layout.units) {
+    const size_t dot = unit.name.rfind('.');
+    const std::string list = dot == std::string::npos ? unit.name : unit.name.substr(0, dot + 1);
+    limits.family_of.push_back(families.emplace(list, static_cast<int>(families.size())).first->second);
+  }
+  return limits;
 }
 
 std::vector<bool> units_with_gradients(const ModelLayout& layout) {
@@ -42,16 +55,17 @@ Passes::Passes(const ModelLayout& layout, const PassOptions& options, Weights& w
       gradients_(gradients),
       weights_channel_(weights_channel),
       gradients_channel_(gradients_channel),
-      schedule_(gathered_numels(layout, options.stage), options.gather),
+      schedule_(gathered_numels(layout, options.stage), with_families(options.gather, layout)),
       reduce_order_(units_with_gradients(layout)),
       units_(layout.units.size()) {
+  hooks_.skip_while([this] { return runs_aside(); });
   for (size_t unit = 0; unit < units_.size(); ++unit) {
     for (const FlatLayout& flat : layout_.units[unit].flats) {
       if (flat.trainable) units_[unit].trainable += static_cast<int>(flat.pieces.size());
     }
-    has_frozen_.push_back(std::any_of(
-        layout_.units[unit].flats.begin(), layout_.units[unit].flats.end(),
-        [&](const FlatLayout& flat) { return !flat.trainable && row_of(flat, options_.stage).shard_weights; }));
+    has_frozen_.push_back(
+        std::any_of(layout_.units[unit].flats.begin(), layout_.units[unit].flats.end(),
+                    [&](const FlatLayout& flat) { return !flat.trainable && is_gathered(flat, options_.stage); }));
   }
 }
 
@@ -200,6 +214,24 @@ void Passes::open_backward(Graph graph) {
   if (!gather_orders_agreed_) agree_on_order(Phase::forward);
 }
 
+bool Passes::runs_aside() {
+  const int id = RunningGraph::id_of_now();
+  if (mode_ != Mode::forward || id < 0) return false;
+  if (id != judged_graph_) {
+    const std::unique_ptr<RunningGraph> graph = RunningGraph::now();
+    judged_graph_ = id;
+    judged_aside_ = graph && graph->is_asked_for() && !graph->recomputes() &&
+                    std::none_of(gradient_hooks_.begin(), gradient_hooks_.end(),
+                                 [&](const HookedParam& param) { return graph->reaches(param.hook); });
+  }
+  if (judged_aside_ && options_.stage.row.weights != Over::nobody) {
+    throw Error("backward",
+                "torch.autograd.grad, or a backward with inputs=, runs through the model, and at stage 3 weights are "
+                "gathered for engine.backward alone. Use zero_optimization.stage 2 or less.");
+  }
+  return judged_aside_;
+}
+
 // See [Note: when a unit's gradients are complete].
 void Passes::learn_graph() {
   if (mode_ != Mode::backward || graph_ != Graph::awaited) return;
@@ -210,7 +242,7 @@ void Passes::learn_graph() {
   graph_may_nest_ = graph->may_nest();
   count_due(*graph, /*nested=*/false);
   // At stage 3 a unit that was not entered cannot be read. (A whole one can: then the late gradient is an error.)
-  const bool sees_all = options_.stage == 3 || !graph_may_nest_;
+  const bool sees_all = options_.stage.row.weights != Over::nobody || !graph_may_nest_;
   for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
     UnitPass& pass = units_[static_cast<size_t>(unit)];
     if (pass.trainable == 0) continue;
@@ -428,7 +460,8 @@ void Passes::begin_unit_backward(int unit) {
 }
 
 void Passes::notice_running_backward() {
-  if (mode_ == Mode::forward && schedule_.is_open() && begin_outside_ && RunningGraph::id_of_now() >= 0) {
+  if (mode_ == Mode::forward && schedule_.is_open() && begin_outside_ && RunningGraph::id_of_now() >= 0 &&
+      !runs_aside()) {
     begin_outside_();
   }
 }

@@ -17,6 +17,11 @@
 // (Gradients::deposit). Without the loss's graph (begin_backward() without a root: the caller may back-propagate
 // several) nothing is reduced before the end.
 //
+// [Note: graphs aside]
+// torch.autograd.grad runs a graph for the gradients of certain tensors, and no parameter accumulates any: a gradient
+// penalty, an attack on the inputs. Such a graph is no backward of the pass, and the pass goes on after it. Where
+// weights are sharded they are released by then, and it is refused.
+//
 // [Note: recompute inside backward]
 // A recomputed region runs its forward without a graph, notes which units it used, and in backward runs again with a
 // graph of its own and back-propagates that, nested in the outer backward. Units entered in the nested forward stay
@@ -58,7 +63,7 @@
 namespace shoal {
 
 struct PassOptions {
-  int stage = 0;
+  Stage stage = 0;
   GatherLimits gather;
   bool overlap = true;  // false: every collective is waited for where it is issued
 };
@@ -187,6 +192,8 @@ class Passes {
   void check_in_backward(const std::string& place);
   // Before the first event of a backward, and of a graph inside it: which gradients it will bring.
   void open_backward(Graph graph);
+  // See [Note: graphs aside].
+  bool runs_aside();
   void learn_graph();
   void learn_nested_graph();
   void count_due(const RunningGraph& graph, bool nested);
@@ -224,7 +231,9 @@ class Passes {
   Graph graph_ = Graph::unknown;
   double factor_ = 1;  // of gradients, in this backward
   bool graph_may_nest_ = false;
-  int graph_id_ = -1;               // of the root's graph
+  int graph_id_ = -1;      // of the root's graph
+  int judged_graph_ = -1;  // the last one that runs_aside() was asked about
+  bool judged_aside_ = false;
   std::vector<int> nested_graphs_;  // ids of those inside it that have begun
   std::function<void(int)> on_need_;
   std::function<void(int)> on_reduced_;

@@ -187,6 +187,40 @@ def call_some(model: Model, x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def call_experts(model: Model, x: torch.Tensor) -> torch.Tensor:
+    """Each rank uses an expert, another one at each step: most have no tokens in the first."""
+    for index, block in enumerate(model.blocks):
+        if index == (model.rank + model.step) % DEPTH:
+            x = block(x)
+    return x
+
+
+def call_late(model: Model, x: torch.Tensor) -> torch.Tensor:
+    """No block is used in the first step, and each rank uses others in the second."""
+    for index, block in enumerate(model.blocks):
+        if model.step and index != model.rank:
+            x = block(x)
+    return x
+
+
+def walk_flattened(model: Model, x: torch.Tensor) -> torch.Tensor:
+    for block in model.blocks:
+        x = x + block(x.unsqueeze(0))[0][0]
+    return x
+
+
+def flattened() -> nn.ModuleList:
+    """Views of one buffer, as cuDNN wants the weights of an RNN."""
+    layers = nn.ModuleList(nn.GRU(WIDTH, WIDTH, batch_first=True) for _ in range(DEPTH))
+    for layer in layers:
+        buffer = torch.cat([param.detach().flatten() for param in layer.parameters()])
+        begin = 0
+        for param in layer.parameters():
+            param.data = buffer[begin : begin + param.numel()].view_as(param)
+            begin += param.numel()
+    return layers
+
+
 def blocks() -> nn.ModuleList:
     return nn.ModuleList(Members() for _ in range(DEPTH))
 
@@ -223,6 +257,9 @@ SHAPES: dict[str, tuple[Any, Any]] = {
     "detached": (pairs, walk_detached),
     "another block on each rank": (pairs, walk_some),
     "another block on each rank, called twice": (blocks, call_some),
+    "another expert at each step": (blocks, call_experts),
+    "blocks that come late": (blocks, call_late),
+    "views of one buffer": (flattened, walk_flattened),
 }
 
 
@@ -255,6 +292,7 @@ def train(kind: str, stage: int | None, threshold: int, accumulation: int) -> li
         optimizer = torch.optim.SGD((param for param in model.parameters() if param.requires_grad), lr=0.1)
     numbers = []
     for step in range(STEPS * accumulation):
+        model.step = step
         if stage is not None:
             loss = engine(batch(step, rank))
             engine.backward(loss)

@@ -84,6 +84,18 @@ TEST(Blueprint, RefusesTwoTensorsOverOneMemory) {
   const at::Tensor base = leaf(6);
   EXPECT_THAT(refusal_of({{"u", {{"w", base}, {"view", base.detach()}}}}),
               HasSubstr("[parameter view] shares its memory with w"));
+  EXPECT_THAT(refusal_of({{"u", {{"w", base}, {"tail", base.detach().slice(0, 5, 6)}}}}),
+              HasSubstr("[parameter tail] shares its memory with w"));
+  EXPECT_THAT(refusal_of({{"u", {{"tail", base.detach().slice(0, 4, 6)}, {"head", base.detach().slice(0, 0, 5)}}}}),
+              HasSubstr("[parameter head] shares its memory with tail"));
+}
+
+// As a flattened RNN has them.
+TEST(Blueprint, TakesViewsOfOneMemoryThatLieSideBySide) {
+  const at::Tensor base = leaf(6).detach();
+  const std::vector<Unit> units = {
+      {"u", {{"b", base.slice(0, 4, 6)}, {"a", base.slice(0, 0, 4).view({2, 2}).t()}, {"none", base.slice(0, 6, 6)}}}};
+  EXPECT_EQ(make_blueprint(units, {}, 1).tensors[0].size(), 3u);
 }
 
 TEST(Blueprint, EveryRankIsToldWhichRankDiffersInWhat) {

@@ -143,6 +143,33 @@ TEST(GatherSchedule, PruneKeepsAUnitThatNobodyUsedAtAll) {
   EXPECT_EQ(schedule.order(Phase::forward), (std::vector<int>{0, 1}));
 }
 
+// Units 0 to 3 are experts, 4 is the root, which is declared last and entered first.
+std::vector<int> order_of_experts(Phase phase, const std::vector<int>& uses,
+                                  const std::vector<int>& forward = {4, 0, 1, 2, 3}) {
+  GatherSchedule schedule({10, 10, 10, 10, 10}, {.family_of = {0, 0, 0, 0, 1}});
+  if (phase == Phase::backward) {
+    run_phase(schedule, Phase::forward, forward);
+    schedule.finish();
+    schedule.prune(Phase::forward, schedule.used(Phase::forward));
+  }
+  run_phase(schedule, phase, uses);
+  schedule.finish();
+  schedule.prune(phase, schedule.used(phase));
+  return schedule.order(phase);
+}
+
+TEST(GatherSchedule, UnitsThatNobodyUsedStandBesideTheirRelatives) {
+  EXPECT_EQ(order_of_experts(Phase::forward, {4, 0}), (std::vector<int>{4, 0, 1, 2, 3}));
+  EXPECT_EQ(order_of_experts(Phase::forward, {4, 2}), (std::vector<int>{4, 0, 1, 2, 3}));
+  EXPECT_EQ(order_of_experts(Phase::forward, {4, 1, 1}), (std::vector<int>{4, 0, 1, 2, 3, 0, 1, 2, 3}));
+  EXPECT_EQ(order_of_experts(Phase::forward, {4}), (std::vector<int>{4, 0, 1, 2, 3}));
+  EXPECT_EQ(order_of_experts(Phase::backward, {4, 1}), (std::vector<int>{4, 3, 2, 1, 0}));
+  EXPECT_EQ(order_of_experts(Phase::backward, {4, 3, 0}), (std::vector<int>{4, 3, 2, 1, 0}));
+  EXPECT_EQ(order_of_experts(Phase::backward, {4}), (std::vector<int>{4, 3, 2, 1, 0}));
+  EXPECT_EQ(order_of_experts(Phase::backward, {4, 1}, {4, 1, 1}), (std::vector<int>{4, 3, 2, 1, 3, 2, 0}))
+      << "others may be used between the two";
+}
+
 TEST(GatherSchedule, NestedUseGathersOnceAndReleasesAtTheLastExit) {
   GatherSchedule schedule({10, 10}, {});
   schedule.begin(Phase::forward);
