@@ -260,6 +260,8 @@ void bind_engine(py::module_& module) {
       .def("owned_runs", &owned_runs)
       .def("check_readable", &Engine::check_readable, py::arg("place"))
       .def_property_readonly("accumulated", &Engine::accumulated)
+      .def_property_readonly("has_gradients", &Engine::has_gradients)
+      .def("drop_gradients", &Engine::drop_gradients)
       .def("gradient_runs", &gradient_runs, Released())
       .def("set_betas", &Engine::set_betas)
       .def("write_param", &write_param)

@@ -196,6 +196,10 @@ class Engine {
   void check_readable(const std::string& place) const;
   // Micro-steps that have been accumulated since the last step. What is saved now does not hold them.
   int64_t accumulated() const;
+  // Whether the last backward ended a step, and step() has not been called since.
+  bool has_gradients() const;
+  // Drops what has come since the last step, on every rank: the next backward begins a step. Not inside a backward.
+  void drop_gradients();
   // Any part of such a run.
   void read_state(const StateRun& part, float* values) const;
   void write_state(const StateRun& part, const float* values);

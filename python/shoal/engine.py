@@ -13,7 +13,7 @@ from typing import Any, Iterable, Iterator, Mapping
 import torch
 from torch import nn
 
-from shoal import _core, beside, buffers, compiling, construction, demand, devices, durable, hooks
+from shoal import _core, aliases, beside, buffers, compiling, construction, demand, devices, durable, hooks
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
 from shoal.units import UnitRule, find_units, params_of_units
@@ -89,6 +89,7 @@ class Engine:
         self.module = model
         self._handles: list[Any] = []
         _prepare(model)
+        aliases.check_none(model)
         modules = find_units(model, units)
         self.names = {id(param): name for name, param in model.named_parameters()}
         self.unit_tuples = _declare(modules, _group_of(groups))

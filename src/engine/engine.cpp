@@ -241,8 +241,7 @@ class Engine::Impl {
                   "no forward of the model has run since the last backward. Pass the loss of a new forward, once.");
     }
     stepper_.settle_all();  // gradients will be overwritten
-    const bool has_mean = micro_step_ > 0 && reduced_;
-    if (has_mean || (!is_last() && config_.batch.accumulation_steps == 1)) accumulate_more();
+    if (has_gradients() || (!is_last() && config_.batch.accumulation_steps == 1)) accumulate_more();
   }
 
   // More backwards come before a step than the config says: what is reduced already stays, and memory for the sum is
@@ -556,9 +555,23 @@ class Engine::Impl {
                       "that has none without gradients (torch.no_grad).");
   }
 
+  bool has_gradients() const { return micro_step_ > 0 && reduced_; }
+
+  void drop_gradients() {
+    check_sound("zero_grad");
+    if (passes_.in_backward()) throw Error("zero_grad", "is called inside a backward. Call it after that.");
+    if (micro_step_ == 0) return;
+    stepper_.settle_all();  // and takes back what it updated ahead of a step
+    gradients_.wait();
+    micro_step_ = 0;
+    passes_.set_micro_step(0);
+    reduced_ = loss_is_scaled_ = false;
+    if (!passes_.between_passes()) gradients_.begin_micro_step(0);
+  }
+
   void await_gradients() {
     check_sound("gradients");
-    if (!passes_.between_passes() || micro_step_ == 0 || !reduced_) {
+    if (!passes_.between_passes() || !has_gradients()) {
       throw Error("gradients", "there are none: they are complete after the backward that ends a step, until step().");
     }
     gradients_.wait();
@@ -807,6 +820,8 @@ void Engine::write_gradient(const StateRun& part, const float* values) {
 
 void Engine::check_readable(const std::string& place) const { impl_->check_readable(place); }
 int64_t Engine::accumulated() const { return impl_->micro_step_; }
+bool Engine::has_gradients() const { return impl_->has_gradients(); }
+void Engine::drop_gradients() { impl_->drop_gradients(); }
 EngineProgress Engine::progress() const { return impl_->progress(); }
 void Engine::finish_restore(const EngineProgress& progress) { impl_->finish_restore(progress); }
 

@@ -80,7 +80,9 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         refuse("optimizer.step", "Compute the loss before engine.step().", closure=closure)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Gradients are taken by the engine as they come."""
+        """As the engine's: drops the gradients of a step that is not to be taken."""
+        if self.engine is not None:
+            self.engine.zero_grad(set_to_none)
 
     def add_param_group(self, group: dict[str, Any]) -> None:
         raise RuntimeError("[optimizer] groups cannot be added after initialize. Call initialize again.")

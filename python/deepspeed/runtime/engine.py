@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from typing import Any, Callable, Iterable, Iterator
 
 import torch
@@ -74,6 +75,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             self.optimizer = DeepSpeedZeRoOffload(module)
         self.basic_optimizer = basic
         self.client_optimizer = basic if optimizer is not None else None
+        if basic is not None:
+            _drop_gradients_too(basic, self)
         self.lr_scheduler = lr_schedules.make_scheduler(self.optimizer if basic is not None else None, basic, config, lr_scheduler)
         self.client_lr_scheduler = lr_scheduler
         self.global_steps = 0
@@ -237,7 +240,23 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             core.set_betas(*(float(beta) for beta in groups[0]["betas"]))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Gradients are taken by the engine as they come, and are gone after a step."""
+        """Drops the gradients of a step that is not to be taken. After step() there are none."""
+        core = self._shoal.core
+        if core is None or core.accumulated == 0:
+            return
+        counted = self.managed_gradient_accumulation() and self._boundary is None
+        if counted and not core.has_gradients:
+            raise shoal.Error(
+                f"[zero_grad] {core.accumulated} of {self.gradient_accumulation_steps()} micro-steps are accumulated: torch would "
+                "drop them here, and DeepSpeed's ZeRO keeps them. Call it after the step() that ends a step, or "
+                "engine.drop_gradients() to drop them."
+            )
+        core.drop_gradients()
+
+    def drop_gradients(self) -> None:
+        """Drops what has come since the last step, on every rank: the next backward begins a step."""
+        if self._shoal.core is not None:
+            self._shoal.core.drop_gradients()
 
     def is_gradient_accumulation_boundary(self) -> bool:
         if self._boundary is not None:
@@ -472,6 +491,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         if self._shoal.core is None:
             return
         self._shoal.destroy()
+        if self.basic_optimizer is not None:
+            vars(self.basic_optimizer).pop("zero_grad", None)
         if isinstance(self.basic_optimizer, KernelOptimizer):
             self.basic_optimizer.held_by_engine = False
         for param in self._frozen_for_inference:
@@ -480,6 +501,19 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             for param in self.module.parameters():
                 if not gathering.is_sharded(param):
                     unmark(param)
+
+
+def _drop_gradients_too(optimizer: Any, engine: DeepSpeedEngine) -> None:
+    """The optimizer's own zero_grad() reaches what the engine has of its parameters."""
+    own = type(optimizer).zero_grad
+    target, owner = weakref.ref(engine), weakref.ref(optimizer)
+
+    def zero_grad(set_to_none: bool = True) -> None:
+        own(owner(), set_to_none)
+        if target() is not None:
+            target().zero_grad(set_to_none)
+
+    optimizer.zero_grad = zero_grad
 
 
 def _device_for(module: nn.Module) -> torch.device:

@@ -1,0 +1,42 @@
+"""Tensors of a model that share a parameter's memory: an engine gives the parameter memory of its own, and they would stay behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from shoal import _core
+
+
+def check_none(model: nn.Module) -> None:
+    """Raises where a buffer, or a tensor kept as an attribute, is made of a parameter's memory."""
+    ranges = {}  # of the parameters, by storage
+    for name, param in model.named_parameters():
+        if param.numel() and param.device.type != "meta":
+            ranges.setdefault(param.untyped_storage().data_ptr(), []).append((*_bytes_of(param), name))
+    for what, tensor in _others(model):
+        begin, end = _bytes_of(tensor)
+        for first, last, name in ranges.get(tensor.untyped_storage().data_ptr(), []):
+            if first < end and begin < last:
+                raise _core.Error(
+                    f"[{what}] shares its memory with parameter {name}, which the engine moves to memory of its own: it would keep "
+                    "the first values. Copy it (clone()), or use the parameter itself."
+                )
+
+
+def _others(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    for path, module in model.named_modules():
+        dot = f"{path}." if path else ""
+        held = [("buffer", name, value) for name, value in module._buffers.items()]
+        held += [("attribute", name, value) for name, value in vars(module).items()]
+        for what, name, value in held:
+            if type(value) is torch.Tensor and value.layout == torch.strided and value.numel() and value.device.type != "meta":
+                if value.grad_fn is None:  # what was computed from a parameter is of an earlier forward
+                    yield f"{what} {dot}{name}", value
+
+
+def _bytes_of(tensor: torch.Tensor) -> tuple[int, int]:
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()

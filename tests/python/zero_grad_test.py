@@ -1,0 +1,179 @@
+"""zero_grad() drops the gradients of a step that is not taken, as torch's does: a batch that is left out, two engines whose
+losses go through each other. And tensors that share a parameter's memory are refused, not left behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parent))
+from models import largest_difference
+from ranks import main, message, run
+
+WIDTH = 8
+
+
+def net(out: int = 1) -> nn.Module:
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, out))
+
+
+def batch(step: int, rank: int) -> torch.Tensor:
+    return torch.randn(4, WIDTH, generator=torch.Generator().manual_seed(1000 * step + rank))
+
+
+def config(stage: int, accumulation: int = 1) -> dict:
+    return {
+        "train_micro_batch_size_per_gpu": 4,
+        "gradient_accumulation_steps": accumulation,
+        "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
+        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
+    }
+
+
+def weights_of(*models: nn.Module) -> list[float]:
+    import deepspeed
+
+    params = [param for model in models for param in model.parameters()]
+    with deepspeed.zero.GatheredParameters(params):
+        return torch.cat([param.detach().flatten() for param in params]).tolist()
+
+
+class Plain:
+    """What an engine is, over the samples of all ranks."""
+
+    def __init__(self, model: nn.Module):
+        self.model = model
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.zero_grad, self.step = self.optimizer.zero_grad, self.optimizer.step
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.model(x)
+
+
+def made(model: nn.Module, stage: int | None) -> Any:
+    import deepspeed
+
+    return Plain(model) if stage is None else deepspeed.initialize(model=model, config=config(stage))[0]
+
+
+def mean_backward(engine: Any, loss_of: Any) -> None:
+    """Of the mean over ranks."""
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if not isinstance(engine, Plain):
+        engine.backward(loss_of(rank))
+        return
+    for other in range(world):
+        (loss_of(other) / world).backward()
+
+
+def leave_a_batch_out(stage: int | None, through: str) -> list[float]:
+    torch.manual_seed(0)
+    model = net()
+    engine = made(model, stage)
+    for step in range(4):
+        mean_backward(engine, lambda rank: engine(batch(step, rank)).square().mean())
+        if step == 1:
+            (engine if through == "engine" else engine.optimizer).zero_grad()
+            continue
+        engine.step()
+        engine.zero_grad()
+    return weights_of(model)
+
+
+def play_two(stage: int | None) -> list[float]:
+    """A generator's loss goes through the other's model, whose gradients are dropped before its own."""
+    torch.manual_seed(0)
+    first, second = net(WIDTH), net()
+    makes, judges = made(first, stage), made(second, stage)
+    for step in range(3):
+        makes.zero_grad()
+        mean_backward(makes, lambda rank: F.softplus(-judges(makes(batch(step, rank)))).mean())
+        makes.step()
+        judges.zero_grad()
+        mean_backward(judges, lambda rank: F.softplus(judges(makes(batch(step, rank)).detach()) - judges(batch(step, rank))).mean())
+        judges.step()
+    return weights_of(first, second)
+
+
+def between_forward_and_backward(stage: int) -> list[float]:
+    torch.manual_seed(0)
+    model = net()
+    engine = made(model, stage)
+    rank = int(os.environ["RANK"])
+    for step in range(3):
+        loss = engine(batch(step, rank)).square().mean()
+        if step == 1:
+            engine.backward(loss)
+            loss = engine(batch(step, rank)).square().mean()
+        engine.zero_grad()
+        engine.backward(loss)
+        engine.step()
+    return weights_of(model)
+
+
+def plain_steps() -> list[float]:
+    torch.manual_seed(0)
+    model = net()
+    plain = Plain(model)
+    for step in range(3):
+        mean_backward(plain, lambda rank: plain(batch(step, rank)).square().mean())
+        plain.step()
+        plain.zero_grad()
+    return weights_of(model)
+
+
+def all_loops() -> dict:
+    stages = (0, 1, 2, 3)
+    return {
+        "left out": [leave_a_batch_out(stage, through) for through in ("engine", "optimizer") for stage in stages]
+        + [leave_a_batch_out(None, "engine")],
+        "two": [play_two(stage) for stage in (*stages, None)],
+        "late": [between_forward_and_backward(stage) for stage in stages] + [plain_steps()],
+    }
+
+
+def test_what_zero_grad_drops_is_in_no_step():
+    for result in run(__file__, "all_loops", 2):
+        for kind, (*stages, plain) in result.items():
+            for stage, found in enumerate(stages):
+                difference = largest_difference(found, plain)
+                assert difference < 1e-5, (kind, stage, difference)
+
+
+def accumulate() -> dict:
+    import deepspeed
+
+    torch.manual_seed(0)
+    engine = deepspeed.initialize(model=net(), config=config(2, accumulation=2))[0]
+    rank = int(os.environ["RANK"])
+    engine.backward(engine(batch(0, rank)).square().mean())
+    engine.step()
+    refusal = message(engine.zero_grad)
+    engine.drop_gradients()
+    accumulated = engine._shoal.core.accumulated
+    engine.zero_grad()  # nothing is there
+    aliased = net()
+    aliased.register_buffer("mirror", aliased[0].weight.data)
+    buffer = message(lambda: deepspeed.initialize(model=aliased, config=config(0)))
+    kept = net()
+    kept.view = kept[2].weight.detach()[1:]
+    attribute = message(lambda: deepspeed.initialize(model=kept, config=config(0)))
+    return {"refusal": refusal, "accumulated": accumulated, "buffer": buffer, "attribute": attribute}
+
+
+def test_what_cannot_be_meant_is_refused():
+    for found in run(__file__, "accumulate", 2):
+        assert "[zero_grad] 1 of 2 micro-steps are accumulated" in found["refusal"], found
+        assert found["accumulated"] == 0, found
+        assert "[buffer mirror] shares its memory with parameter 0.weight" in found["buffer"], found
+        assert "[attribute view] shares its memory with parameter 2.weight" in found["attribute"], found
+
+
+if __name__ == "__main__":
+    main(globals())
