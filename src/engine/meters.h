@@ -1,0 +1,36 @@
+// What an engine has cost so far: bytes held, sent and moved, seconds waited.
+#pragma once
+
+#include "engine/parts.h"
+#include "engine/step_line.h"
+#include "shoal/engine.h"
+
+namespace shoal {
+
+class Meters {
+ public:
+  // The parts outlive this.
+  explicit Meters(Parts& parts) : parts_(parts) {}
+
+  MemoryReport memory() const;
+  // Weights and gradients together.
+  Traffic traffic() const;
+  // How long other ranks were waited for: by this rank's threads, and by its GPU.
+  double waited_seconds() const;
+  // Of states and weights.
+  DiskTraffic disk() const;
+  HostTraffic host() const;
+  // Adds what was waited for disk and host since the last call: since the last step, which is where deferred updates
+  // wait.
+  void count_waits(StepTimes& times);
+
+ private:
+  // How long the GPU waited for host memory: for states, gradients, and weights that live there or come through it
+  // from disk. A gather of those brings them over the bus first; it counts here, the ranks' part with it.
+  double host_seconds() const;
+
+  Parts& parts_;
+  double disk_before_ = 0, host_before_ = 0;
+};
+
+}  // namespace shoal
