@@ -1,6 +1,8 @@
-// Ranks that talk to each other. A Group is one ordered channel of collectives over all ranks: calls return at
-// once, run in the order they were issued, and must be issued in the same order on every rank.
+// Ranks that talk to each other. A Group is one ordered channel of collectives over all ranks of a world or some of
+// them: calls return at once, run in the order they were issued, and must be issued in the same order on every rank.
 // Where the bytes travel (same process, shared memory, Gloo) is the transport's affair; the results are the same bits.
+// Groups come from the functions at the end of this file, and from channel() and split(); a program cannot write its
+// own, for the engine asks more of a group than stands here.
 #pragma once
 
 #include <chrono>
@@ -12,15 +14,11 @@
 #include <vector>
 
 #include "shoal/dtype.h"
+#include "shoal/transport.h"
 
 namespace shoal {
 
-class Alarm;
-class Fate;
-class Ledger;
-class Slab;
 struct Config;
-enum class MemoryKind : uint8_t;
 
 // The result of a collective to come. Keeps what it was given alive until the collective is over,
 // and keeps its error until wait() throws it.
@@ -69,8 +67,11 @@ struct ReduceScatter {
   int64_t shard_numel = 0;
   float pre = 1.0f;
   float post = 1.0f;
-  bool accumulate = false;      // add to `shard` instead of writing it
-  int64_t piece_numel = 0;      // cut into pieces of at most this many elements of `whole`; 0: one piece
+  bool accumulate = false;  // add to `shard` instead of writing it
+  // At most this many elements of `whole` are copied to staging memory at a time, where a transport needs any: Gloo,
+  // and shared memory whose peers cannot reach `whole`. Others read it as it is (threads, NCCL, GPUs of one process)
+  // and cut nothing. 0: as the transport likes. The sums are the same.
+  int64_t piece_numel = 0;
   std::function<void()> after;  // runs on the worker right after the shard is written, before the handle is done
   std::shared_ptr<const void> keep;
 };
@@ -93,9 +94,33 @@ struct Broadcast {
   std::shared_ptr<const void> keep;
 };
 
+// An all-to-all: slice d of what a rank brings is for rank d. The slices that came for this rank are copied to
+// `received`, or handed to `take` where they lie, in the peers' own memory where that can be read.
+struct Exchange {
+  // A part of the slices for this rank: `nbytes` bytes from `begin` on, of each rank's slice, by rank. `begin` is a
+  // multiple of 64. On a GPU the sources may be used by what `take` gives to the group's stream.
+  struct Part {
+    size_t begin = 0;
+    size_t nbytes = 0;
+    const void* const* sources = nullptr;  // size() pointers, valid during the call
+  };
+  Subject subject;
+  const void* slices = nullptr;  // size() * slice_nbytes bytes
+  size_t slice_nbytes = 0;
+  void* received = nullptr;  // size() * slice_nbytes bytes, slice r from rank r; null with `take`
+  // Called on the worker, once or for one part after the other. May overwrite this rank's own slice of `slices`.
+  std::function<void(const Part&)> take;
+  size_t piece_nbytes = 0;      // as ReduceScatter::piece_numel, of `slices`
+  std::function<void()> after;  // runs on the worker when all parts were taken
+  std::shared_ptr<const void> keep;
+};
+
+// Ranks of a group in parts, each by its number in the world, in the order in which the part's group will count them.
+using Parts = std::vector<std::vector<int>>;
+
 // Bytes over the wire, as the ZeRO paper counts them: what a rank must send to and receive from others.
-// W ranks, n bytes of a shard: all_gather and reduce_scatter (W-1)n each way, all_reduce both; broadcast: the root
-// sends (W-1)n, the others receive n; barrier and the transports' own notes: nothing.
+// W ranks, n bytes of a shard or slice: all_gather, reduce_scatter and exchange (W-1)n each way, all_reduce that of the
+// first two; broadcast: the root sends (W-1)n, the others receive n; barrier, split and the transports' notes: nothing.
 struct Traffic {
   uint64_t sent_nbytes = 0;
   uint64_t received_nbytes = 0;
@@ -106,55 +131,37 @@ class Group {
  public:
   virtual ~Group() = default;  // communicates nothing; peers that still wait are told that this rank left
 
+  // This rank's place in the group, and how many there are.
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // The numbers in the world of the group's ranks, in the order of the group. Messages name ranks by them.
+  virtual const std::vector<int>& members() const = 0;
 
   virtual Handle all_gather(AllGather args) = 0;
   virtual Handle reduce_scatter(ReduceScatter args) = 0;
   virtual Handle all_reduce(AllReduce args) = 0;
   virtual Handle broadcast(Broadcast args) = 0;
+  virtual Handle exchange(Exchange args) = 0;
   virtual Handle barrier(Subject subject) = 0;
 
   // Another ordered channel over the same ranks, independent of this one. Every rank calls it, in the same order.
   virtual std::unique_ptr<Group> channel(const std::string& name) = 0;
 
-  // Such a channel for memory of this rank's GPU. Its collectives run on a stream of their own, each after all that
-  // `compute_stream` (a cudaStream_t) had been given when it was issued; Handle::wait() then holds back that stream,
-  // not the caller. Every rank calls it.
-  virtual std::unique_ptr<Group> device_channel(const std::string& name, int device, void* compute_stream) = 0;
-  // The stream of such a channel, on which ReduceScatter::after runs; null in host memory.
-  virtual void* stream() const { return nullptr; }
-  // Raised when the collectives of such a channel cannot end; whoever waits for the GPU behind them heeds it. Null
-  // where they wait for nobody once they are on the stream.
-  virtual std::shared_ptr<Alarm> alarm() const { return nullptr; }
+  // The group of the part that this rank stands in. Every rank of this group calls it, in the same order and with the
+  // same parts, which hold each of them once; anything else is an error. The new group shares this one's worker, so
+  // that its collectives and this one's run in the order in which they were issued; a channel of it is independent.
+  virtual std::unique_ptr<Group> split(const std::string& name, const Parts& parts) = 0;
 
-  // Memory that the transport reads from peers without a copy, where it can; plain memory otherwise.
-  // Collectives accept any other memory too, and stage it where they must.
-  virtual std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) = 0;
-
-  // Unmaps what this rank has mapped of its peers' memory, so that what they freed is really gone. The next
-  // collectives map again what they need. Peers' freed memory is also let go in the course of later collectives.
-  virtual void forget_peer_memory() {}
-
-  // What the transport holds itself to copy memory through that it cannot reach otherwise.
-  virtual size_t staging_nbytes() const { return 0; }
-
-  // Tells every rank to stop waiting and throw `reason`; for a rank that failed and cannot go on.
+  // Tells every rank of the world to stop waiting and throw `reason`; for a rank that failed and cannot go on.
   virtual void abort(const std::string& reason) = 0;
 
-  // What this world knows of ranks that failed or died; null where nobody else is there.
-  virtual std::shared_ptr<Fate> fate() const { return nullptr; }
-
   virtual Traffic traffic() const = 0;
-  // Seconds that callers have been held up in wait() so far.
-  virtual double waited_seconds() const { return 0; }
-  // Seconds that the GPU's stream on which the rank computes has stood still for this device channel's collectives so
-  // far: of those that it has come past.
-  virtual double held_seconds() { return 0; }
-  // What it stands still for, as a trace of waits calls it. Until then a trace has nothing of it.
-  virtual void log_holds_as(const std::string&) {}
-  // "threads", "shared memory", "gloo" or "one rank"; of a device channel "GPU, " and how its bytes travel.
+  // "threads", "shared memory", "gloo" or "one rank"; of memory of GPUs "GPU, " and how its bytes travel.
   virtual std::string transport_name() const = 0;
+
+ private:
+  Group() = default;
+  friend class FullGroup;  // the library's own groups
 };
 
 using Timeout = std::chrono::milliseconds;
@@ -166,10 +173,8 @@ std::unique_ptr<Group> make_single_group();
 // `size` ranks as threads of this process: element r belongs to the thread that plays rank r.
 std::vector<std::unique_ptr<Group>> make_thread_groups(int size, Timeout timeout = kDefaultTimeout);
 
-enum class Transport : uint8_t { automatic, shared_memory, gloo };
-
 struct ProcessGroupOptions {
-  Transport transport = Transport::automatic;  // automatic: shared memory when all ranks share a host
+  Transport transport = Transport::automatic;
   Timeout timeout = kDefaultTimeout;
 };
 

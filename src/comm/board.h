@@ -8,6 +8,7 @@
 #include <string>
 
 #include "comm/fate.h"
+#include "comm/members.h"
 #include "comm/ticket.h"
 #include "device/slab.h"
 
@@ -16,8 +17,10 @@ namespace shoal {
 class Board {
  public:
   virtual ~Board() = default;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  // Those who meet here. Ranks below are counted as they do.
+  virtual const Members& members() const = 0;
+  int rank() const { return members().rank(); }
+  int size() const { return members().size(); }
   virtual std::string channel_name() const = 0;
 
   // Puts up this rank's ticket and the place of its buffer (null: it brings none), and waits until every rank has.
@@ -43,7 +46,8 @@ class Board {
   virtual void forget_peer_memory() = 0;
   virtual std::shared_ptr<Ledger> ledger() const = 0;
 
-  virtual std::unique_ptr<Board> channel(const std::string& name) = 0;
+  // The next board of that name for some of the world's ranks, of which this is one.
+  virtual std::unique_ptr<Board> open(const std::string& name, const Members& members) = 0;
   // Writes the failure down for every rank and channel, unless one is there already, and wakes whoever waits.
   virtual void fail(const Failure& failure) = 0;
   virtual void leave() = 0;

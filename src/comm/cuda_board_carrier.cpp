@@ -6,24 +6,24 @@
 #include <vector>
 
 #include "comm/board_carrier.h"
-#include "comm/reduction.h"
 #include "shoal/error.h"
 
 namespace shoal {
 
-CudaBoardCarrier::CudaBoardCarrier(std::unique_ptr<Board> board, const ComputeStream& compute)
-    : CudaCarrier(compute), board_(std::move(board)) {
+CudaBoardCarrier::CudaBoardCarrier(std::shared_ptr<Board> board, const ComputeStream& compute,
+                                   std::shared_ptr<CudaLane> lane)
+    : CudaCarrier(about_board(*board, "GPU, threads"), compute, std::move(lane)), board_(std::move(board)) {
   for (Offer& offer : offers_) {
     offer.device = compute.device;
     offer.ready = std::make_shared<cuda::Event>();
     offer.read = std::make_shared<cuda::Event>();
   }
-  watch(WatchFrom::given, board_->fate());
+  watch(WatchFrom::given);
 }
 
 // See [Note: two meetings of hosts, two kinds of events].
-void CudaBoardCarrier::exchange(const Ticket& ticket, const void* data,
-                                const std::function<void(const std::vector<const std::byte*>&)>& read) {
+void CudaBoardCarrier::meet(const Ticket& ticket, const void* data,
+                            const std::function<void(const std::vector<const std::byte*>&)>& read) {
   Offer& own = offers_[turn_];
   turn_ = 1 - turn_;
   own.data = static_cast<const std::byte*>(data);
@@ -38,7 +38,7 @@ void CudaBoardCarrier::exchange(const Ticket& ticket, const void* data,
         throw Error("comm threads",
                     fmt::format("rank {} is on GPU {} and rank {} on GPU {}. Ranks as threads share one "
                                 "GPU; use processes for several.",
-                                rank(), own.device, peer, offers.back().device));
+                                global(), own.device, members().global(peer), offers.back().device));
       }
     }
     std::vector<const std::byte*> sources;
@@ -57,51 +57,36 @@ void CudaBoardCarrier::exchange(const Ticket& ticket, const void* data,
     offer.read->hold_back(stream());  // its own bytes change only when all have read them
 }
 
-void CudaBoardCarrier::all_gather(const Ticket& ticket, const AllGather& args) {
-  exchange(ticket, shard_on_gpu(args), [&](const std::vector<const std::byte*>& shards) {
-    auto* whole = static_cast<std::byte*>(args.whole);
-    for (size_t peer = 0; peer < shards.size(); ++peer) {
-      std::byte* to = whole + peer * args.shard_nbytes;
-      if (to != shards[peer]) queue().copy(to, shards[peer], args.shard_nbytes);
+void CudaBoardCarrier::exchange(const Ticket& ticket, const Strips& strips, const Take& take) {
+  const int strip = strips.count == 1 ? 0 : rank();
+  meet(ticket, strips.data, [&](const std::vector<const std::byte*>& all) {
+    std::vector<const void*> sources;
+    for (const std::byte* data : all) sources.push_back(data + static_cast<size_t>(strip) * strips.strip_nbytes);
+    if (strips.nbytes_at(strip) > 0) take({0, strips.nbytes_at(strip), sources.data()});
+  });
+}
+
+void CudaBoardCarrier::all_gather(const Ticket& ticket, const Gather& args) {
+  meet(ticket, own_on_gpu(args), [&](const std::vector<const std::byte*>& strips) {
+    for (int peer = 0; peer < size(); ++peer) {
+      const std::byte* from = strips[static_cast<size_t>(peer)];
+      if (args.place(peer) != from) queue().copy(args.place(peer), from, args.nbytes_at(peer));
     }
   });
 }
 
-void CudaBoardCarrier::reduce_scatter(const Ticket& ticket, const ReduceScatter& args) {
-  const size_t strip = static_cast<size_t>(args.shard_numel) * nbytes_of(args.whole_dtype);
-  exchange(ticket, args.whole, [&](const std::vector<const std::byte*>& wholes) {
-    std::vector<const void*> slices;
-    for (const std::byte* whole : wholes) slices.push_back(whole + static_cast<size_t>(rank()) * strip);
-    sum_slices(slices, args);
-  });
-}
-
-void CudaBoardCarrier::all_reduce(const Ticket& ticket, const AllReduce& args) {
-  // Every rank sums everything, apart from the memory that its peers still read, and takes the result over afterwards.
-  const size_t nbytes = static_cast<size_t>(args.numel) * nbytes_of(args.dtype);
-  std::byte* sum = scratch(nbytes);
-  exchange(ticket, args.data, [&](const std::vector<const std::byte*>& all) {
-    ReduceScatter reduce = reduction_of(args);
-    reduce.shard = sum;
-    sum_slices({all.begin(), all.end()}, reduce);
-  });
-  queue().copy(args.data, sum, nbytes);
-}
-
 void CudaBoardCarrier::broadcast(const Ticket& ticket, const Broadcast& args) {
-  exchange(ticket, args.data, [&](const std::vector<const std::byte*>& all) {
+  meet(ticket, args.data, [&](const std::vector<const std::byte*>& all) {
     if (rank() != args.root) queue().copy(args.data, all[static_cast<size_t>(args.root)], args.nbytes);
   });
 }
 
 void CudaBoardCarrier::barrier(const Ticket& ticket) {
-  exchange(ticket, nullptr, [](const std::vector<const std::byte*>&) {});
+  meet(ticket, nullptr, [](const std::vector<const std::byte*>&) {});
 }
 
-std::unique_ptr<Carrier> CudaBoardCarrier::channel(const std::string& name) {
-  return std::make_unique<CudaBoardCarrier>(board_->channel(name), compute());
+std::unique_ptr<Carrier> CudaBoardCarrier::open(const std::string& name, const Members& members, Lane lane) {
+  return std::make_unique<CudaBoardCarrier>(board_->open(name, members), compute(), lane_for(lane));
 }
-
-void CudaBoardCarrier::abort(const std::string& reason) { board_->fail({rank(), "", cause_aborted(rank(), reason)}); }
 
 }  // namespace shoal

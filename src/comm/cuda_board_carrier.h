@@ -20,20 +20,17 @@ namespace shoal {
 
 class CudaBoardCarrier final : public CudaCarrier {
  public:
-  CudaBoardCarrier(std::unique_ptr<Board> board, const ComputeStream& compute);
+  CudaBoardCarrier(std::shared_ptr<Board> board, const ComputeStream& compute,
+                   std::shared_ptr<CudaLane> lane = nullptr);
 
-  int rank() const override { return board_->rank(); }
-  int size() const override { return board_->size(); }
-  void all_gather(const Ticket& ticket, const AllGather& args) override;
-  void reduce_scatter(const Ticket& ticket, const ReduceScatter& args) override;
-  void all_reduce(const Ticket& ticket, const AllReduce& args) override;
+  void exchange(const Ticket& ticket, const Strips& strips, const Take& take) override;
+  void all_gather(const Ticket& ticket, const Gather& args) override;
   void broadcast(const Ticket& ticket, const Broadcast& args) override;
   void barrier(const Ticket& ticket) override;
-  std::unique_ptr<Carrier> channel(const std::string& name) override;
   void interrupt() override { board_->leave(); }
-  void abort(const std::string& reason) override;
-  std::string channel_name() const override { return board_->channel_name(); }
-  std::string transport_name() const override { return "GPU, threads"; }
+
+ protected:
+  std::unique_ptr<Carrier> open(const std::string& name, const Members& members, Lane lane) override;
 
  private:
   struct Offer {
@@ -43,10 +40,10 @@ class CudaBoardCarrier final : public CudaCarrier {
   };
   // Calls `read` with every rank's data, in the order of ranks; what it gives to the stream is ordered as the note
   // says.
-  void exchange(const Ticket& ticket, const void* data,
-                const std::function<void(const std::vector<const std::byte*>&)>& read);
+  void meet(const Ticket& ticket, const void* data,
+            const std::function<void(const std::vector<const std::byte*>&)>& read);
 
-  std::unique_ptr<Board> board_;
+  const std::shared_ptr<Board> board_;  // nobody else's
   std::array<Offer, 2> offers_;
   size_t turn_ = 0;
 };

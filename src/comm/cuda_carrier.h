@@ -3,6 +3,7 @@
 // the stream may come to wait for other ranks, a watchdog looks after it.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -15,20 +16,44 @@
 
 namespace shoal {
 
+// Where a rank computes on a GPU.
+struct ComputeStream {
+  int device = 0;
+  void* stream = nullptr;
+};
+
+// The stream of a channel and what belongs to it. The carriers split from the channel's share it, so that its
+// collectives run in the order in which they were issued.
+struct CudaLane {
+  explicit CudaLane(const ComputeStream& compute);
+
+  cuda::Stream stream;
+  std::unique_ptr<Queue> queue;      // on that stream
+  std::shared_ptr<CudaHolds> holds;  // of the stream on which the rank computes; shared with handles
+  std::shared_ptr<Alarm> alarm;      // shared with all who wait for the stream; null: nobody watches it
+  Alarms watching;                   // that one, or none
+};
+
 class CudaCarrier : public Carrier {
  public:
-  explicit CudaCarrier(const ComputeStream& compute);
+  // `lane`: of the carrier that it is split from; null: one of its own.
+  CudaCarrier(About about, const ComputeStream& compute, std::shared_ptr<CudaLane> lane = nullptr);
+
+  void sum(const kernels::OrderedMean& mean) final { queue().ordered_mean(mean); }
+  void copy(void* to, const void* from, size_t nbytes) final { queue().copy(to, from, nbytes); }
+  std::byte* scratch(size_t nbytes) final;
+  // Every rank sums everything.
+  size_t most_nbytes_summed_alone() const final { return std::numeric_limits<size_t>::max(); }
 
   std::shared_ptr<const void> mark() final;
   void come_after(const std::shared_ptr<const void>& mark, const Ticket& ticket) final;
   Joining joining() final;
   void drop() final;
-  std::shared_ptr<Alarm> alarm() const final { return alarm_; }
-  void* stream() const final { return stream_.handle(); }
-  double held_seconds() final { return holds_->held_seconds(); }
-  void log_holds_as(const std::string& what) final { holds_->log_as(what); }
+  std::shared_ptr<Alarm> alarm() const final { return lane_->alarm; }
+  void* stream() const final { return lane_->stream.handle(); }
+  double held_seconds() final { return lane_->holds->held_seconds(); }
+  void log_holds_as(const std::string& what) final { lane_->holds->log_as(what); }
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) final;
-  std::shared_ptr<Ledger> ledger() const final { return ledger_; }
 
  protected:
   enum class WatchFrom {
@@ -36,33 +61,28 @@ class CudaCarrier : public Carrier {
     given   // once it is on the stream: until then the hosts' own timeout holds
   };
   // Has a watchdog look after the collectives. Called once, by the constructor of a carrier whose stream may come to
-  // wait for other ranks; barriers are meetings of hosts and are not watched. Of the options the carrier fills in all
-  // that is its own.
-  void watch(WatchFrom from, std::shared_ptr<Fate> fate, Watchdog::Options options = {});
+  // wait for other ranks; barriers and splits are meetings of hosts and are not watched. Of the options the carrier
+  // fills in all that is its own.
+  void watch(WatchFrom from, Watchdog::Options options = {});
   // Holds the calling thread until the stream has done all it was given; throws when that will not be.
   void drain();
   // Throws why the collectives cannot go on, if that is known.
-  void check() const { watching_.check(); }
+  void check() const { lane_->watching.check(); }
 
   const ComputeStream& compute() const { return compute_; }
-  Queue& queue() { return *queue_; }
-  // This rank's shard in GPU memory: one that lies in host memory comes to its slice of the whole first.
-  const void* shard_on_gpu(const AllGather& args);
-  // Memory of the GPU that is the carrier's own, at least this large; the same memory grows from call to call.
-  std::byte* scratch(size_t nbytes);
+  Queue& queue() { return *lane_->queue; }
+  // For a carrier that is split from this one.
+  std::shared_ptr<CudaLane> lane_for(Lane lane) const { return lane == Lane::shared ? lane_ : nullptr; }
+  // This rank's strip in GPU memory: one that lies in host memory comes to its place in the whole first.
+  const std::byte* own_on_gpu(const Gather& args);
   // shard = round(post * sum of the ranks' slices), the sources in GPU memory of this process.
   void sum_slices(const std::vector<const void*>& sources, const ReduceScatter& args);
 
  private:
   ComputeStream compute_;
-  std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
-  cuda::Stream stream_;
-  std::unique_ptr<Queue> queue_;      // on that stream
-  std::shared_ptr<CudaHolds> holds_;  // of the stream on which the rank computes; shared with handles
+  std::shared_ptr<CudaLane> lane_;  // shared with the carriers split from this one
   std::shared_ptr<Slab> scratch_;
   WatchFrom watch_from_ = WatchFrom::given;
-  std::shared_ptr<Alarm> alarm_;  // shared with all who wait for the stream
-  Alarms watching_;               // that one, or none
   std::shared_ptr<EventPool> marks_;
   std::shared_ptr<CudaMark> under_way_;  // shared with the watchdog; null between collectives
   std::string under_way_at_;

@@ -24,7 +24,7 @@ bool each_has_its_own_gpu(Group& host, int device) {
 std::unique_ptr<Carrier> make_cuda_process_carrier(std::unique_ptr<Group> host, const ComputeStream& compute,
                                                    const std::string& name) {
   if (each_has_its_own_gpu(*host, compute.device)) return std::make_unique<NcclCarrier>(std::move(host), compute, name);
-  return std::make_unique<CudaStagedCarrier>(std::move(host), compute);
+  return std::make_unique<CudaStagedCarrier>(std::move(host), compute, name);
 }
 
 }  // namespace shoal

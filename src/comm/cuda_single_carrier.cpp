@@ -1,22 +1,24 @@
 // See cuda_single_carrier.h.
 #include "comm/cuda_single_carrier.h"
 
-#include "comm/reduction.h"
+#include <utility>
 
 namespace shoal {
 
-void CudaSingleCarrier::all_gather(const Ticket&, const AllGather& args) {
-  if (args.shard != args.whole) queue().copy(args.whole, args.shard, args.shard_nbytes);
+CudaSingleCarrier::CudaSingleCarrier(const ComputeStream& compute, std::shared_ptr<CudaLane> lane)
+    : CudaCarrier({Members::all(1, 0), "", "GPU, one rank", nullptr}, compute, std::move(lane)) {}
+
+void CudaSingleCarrier::exchange(const Ticket&, const Strips& strips, const Take& take) {
+  const void* own = strips.data;
+  if (strips.nbytes > 0) take({0, strips.nbytes, &own});
 }
 
-void CudaSingleCarrier::reduce_scatter(const Ticket&, const ReduceScatter& args) {
-  const bool in_place = args.shard == args.whole && args.shard_dtype == args.whole_dtype && !args.accumulate;
-  if (in_place && args.pre == 1.0f && args.post == 1.0f) return;  // every element is its own mean
-  sum_slices({args.whole}, args);
+void CudaSingleCarrier::all_gather(const Ticket&, const Gather& args) {
+  if (args.own != args.whole) queue().copy(args.whole, args.own, args.whole_nbytes);
 }
 
-void CudaSingleCarrier::all_reduce(const Ticket& ticket, const AllReduce& args) {
-  reduce_scatter(ticket, reduction_of(args));
+std::unique_ptr<Carrier> CudaSingleCarrier::open(const std::string&, const Members&, Lane lane) {
+  return std::make_unique<CudaSingleCarrier>(compute(), lane_for(lane));
 }
 
 }  // namespace shoal

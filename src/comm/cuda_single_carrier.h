@@ -7,22 +7,15 @@ namespace shoal {
 
 class CudaSingleCarrier final : public CudaCarrier {
  public:
-  using CudaCarrier::CudaCarrier;
+  explicit CudaSingleCarrier(const ComputeStream& compute, std::shared_ptr<CudaLane> lane = nullptr);
 
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
-  void all_gather(const Ticket& ticket, const AllGather& args) override;
-  void reduce_scatter(const Ticket& ticket, const ReduceScatter& args) override;
-  void all_reduce(const Ticket& ticket, const AllReduce& args) override;
+  void exchange(const Ticket& ticket, const Strips& strips, const Take& take) override;
+  void all_gather(const Ticket& ticket, const Gather& args) override;
   void broadcast(const Ticket&, const Broadcast&) override {}
   void barrier(const Ticket&) override {}
-  std::unique_ptr<Carrier> channel(const std::string&) override {
-    return std::make_unique<CudaSingleCarrier>(compute());
-  }
-  void interrupt() override {}
-  void abort(const std::string&) override {}
-  std::string channel_name() const override { return ""; }
-  std::string transport_name() const override { return "GPU, one rank"; }
+
+ protected:
+  std::unique_ptr<Carrier> open(const std::string& name, const Members& members, Lane lane) override;
 };
 
 }  // namespace shoal

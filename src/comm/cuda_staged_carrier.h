@@ -1,36 +1,34 @@
 // Collectives of a GPU's memory through host memory and any Group of hosts: bytes are copied down, travel there, and
-// are copied up. The worker waits for the GPU; the rank does not. Right everywhere, and no faster than the wires to the
-// host.
+// are copied up; sums are made by the hosts. The worker waits for the GPU; the rank does not. Right everywhere, and no
+// faster than the wires to the host.
 #pragma once
 
 #include <memory>
+#include <string>
 
-#include "comm/cuda_carrier.h"
+#include "comm/cuda_hosted_carrier.h"
 
 namespace shoal {
 
-class CudaStagedCarrier final : public CudaCarrier {
+// A collective in flight ends as the hosts' does: when the peers come, leave or are late.
+class CudaStagedCarrier final : public CudaHostedCarrier {
  public:
-  CudaStagedCarrier(std::unique_ptr<Group> host, const ComputeStream& compute);
+  CudaStagedCarrier(std::unique_ptr<Group> host, const ComputeStream& compute, const std::string& name = "",
+                    std::shared_ptr<CudaLane> lane = nullptr);
 
-  int rank() const override { return host_->rank(); }
-  int size() const override { return host_->size(); }
-  void all_gather(const Ticket& ticket, const AllGather& args) override;
-  void reduce_scatter(const Ticket& ticket, const ReduceScatter& args) override;
-  void all_reduce(const Ticket& ticket, const AllReduce& args) override;
+  void exchange(const Ticket& ticket, const Strips& strips, const Take& take) override;
+  void all_gather(const Ticket& ticket, const Gather& args) override;
   void broadcast(const Ticket& ticket, const Broadcast& args) override;
-  void barrier(const Ticket& ticket) override;
-  std::unique_ptr<Carrier> channel(const std::string& name) override;
-  void interrupt() override {
-  }  // a collective in flight ends as the hosts' does: when the peers come, leave or are late
-  void abort(const std::string& reason) override { host_->abort(reason); }
-  std::string channel_name() const override { return ""; }
-  std::string transport_name() const override { return "GPU, through " + host_->transport_name(); }
+
+ protected:
+  std::unique_ptr<Carrier> over(std::unique_ptr<Group> host, const std::string& name,
+                                std::shared_ptr<CudaLane> lane) override;
 
  private:
+  void reduce_scatter(const Ticket& ticket, const ReduceScatter& args) override;
+  void all_reduce(const Ticket& ticket, const AllReduce& args) override;
   std::byte* host_memory(std::shared_ptr<Slab>& slab, size_t nbytes);
 
-  std::unique_ptr<Group> host_;
   std::shared_ptr<Slab> sent_, received_;  // kept from call to call
 };
 

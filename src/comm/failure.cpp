@@ -45,6 +45,13 @@ std::string cause_late(const std::vector<int>& missing, Timeout timeout) {
                      listed(missing), seconds_of(timeout), missing.size() == 1 ? "it" : "they");
 }
 
+std::string cause_late(const std::vector<int>& missing, Timeout timeout, const std::vector<int>& to_blame) {
+  if (to_blame == missing) return cause_late(missing, timeout);
+  return fmt::format(
+      "{} did not arrive within {} s, held up by {}. Look at what {} does, or raise shoal.timeout_seconds.",
+      listed(missing), seconds_of(timeout), listed(to_blame), listed(to_blame));
+}
+
 std::string cause_silent(const std::vector<int>& silent, Timeout limit) {
   return fmt::format("{} died or hangs: {} joined the world and {} not heard of for {} s. Look at {} own output.",
                      listed(silent), silent.size() == 1 ? "it" : "they", silent.size() == 1 ? "was" : "were",

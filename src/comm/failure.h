@@ -29,6 +29,8 @@ inline constexpr Timeout kMeetingTimeout = std::chrono::seconds(20);
 
 // Causes, worded once for every transport.
 std::string cause_late(const std::vector<int>& missing, Timeout timeout);
+// The same where those who are late wait for others in their turn, who are `to_blame`; see blame.h.
+std::string cause_late(const std::vector<int>& missing, Timeout timeout, const std::vector<int>& to_blame);
 std::string cause_silent(const std::vector<int>& silent, Timeout limit);
 // Of the process that serves the store: "rank 0" or "the launcher".
 std::string cause_store_silent(const std::string& server, Timeout limit);

@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/reduction.h"
-#include "comm/slices.h"
-
 namespace shoal {
 
 namespace {
@@ -15,18 +12,18 @@ constexpr int kTicketTag = 1;
 constexpr int kPayloadTag = 2;
 constexpr size_t kStagingNbytes = size_t{8} << 20;
 constexpr size_t kPieceAlignment = 64;
-// Up to this size every rank sums all elements itself, which saves a round.
-constexpr size_t kSmallNbytes = size_t{16} << 10;
 
 std::byte* bytes(const void* data) { return static_cast<std::byte*>(const_cast<void*>(data)); }
 
 }  // namespace
 
-GlooCarrier::GlooCarrier(std::shared_ptr<GlooWorld> world, const std::string& channel_name)
-    : world_(std::move(world)), channel_name_(channel_name), channel_(world_->open(channel_name)) {}
+GlooCarrier::GlooCarrier(std::shared_ptr<GlooWorld> world, const Members& members, const std::string& channel_name)
+    : Carrier({members, members.channel_name(channel_name), "gloo", fate_of(world)}),
+      world_(std::move(world)),
+      channel_(world_->open(channel_name, members)) {}
 
 void GlooCarrier::carry(const Ticket& ticket, const std::function<void()>& payload) {
-  at_ = describe(ticket, channel_name_);
+  at_ = describe(ticket, channel_name());
   deadline_ = std::chrono::steady_clock::now() + world_->timeout();
   try {
     channel_.link->begin();
@@ -35,8 +32,8 @@ void GlooCarrier::carry(const Ticket& ticket, const std::function<void()>& paylo
     channel_.link->end();
   } catch (const LinkBroken& broken) {
     channel_.link->end();
-    if (left_) throw error_of({rank(), at_, cause_left(rank())}, rank(), at_);
-    throw error_of(world_->settle(broken, channel_, at_), rank(), at_);
+    if (left_) throw error_of({global(), at_, cause_left(global())}, global(), at_);
+    throw error_of(world_->settle(broken, channel_, at_), global(), at_);
   } catch (...) {
     channel_.link->end();
     throw;
@@ -53,11 +50,12 @@ void GlooCarrier::compare_tickets(const Ticket& mine) {
   }
   run(sends, receives);
   for (int peer = 0; peer < size(); ++peer) {
-    const std::string how = disagreement(mine, tickets[static_cast<size_t>(peer)], peer, channel_name_);
+    const std::string how =
+        disagreement(mine, tickets[static_cast<size_t>(peer)], members().global(peer), channel_name());
     if (how.empty()) continue;
-    const Failure own{rank(), at_, how};
+    const Failure own{global(), at_, how};
     world_->fail(own);
-    throw error_of(own, rank(), at_);
+    throw error_of(own, global(), at_);
   }
 }
 
@@ -71,34 +69,91 @@ void GlooCarrier::run(const std::vector<Transfer>& sends, const std::vector<Tran
 std::byte* GlooCarrier::staging(size_t nbytes) {
   if (!staging_ || staging_->nbytes() < nbytes) {
     staging_.reset();
-    staging_ = Slab::create(nbytes, Slab::Backing::anonymous, ledger_, MemoryKind::staging);
+    staging_ = Slab::create(nbytes, Slab::Backing::anonymous, ledger(), MemoryKind::staging);
   }
   return staging_->data();
 }
 
-void GlooCarrier::all_gather(const Ticket& ticket, const AllGather& args) {
+void GlooCarrier::all_gather(const Ticket& ticket, const Gather& args) {
   carry(ticket, [&] {
-    std::byte* whole = bytes(args.whole);
     std::vector<Transfer> sends, receives;
     for (int peer = 0; peer < size(); ++peer) {
-      std::byte* slice = whole + static_cast<size_t>(peer) * args.shard_nbytes;
       if (peer == rank()) {
-        if (slice != args.shard && args.shard_nbytes > 0) std::memcpy(slice, args.shard, args.shard_nbytes);
+        if (args.place(peer) != args.own) copy(args.place(peer), args.own, args.nbytes_at(peer));
         continue;
       }
-      sends.push_back({peer, bytes(args.shard), args.shard_nbytes, kPayloadTag});
-      receives.push_back({peer, slice, args.shard_nbytes, kPayloadTag});
+      sends.push_back({peer, bytes(args.own), args.nbytes_at(rank()), kPayloadTag});
+      receives.push_back({peer, args.place(peer), args.nbytes_at(peer), kPayloadTag});
     }
     run(sends, receives);
   });
 }
 
-// Two sets of staging memory: while one piece is summed, the next is on its way.
-void GlooCarrier::reduce_own_slice(const Slices& slices, kernels::OrderedMean mean) {
-  const size_t own_nbytes = slices.nbytes[static_cast<size_t>(rank())];
-  const size_t piece = std::min(slices.piece_nbytes, own_nbytes);
+void GlooCarrier::exchange(const Ticket& ticket, const Strips& strips, const Take& take) {
+  // The same on every rank, as it follows from what the tickets agree on.
+  const size_t whole = ticket.piece_nbytes > 0 ? std::min<size_t>(ticket.piece_nbytes, kStagingNbytes) : kStagingNbytes;
+  const size_t piece_nbytes =
+      std::max(kPieceAlignment, whole / 2 / static_cast<size_t>(size()) / kPieceAlignment * kPieceAlignment);
+  carry(ticket, [&] {
+    if (strips.received != nullptr) {
+      take_whole(strips, piece_nbytes, take);
+    } else {
+      take_in_pieces(strips, piece_nbytes, take);
+    }
+  });
+}
+
+// Posts the sends of every peer's strip in pieces, and waits for them when `receive` is through.
+void GlooCarrier::send_strips(const Strips& strips, size_t piece_nbytes, const std::function<void()>& receive) {
+  std::vector<Transfer> sends;
+  for (size_t begin = 0; begin < strips.strip_nbytes; begin += piece_nbytes) {
+    for (int peer = 0; peer < size(); ++peer) {
+      const int strip = strips.count == 1 ? 0 : peer;
+      const size_t nbytes = strips.nbytes_at(strip);
+      if (peer == rank() || begin >= nbytes) continue;
+      std::byte* from = bytes(strips.data) + static_cast<size_t>(strip) * strips.strip_nbytes + begin;
+      sends.push_back({peer, from, std::min(piece_nbytes, nbytes - begin), kPayloadTag});
+    }
+  }
+  auto sending = channel_.link->post_sends(sends);
+  receive();
+  sending.wait(deadline_);
+}
+
+void GlooCarrier::take_whole(const Strips& strips, size_t piece_nbytes, const Take& take) {
+  const int strip = strips.count == 1 ? 0 : rank();
+  const size_t own_nbytes = strips.nbytes_at(strip);
+  std::vector<const void*> sources(static_cast<size_t>(size()));
+  std::vector<Transfer> receives;
+  for (int peer = 0; peer < size(); ++peer) {
+    std::byte* to = strips.received + static_cast<size_t>(peer) * strips.strip_nbytes;
+    if (peer == rank()) to = bytes(strips.data) + static_cast<size_t>(strip) * strips.strip_nbytes;
+    sources[static_cast<size_t>(peer)] = to;
+    for (size_t begin = 0; begin < own_nbytes && peer != rank(); begin += piece_nbytes) {
+      receives.push_back({peer, to + begin, std::min(piece_nbytes, own_nbytes - begin), kPayloadTag});
+    }
+  }
+  auto receiving = channel_.link->post_receives(receives);
+  send_strips(strips, piece_nbytes, [&] {
+    receiving.wait(deadline_);
+    if (own_nbytes > 0) take({0, own_nbytes, sources.data()});
+  });
+}
+
+// Two sets of staging memory: while one piece is taken, the next is on its way.
+void GlooCarrier::take_in_pieces(const Strips& strips, size_t piece_nbytes, const Take& take) {
+  const int strip = strips.count == 1 ? 0 : rank();
+  const size_t own_nbytes = strips.nbytes_at(strip);
+  const size_t piece = std::min(piece_nbytes, own_nbytes);
   const auto peers = static_cast<size_t>(size() - 1);
-  std::byte* memory = own_nbytes > 0 && peers > 0 ? staging(2 * peers * piece) : nullptr;
+  std::vector<std::byte> heap;  // for what all ranks read, which is little
+  std::byte* memory = nullptr;
+  if (strips.count == 1) {
+    heap.resize(2 * peers * piece);
+    memory = heap.data();
+  } else if (own_nbytes > 0 && peers > 0) {
+    memory = staging(2 * peers * piece);
+  }
   const auto place = [&](size_t set, int peer) {
     const auto slot = static_cast<size_t>(peer < rank() ? peer : peer - 1);
     return memory + (set * peers + slot) * piece;
@@ -113,104 +168,19 @@ void GlooCarrier::reduce_own_slice(const Slices& slices, kernels::OrderedMean me
   };
 
   auto first = post_piece(0, 0);
-  std::vector<Transfer> sends;
-  const size_t longest = *std::max_element(slices.nbytes.begin(), slices.nbytes.end());
-  for (size_t begin = 0; begin < longest; begin += slices.piece_nbytes) {
-    for (int peer = 0; peer < size(); ++peer) {
-      const size_t nbytes = slices.nbytes[static_cast<size_t>(peer)];
-      if (peer == rank() || begin >= nbytes) continue;
-      std::byte* from = bytes(slices.data) + slices.begins[static_cast<size_t>(peer)] + begin;
-      sends.push_back({peer, from, std::min(slices.piece_nbytes, nbytes - begin), kPayloadTag});
-    }
-  }
-  auto sending = channel_.link->post_sends(sends);
-
-  const size_t in_nbytes = nbytes_of(mean.source_dtype);
-  const size_t out_nbytes = nbytes_of(mean.out_dtype);
-  std::byte* out = bytes(mean.out);
-  const std::byte* own = slices.data + slices.begins[static_cast<size_t>(rank())];
-  std::vector<const void*> sources(static_cast<size_t>(size()));
-  size_t set = 0;
-  for (size_t begin = 0; begin < own_nbytes; begin += piece, set ^= 1) {
-    first.wait(deadline_);
-    auto next = post_piece(begin + piece, set ^ 1);
-    for (int peer = 0; peer < size(); ++peer) {
-      sources[static_cast<size_t>(peer)] = peer == rank() ? own + begin : place(set, peer);
-    }
-    mean.sources = sources.data();
-    mean.source_count = size();
-    mean.out = out + begin / in_nbytes * out_nbytes;
-    mean.numel = static_cast<int64_t>(std::min(piece, own_nbytes - begin) / in_nbytes);
-    kernels::ordered_mean(mean);
-    first = std::move(next);
-  }
-  sending.wait(deadline_);
-}
-
-void GlooCarrier::reduce_scatter(const Ticket& ticket, const ReduceScatter& args) {
-  carry(ticket, [&] {
-    Slices slices;
-    slices.data = bytes(args.whole);
-    const size_t slice_nbytes = static_cast<size_t>(args.shard_numel) * nbytes_of(args.whole_dtype);
-    for (int peer = 0; peer < size(); ++peer) {
-      slices.begins.push_back(static_cast<size_t>(peer) * slice_nbytes);
-      slices.nbytes.push_back(slice_nbytes);
-    }
-    const size_t whole =
-        ticket.piece_nbytes > 0 ? std::min<size_t>(ticket.piece_nbytes, kStagingNbytes) : kStagingNbytes;
-    slices.piece_nbytes =
-        std::max(kPieceAlignment, whole / 2 / static_cast<size_t>(size()) / kPieceAlignment * kPieceAlignment);
-    kernels::OrderedMean mean = mean_of(args);
-    reduce_own_slice(slices, mean);
-  });
-}
-
-void GlooCarrier::all_reduce(const Ticket& ticket, const AllReduce& args) {
-  const size_t element = nbytes_of(args.dtype);
-  const size_t nbytes = static_cast<size_t>(args.numel) * element;
-  kernels::OrderedMean mean;
-  mean.source_dtype = mean.out_dtype = args.dtype;
-  mean.out = args.data;
-  mean.post = args.post;
-  carry(ticket, [&] {
-    if (nbytes <= kSmallNbytes) {
-      std::vector<std::byte> heard(nbytes * static_cast<size_t>(size()));
-      std::vector<const void*> sources;
-      std::vector<Transfer> sends, receives;
+  send_strips(strips, piece_nbytes, [&] {
+    const std::byte* own = strips.data + static_cast<size_t>(strip) * strips.strip_nbytes;
+    std::vector<const void*> sources(static_cast<size_t>(size()));
+    size_t set = 0;
+    for (size_t begin = 0; begin < own_nbytes; begin += piece, set ^= 1) {
+      first.wait(deadline_);
+      auto next = post_piece(begin + piece, set ^ 1);
       for (int peer = 0; peer < size(); ++peer) {
-        std::byte* from = heard.data() + static_cast<size_t>(peer) * nbytes;
-        sources.push_back(peer == rank() ? bytes(args.data) : from);
-        if (peer == rank()) continue;
-        sends.push_back({peer, args.data, nbytes, kPayloadTag});
-        receives.push_back({peer, from, nbytes, kPayloadTag});
+        sources[static_cast<size_t>(peer)] = peer == rank() ? own + begin : place(set, peer);
       }
-      run(sends, receives);
-      mean.sources = sources.data();
-      mean.source_count = size();
-      mean.numel = args.numel;
-      kernels::ordered_mean(mean);
-      return;
+      take({begin, std::min(piece, own_nbytes - begin), sources.data()});
+      first = std::move(next);
     }
-    Slices slices;
-    slices.data = bytes(args.data);
-    slices.piece_nbytes = kStagingNbytes / 2 / static_cast<size_t>(size()) / kPieceAlignment * kPieceAlignment;
-    for (int peer = 0; peer < size(); ++peer) {
-      const Slice slice = slice_of(args.numel, size(), peer);
-      slices.begins.push_back(static_cast<size_t>(slice.begin) * element);
-      slices.nbytes.push_back(static_cast<size_t>(slice.numel) * element);
-    }
-    const auto me = static_cast<size_t>(rank());
-    std::byte* own = bytes(args.data) + slices.begins[me];
-    mean.out = own;
-    reduce_own_slice(slices, mean);
-    std::vector<Transfer> sends, receives;
-    for (int peer = 0; peer < size(); ++peer) {
-      const auto p = static_cast<size_t>(peer);
-      if (peer == rank()) continue;
-      sends.push_back({peer, own, slices.nbytes[me], kPayloadTag});
-      receives.push_back({peer, bytes(args.data) + slices.begins[p], slices.nbytes[p], kPayloadTag});
-    }
-    run(sends, receives);
   });
 }
 
@@ -229,19 +199,13 @@ void GlooCarrier::barrier(const Ticket& ticket) {
   carry(ticket, [] {});
 }
 
-std::unique_ptr<Carrier> GlooCarrier::channel(const std::string& name) {
-  return std::make_unique<GlooCarrier>(world_, name);
-}
-
-std::shared_ptr<Slab> GlooCarrier::allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) {
-  return Slab::create(nbytes, Slab::Backing::anonymous, std::move(ledger), kind);
+std::unique_ptr<Carrier> GlooCarrier::open(const std::string& name, const Members& members, Lane) {
+  return std::make_unique<GlooCarrier>(world_, members, name);
 }
 
 void GlooCarrier::interrupt() {
   left_ = true;
   world_->leave(channel_);
 }
-
-void GlooCarrier::abort(const std::string& reason) { world_->fail({rank(), "", cause_aborted(rank(), reason)}); }
 
 }  // namespace shoal

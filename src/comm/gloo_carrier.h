@@ -1,6 +1,6 @@
-// The collectives over Gloo's point-to-point transfers. Before the payload every rank sends its ticket to every other,
-// so ranks that disagree are found. A reduce-scatter sends each slice to its owner, who receives the peers' slices
-// piece by piece and sums them in rank order; an all-gather sends and receives straight from and into the slices.
+// A Carrier over Gloo's point-to-point transfers. Before the payload every rank sends its ticket to every other, so
+// ranks that disagree are found. An exchange sends each strip to its rank, which receives the peers' strips piece by
+// piece, the next on its way while one is taken; an all-gather sends and receives straight from and into the strips.
 // (Gloo's own all-gather and reduce-scatter copy, and sum in the order of arrival.)
 #pragma once
 
@@ -12,52 +12,40 @@
 
 #include "comm/carrier.h"
 #include "comm/gloo_world.h"
-#include "kernels/reduce.h"
 
 namespace shoal {
 
 class GlooCarrier final : public Carrier {
  public:
-  // Blocks until every rank has opened the same channel.
-  GlooCarrier(std::shared_ptr<GlooWorld> world, const std::string& channel_name);
+  // Blocks until every one of these ranks has opened the same channel.
+  GlooCarrier(std::shared_ptr<GlooWorld> world, const Members& members, const std::string& channel_name);
+  // The main channel of all ranks.
+  explicit GlooCarrier(const std::shared_ptr<GlooWorld>& world)
+      : GlooCarrier(world, Members::all(world->size(), world->rank()), "") {}
 
-  int rank() const override { return world_->rank(); }
-  int size() const override { return world_->size(); }
-  void all_gather(const Ticket& ticket, const AllGather& args) override;
-  void reduce_scatter(const Ticket& ticket, const ReduceScatter& args) override;
-  void all_reduce(const Ticket& ticket, const AllReduce& args) override;
+  void exchange(const Ticket& ticket, const Strips& strips, const Take& take) override;
+  void all_gather(const Ticket& ticket, const Gather& args) override;
   void broadcast(const Ticket& ticket, const Broadcast& args) override;
   void barrier(const Ticket& ticket) override;
-  std::unique_ptr<Carrier> channel(const std::string& name) override;
-  std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override;
   void interrupt() override;
-  void abort(const std::string& reason) override;
-  std::shared_ptr<Fate> fate() const override { return fate_of(world_); }
-  std::string channel_name() const override { return channel_name_; }
-  std::string transport_name() const override { return "gloo"; }
-  std::shared_ptr<Ledger> ledger() const override { return ledger_; }
+
+ protected:
+  std::unique_ptr<Carrier> open(const std::string& name, const Members& members, Lane lane) override;
 
  private:
-  // What each rank r holds of the elements to be summed: slice r of `data` goes to rank r.
-  struct Slices {
-    const std::byte* data = nullptr;
-    std::vector<size_t> begins;  // bytes, by rank
-    std::vector<size_t> nbytes;
-    size_t piece_nbytes = 0;  // of a slice
-  };
   void carry(const Ticket& ticket, const std::function<void()>& payload);
   void compare_tickets(const Ticket& mine);
   void run(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives);
-  void reduce_own_slice(const Slices& slices, kernels::OrderedMean mean);
+  void send_strips(const Strips& strips, size_t piece_nbytes, const std::function<void()>& receive);
+  void take_in_pieces(const Strips& strips, size_t piece_nbytes, const Take& take);
+  void take_whole(const Strips& strips, size_t piece_nbytes, const Take& take);
   std::byte* staging(size_t nbytes);
 
   std::shared_ptr<GlooWorld> world_;  // shared by the carriers of this rank's channels
-  const std::string channel_name_;
   GlooWorld::Channel channel_;
   std::atomic<bool> left_{false};
   std::string at_;
   Deadline deadline_;
-  std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   std::shared_ptr<Slab> staging_;
 };
 

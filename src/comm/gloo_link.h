@@ -1,20 +1,22 @@
-// Sends and receives between all pairs of ranks over one Gloo backend, for one channel. Knows which peer a failure
-// belongs to, which Gloo's own messages do not say. exchange() is called by one thread, close() by any.
+// Sends and receives between all pairs of ranks of one group over one Gloo backend, for one channel. Knows which peer a
+// failure belongs to, which Gloo's own messages do not say. exchange() is called by one thread, close() by any.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "comm/c10d_store.h"
 #include "comm/gloo_factory.h"
+#include "comm/wait_reports.h"
 
 namespace shoal {
 
 struct Transfer {
-  int peer = 0;
+  int peer = 0;  // its number in the group
   void* data = nullptr;
   size_t nbytes = 0;
   int tag = 0;
@@ -25,13 +27,15 @@ struct LinkBroken : std::runtime_error {
   enum class How { closed, late, interrupted };
   LinkBroken(How how, int peer, const std::string& text) : std::runtime_error(text), how(how), peer(peer) {}
   How how;
-  int peer;
+  int peer;  // its number in the world
 };
 
 class GlooLink {
  public:
   // Connects all ranks with each other through the store's part under `id`; throws what c10d throws.
-  static std::shared_ptr<GlooLink> connect(const C10dStore& store, const std::string& id, const GlooOptions& options);
+  // `ranks`: the numbers in the world of the ranks that it connects, by which LinkBroken names them; empty: the same.
+  static std::shared_ptr<GlooLink> connect(const C10dStore& store, const std::string& id, const GlooOptions& options,
+                                           std::vector<int> ranks = {});
   ~GlooLink();
 
   // Transfers under way. Those of one peer and tag match in the order in which they were posted.
@@ -55,6 +59,9 @@ class GlooLink {
   // Brackets of a collective: close() in between wakes it, and the connections are cut when it ends.
   void begin();
   void end() noexcept;
+
+  // For whom a collective waits now, and the how many-eth it is; from any thread.
+  std::optional<WaitReports::Wait> awaited() const;
 
   // Cuts the connections, so that peers notice; wakes a collective in flight.
   void close() noexcept;

@@ -42,7 +42,7 @@ GlooWorld::GlooWorld(const Options& options) : options_(options), reports_(optio
   std::string problem;
   try {
     RollCall roll(*store, rank(), size(), silence);
-    auto link = begin_connecting("control");
+    auto link = begin_connecting("control", Members::all(size(), rank()));
     const auto connected = [&]() -> std::optional<bool> {
       if (link.wait_for(Timeout(0)) != std::future_status::ready) return std::nullopt;
       try {
@@ -76,10 +76,13 @@ void GlooWorld::end_connecting(const Failure& failure, const std::vector<int>& s
 
 // On a thread that nobody waits for: Gloo tries to reach a dead rank four times, each until its own timeout, and cannot
 // be told to stop. The thread holds all that it needs.
-std::future<std::shared_ptr<GlooLink>> GlooWorld::begin_connecting(const std::string& id) const {
-  const GlooOptions gloo{rank(), size(), std::min(timeout(), kConnectTimeout), options_.address, options_.interface};
-  std::packaged_task<std::shared_ptr<GlooLink>()> task(
-      [store = options_.store, id, gloo] { return GlooLink::connect(*store, "gloo/" + id, gloo); });
+std::future<std::shared_ptr<GlooLink>> GlooWorld::begin_connecting(const std::string& id,
+                                                                   const Members& members) const {
+  const GlooOptions gloo{members.rank(), members.size(), std::min(timeout(), kConnectTimeout), options_.address,
+                         options_.interface};
+  std::packaged_task<std::shared_ptr<GlooLink>()> task([store = options_.store, id, gloo, ranks = members.ranks()] {
+    return GlooLink::connect(*store, "gloo/" + id, gloo, ranks);
+  });
   auto link = task.get_future();
   std::thread(std::move(task)).detach();
   return link;
@@ -100,16 +103,20 @@ std::shared_ptr<GlooLink> GlooWorld::finish_connecting(const std::string& id,
   }
 }
 
-GlooWorld::Channel GlooWorld::open(const std::string& name) {
+GlooWorld::Channel GlooWorld::open(const std::string& name, const Members& members) {
+  if (members.are_a_part() && !was_split_.exchange(true)) {
+    wait_reports_ = std::make_unique<WaitReports>(*reports_, rank(), [this] { return waits(); });
+  }
+  const std::string key = members.channel_key(name);
   Channel channel;
   {
     const std::lock_guard lock(mutex_);
-    channel.id = fmt::format("channel/{}/{}", name, channels_opened_[name]++);
+    channel.id = fmt::format("channel/{}/{}", key, channels_opened_[key]++);
   }
   const std::string at = "opening " + channel.id;
   if (auto known = failure()) throw error_of(*known, rank(), at);
   // Gloo would wait for a dead rank until the timeout; a connection that exists tells at once.
-  exchange_on_control(kOpeningTag, 1, std::chrono::steady_clock::now() + timeout(), at);
+  exchange_on_control(members, kOpeningTag, 1, std::chrono::steady_clock::now() + timeout(), at);
   // Gloo does not say whose connection failed, nor soon. If a rank is gone, so is its connection of the control link.
   const auto check_control = [&](Timeout patience) {
     const int gone = find_gone_peer(patience);
@@ -119,7 +126,7 @@ GlooWorld::Channel GlooWorld::open(const std::string& name) {
   };
   // All ranks are here, so they wait equally long for one that hangs while it connects.
   const auto deadline = std::chrono::steady_clock::now() + timeout();
-  auto link = begin_connecting(channel.id);
+  auto link = begin_connecting(channel.id, members);
   while (link.wait_for(kProbePeriod) != std::future_status::ready && std::chrono::steady_clock::now() < deadline) {
     check_control(Timeout(0));
   }
@@ -136,21 +143,23 @@ GlooWorld::Channel GlooWorld::open(const std::string& name) {
     }
   }
   // Each says how connecting ended for it: who says nothing is the one that hangs.
-  const std::vector<char> opened = exchange_on_control(kOpenedTag, problem ? 0 : 1, deadline + kOpeningGrace, at);
+  const std::vector<char> opened =
+      exchange_on_control(members, kOpenedTag, problem ? 0 : 1, deadline + kOpeningGrace, at);
   if (problem) throw *problem;
-  for (int peer = 0; peer < size(); ++peer) {
+  for (const int peer : members.ranks()) {
     if (peer == rank() || opened[static_cast<size_t>(peer)] != 0) continue;
     throw error_of(fail({rank(), at, fmt::format("rank {} could not connect. Look at its output.", peer)}), rank(), at);
   }
   return channel;
 }
 
-// Sends a byte to every rank and returns theirs, by rank.
-std::vector<char> GlooWorld::exchange_on_control(int tag, char own, Deadline deadline, const std::string& at) {
+// Sends a byte to each of the others and returns theirs, by rank of the world.
+std::vector<char> GlooWorld::exchange_on_control(const Members& members, int tag, char own, Deadline deadline,
+                                                 const std::string& at) {
   const std::lock_guard lock(control_mutex_);
   std::vector<char> heard(static_cast<size_t>(size()));
   std::vector<Transfer> sends, receives;
-  for (int peer = 0; peer < size(); ++peer) {
+  for (const int peer : members.ranks()) {
     if (peer == rank()) continue;
     sends.push_back({peer, &own, 1, tag});
     receives.push_back({peer, &heard[static_cast<size_t>(peer)], 1, tag});
@@ -296,7 +305,10 @@ std::string GlooWorld::cause_store_silent_for(Timeout limit) const {
 }
 
 std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel) {
-  if (broken.how == LinkBroken::How::late) return cause_late({broken.peer}, timeout());
+  if (broken.how == LinkBroken::How::late) {
+    const std::vector<int> missing{broken.peer};
+    return cause_late(missing, timeout(), was_split_ ? to_blame_by_reports(*reports_, missing) : missing);
+  }
   // Whoever stops in order says so first and cuts the connection then, but the two travel separately.
   const auto deadline = std::chrono::steady_clock::now() + kReportDelay;
   const std::string left_key = fmt::format("left/{}/{}", channel.id, broken.peer);
@@ -313,6 +325,17 @@ std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel
     if (std::chrono::steady_clock::now() >= deadline) return cause_died(broken.peer, broken.what());
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+}
+
+std::vector<WaitReports::Wait> GlooWorld::waits() {
+  std::vector<WaitReports::Wait> found;
+  const std::lock_guard lock(mutex_);
+  for (const auto& weak : links_) {
+    const auto link = weak.lock();
+    if (!link) continue;
+    if (const auto wait = link->awaited()) found.push_back(*wait);
+  }
+  return found;
 }
 
 Failure GlooWorld::settle(const LinkBroken& broken, const Channel& channel, const std::string& at) {

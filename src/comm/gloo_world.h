@@ -3,6 +3,7 @@
 // cuts its own connections. One a process and world; the carriers of its channels share it.
 #pragma once
 
+#include <atomic>
 #include <future>
 #include <map>
 #include <memory>
@@ -14,6 +15,8 @@
 #include "comm/c10d_store.h"
 #include "comm/fate.h"
 #include "comm/gloo_link.h"
+#include "comm/members.h"
+#include "comm/wait_reports.h"
 
 namespace shoal {
 
@@ -40,8 +43,8 @@ class GlooWorld {
     std::string id;  // name and how many came before it
     std::shared_ptr<GlooLink> link;
   };
-  // The next channel of that name; blocks until every rank opens it.
-  Channel open(const std::string& name);
+  // The next channel of that name for these ranks; blocks until each of them opens it.
+  Channel open(const std::string& name, const Members& members);
   // This rank leaves the channel: says so to those who will find the connection cut, and cuts it.
   void leave(const Channel& channel) noexcept;
 
@@ -61,11 +64,13 @@ class GlooWorld {
   static constexpr Timeout kHearingDelay = std::chrono::milliseconds(5000);
 
   // What ranks tell each other on the control link when a channel is opened.
-  std::vector<char> exchange_on_control(int tag, char own, Deadline deadline, const std::string& at);
-  std::future<std::shared_ptr<GlooLink>> begin_connecting(const std::string& id) const;
+  std::vector<char> exchange_on_control(const Members& members, int tag, char own, Deadline deadline,
+                                        const std::string& at);
+  std::future<std::shared_ptr<GlooLink>> begin_connecting(const std::string& id, const Members& members) const;
   std::shared_ptr<GlooLink> finish_connecting(const std::string& id, std::future<std::shared_ptr<GlooLink>>& link);
   [[noreturn]] void end_connecting(const Failure& failure, const std::vector<int>& silent);
   std::string cause_of(const LinkBroken& broken, const Channel& channel);
+  std::vector<WaitReports::Wait> waits();
   void wait_until_heard(Timeout patience);
   int find_gone_peer(Timeout patience);  // -1: all connections of the control link hold
   int probe_control(Timeout patience);   // the same, by who holds its mutex
@@ -81,6 +86,8 @@ class GlooWorld {
   Deadline next_question_{}, next_probe_{};  // of those that are asked again and again
   std::mutex control_mutex_;
   std::shared_ptr<GlooLink> control_;  // on which ranks wait for each other to open a channel
+  std::atomic<bool> was_split_{false};
+  std::unique_ptr<WaitReports> wait_reports_;  // made by the first split; ends first
 };
 
 std::shared_ptr<Fate> fate_of(std::shared_ptr<GlooWorld> world);

@@ -24,31 +24,31 @@ NcclType type_of(DType dtype) {
 
 }  // namespace
 
-NcclCarrier::NcclCarrier(std::unique_ptr<Group> host, const ComputeStream& compute, std::string name)
-    : CudaCarrier(compute),
-      host_(std::move(host)),
-      name_(std::move(name)),
+NcclCarrier::NcclCarrier(std::unique_ptr<Group> host, const ComputeStream& compute, const std::string& name,
+                         std::shared_ptr<CudaLane> lane)
+    : CudaHostedCarrier(std::move(host), compute, name, "NCCL", std::move(lane)),
       nccl_(NcclLibrary::get()),
       link_(connect()) {
   Watchdog::Options options;
   options.trouble = [link = link_] { return link->trouble(); };
   options.stop = [link = link_] { link->abort(); };
-  watch(WatchFrom::begin, host_->fate(), std::move(options));
+  watch(WatchFrom::begin, std::move(options));
 }
 
 std::shared_ptr<NcclLink> NcclCarrier::connect() {
   NcclUniqueId id{};
   if (rank() == 0) nccl_.check(nccl_.get_unique_id(&id), "ncclGetUniqueId");
-  host_
-      ->broadcast({.subject = {"share NCCL's id", "all ranks"},
-                   .data = id.bytes.data(),
-                   .nbytes = id.bytes.size(),
-                   .root = 0,
-                   .keep = nullptr})
+  host()
+      .broadcast({.subject = {"share NCCL's id", "all ranks"},
+                  .data = id.bytes.data(),
+                  .nbytes = id.bytes.size(),
+                  .root = 0,
+                  .keep = nullptr})
       .wait();
-  const std::shared_ptr<Fate> fate = host_->fate();
+  const std::shared_ptr<Fate> fate = this->fate();
   const auto begin = std::chrono::steady_clock::now();
-  const std::string at = "connecting " + (name_.empty() ? "GPUs" : name_ + " of GPUs") + " through NCCL";
+  const std::string at =
+      "connecting " + (channel_name().empty() ? "GPUs" : channel_name() + " of GPUs") + " through NCCL";
   const auto look_around = [&] {
     if (!fate) return;
     std::optional<Failure> found = fate->failure();
@@ -58,10 +58,10 @@ std::shared_ptr<NcclLink> NcclCarrier::connect() {
         cause = cause_unconnected(fate->timeout());
       }
       if (cause.empty()) return;
-      found = Failure{rank(), at, cause};
+      found = Failure{global(), at, cause};
       fate->fail(*found);
     }
-    throw error_of(*found, rank(), at);
+    throw error_of(*found, global(), at);
   };
   try {
     return std::make_shared<NcclLink>(
@@ -78,7 +78,7 @@ std::shared_ptr<NcclLink> NcclCarrier::connect() {
 }
 
 void NcclCarrier::tell_others(const std::string& at, const Error& error) {
-  if (const std::shared_ptr<Fate> fate = host_->fate()) fate->fail({rank(), at, error.what()});
+  if (fate()) fate()->fail({global(), at, error.what()});
 }
 
 NcclCarrier::~NcclCarrier() {
@@ -103,11 +103,39 @@ void NcclCarrier::call(const Ticket& ticket, const char* name, const std::functi
   }
 }
 
-void NcclCarrier::all_gather(const Ticket& ticket, const AllGather& args) {
-  const void* shard = shard_on_gpu(args);
+void NcclCarrier::all_gather(const Ticket& ticket, const Gather& args) {
+  const std::byte* own = own_on_gpu(args);
   call(ticket, "ncclAllGather", [&](NcclComm comm) {
-    return nccl_.all_gather(shard, args.whole, args.shard_nbytes, NcclType::int8, comm, stream());
+    return nccl_.all_gather(own, args.whole, args.strip_nbytes, NcclType::int8, comm, stream());
   });
+}
+
+void NcclCarrier::exchange(const Ticket& ticket, const Strips& strips, const Take& take) {
+  const size_t nbytes = strips.strip_nbytes;
+  std::byte* received = strips.received != nullptr ? strips.received : scratch(strips.nbytes);
+  std::vector<const void*> sources;
+  for (int peer = 0; peer < size(); ++peer) {
+    const size_t begin = static_cast<size_t>(peer) * nbytes;
+    sources.push_back(peer == rank() ? strips.data + begin : received + begin);
+  }
+  if (nbytes == 0) return;
+  call(ticket, "ncclSend and ncclRecv", [&](NcclComm comm) {
+    int result = nccl_.group_start();
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      const size_t begin = static_cast<size_t>(peer) * nbytes;
+      if (result == 0) result = nccl_.send(strips.data + begin, nbytes, NcclType::int8, peer, comm, stream());
+      if (result == 0) result = nccl_.receive(received + begin, nbytes, NcclType::int8, peer, comm, stream());
+    }
+    const int ended = nccl_.group_end();
+    return result != 0 ? result : ended;
+  });
+  take({0, nbytes, sources.data()});
+}
+
+std::unique_ptr<Carrier> NcclCarrier::over(std::unique_ptr<Group> host, const std::string& name,
+                                           std::shared_ptr<CudaLane> lane) {
+  return std::make_unique<NcclCarrier>(std::move(host), compute(), name, std::move(lane));
 }
 
 void NcclCarrier::reduce_scatter(const Ticket& ticket, const ReduceScatter& args) {
@@ -150,15 +178,9 @@ void NcclCarrier::broadcast(const Ticket& ticket, const Broadcast& args) {
   });
 }
 
-void NcclCarrier::barrier(const Ticket& ticket) { host_->barrier({"meet for", ticket.subject}).wait(); }
-
-std::unique_ptr<Carrier> NcclCarrier::channel(const std::string& name) {
-  return std::make_unique<NcclCarrier>(host_->channel(name), compute(), name);
-}
-
 void NcclCarrier::abort(const std::string& reason) {
   failed_ = true;
-  host_->abort(reason);  // the watchdog hears of it, and ends what is under way
+  host().abort(reason);  // the watchdog hears of it, and ends what is under way
 }
 
 }  // namespace shoal

@@ -1,6 +1,6 @@
 // Collectives of GPUs through NCCL, on this channel's own stream: one communicator a channel, made through the hosts.
 // A reduction is NCCL's own sum in the dtype on the wire; it is the same call at every stage, so stages agree, but its
-// order is NCCL's, not the contract's ordered mean.
+// order is NCCL's, not the contract's ordered mean. An exchange is sends and receives in one group of calls.
 #pragma once
 
 #include <atomic>
@@ -8,38 +8,35 @@
 #include <memory>
 #include <string>
 
-#include "comm/cuda_carrier.h"
+#include "comm/cuda_hosted_carrier.h"
 #include "comm/nccl_link.h"
 
 namespace shoal {
 
-class NcclCarrier final : public CudaCarrier {
+class NcclCarrier final : public CudaHostedCarrier {
  public:
   // Every rank makes one, over a host channel of its own. `name` is for messages.
-  NcclCarrier(std::unique_ptr<Group> host, const ComputeStream& compute, std::string name = "");
+  NcclCarrier(std::unique_ptr<Group> host, const ComputeStream& compute, const std::string& name = "",
+              std::shared_ptr<CudaLane> lane = nullptr);
   ~NcclCarrier() override;
 
-  int rank() const override { return host_->rank(); }
-  int size() const override { return host_->size(); }
-  void all_gather(const Ticket& ticket, const AllGather& args) override;
-  void reduce_scatter(const Ticket& ticket, const ReduceScatter& args) override;
-  void all_reduce(const Ticket& ticket, const AllReduce& args) override;
+  void exchange(const Ticket& ticket, const Strips& strips, const Take& take) override;
+  void all_gather(const Ticket& ticket, const Gather& args) override;
   void broadcast(const Ticket& ticket, const Broadcast& args) override;
-  void barrier(const Ticket& ticket) override;
-  std::unique_ptr<Carrier> channel(const std::string& name) override;
-  void interrupt() override {}
   void abort(const std::string& reason) override;
-  std::string channel_name() const override { return name_; }
-  std::string transport_name() const override { return "GPU, NCCL"; }
+
+ protected:
+  std::unique_ptr<Carrier> over(std::unique_ptr<Group> host, const std::string& name,
+                                std::shared_ptr<CudaLane> lane) override;
 
  private:
+  void reduce_scatter(const Ticket& ticket, const ReduceScatter& args) override;
+  void all_reduce(const Ticket& ticket, const AllReduce& args) override;
   std::shared_ptr<NcclLink> connect();
   void call(const Ticket& ticket, const char* name, const std::function<int(NcclComm)>& call);
   // What NCCL says to this rank alone; the first failure counts.
   void tell_others(const std::string& at, const Error& error);
 
-  std::unique_ptr<Group> host_;
-  const std::string name_;
   const NcclLibrary& nccl_;
   std::shared_ptr<NcclLink> link_;   // shared with the watchdog, which aborts it
   std::atomic<bool> failed_{false};  // abort() comes from other threads

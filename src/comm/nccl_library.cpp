@@ -52,6 +52,10 @@ NcclLibrary load() {
   find(library, "ncclReduceScatter", nccl.reduce_scatter);
   find(library, "ncclAllReduce", nccl.all_reduce);
   find(library, "ncclBroadcast", nccl.broadcast);
+  find(library, "ncclSend", nccl.send);
+  find(library, "ncclRecv", nccl.receive);
+  find(library, "ncclGroupStart", nccl.group_start);
+  find(library, "ncclGroupEnd", nccl.group_end);
   find(library, "ncclGetErrorString", nccl.get_error_string);
   return nccl;
 }

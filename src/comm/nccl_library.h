@@ -28,6 +28,11 @@ struct NcclLibrary {
   int (*all_reduce)(const void* send, void* receive, size_t count, NcclType type, NcclOp op, NcclComm comm,
                     void* stream);
   int (*broadcast)(const void* send, void* receive, size_t count, NcclType type, int root, NcclComm comm, void* stream);
+  int (*send)(const void* data, size_t count, NcclType type, int peer, NcclComm comm, void* stream);
+  int (*receive)(void* data, size_t count, NcclType type, int peer, NcclComm comm, void* stream);
+  // Sends and receives between the two are carried out together, so that none waits for another.
+  int (*group_start)();
+  int (*group_end)();
   const char* (*get_error_string)(int result);
 
   // Throws shoal::Error when it cannot be loaded.

@@ -198,7 +198,7 @@ std::unique_ptr<Carrier> make_shm_carrier(const std::shared_ptr<C10dStore>& stor
   options.store = store;
   options.store_server = server_of_store(place);
   for (const PeerRecord& record : joined.records) options.pids.push_back(record.pid);
-  auto board = std::make_unique<ShmBoard>(std::make_shared<ShmWorld>(options), "");
+  auto board = std::make_unique<ShmBoard>(std::make_shared<ShmWorld>(options));
   return std::make_unique<BoardCarrier>(std::move(board));
 }
 
@@ -218,7 +218,7 @@ std::unique_ptr<Carrier> make_gloo_carrier(const std::shared_ptr<C10dStore>& sto
       if (options.interface.empty()) check_addresses(joined.records, place.rank);
     });
   });
-  return std::make_unique<GlooCarrier>(std::make_shared<GlooWorld>(options), "");
+  return std::make_unique<GlooCarrier>(std::make_shared<GlooWorld>(options));
 }
 
 }  // namespace

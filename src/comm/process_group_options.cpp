@@ -9,11 +9,7 @@ namespace shoal {
 
 ProcessGroupOptions process_group_options(const Config& config) {
   ProcessGroupOptions options;
-  switch (config.shoal.transport) {
-    case TransportChoice::automatic: options.transport = Transport::automatic; break;
-    case TransportChoice::shared_memory: options.transport = Transport::shared_memory; break;
-    case TransportChoice::gloo: options.transport = Transport::gloo; break;
-  }
+  options.transport = config.shoal.transport;
   options.timeout = Timeout(static_cast<int64_t>(config.shoal.timeout_seconds * 1000));
   return options;
 }

@@ -1,33 +1,20 @@
-// A reduction as the kernel sees it, for every carrier: what the collective's arguments say of dtypes, factors and
-// sizes. A carrier adds the sources.
+// The ordered sum over ranks, once for all transports: shard[i] = round(post * sum over ranks in order of (pre * ...)).
+// A carrier brings the elements together; here they are added, in the order of ranks whatever came first, so that no
+// transport and no cut into pieces shows in the bits. Transports with sums of their own (Carrier::own_sums) make those.
 #pragma once
 
+#include "comm/carrier.h"
 #include "kernels/reduce.h"
 #include "shoal/group.h"
 
 namespace shoal {
 
-inline kernels::OrderedMean mean_of(const ReduceScatter& args) {
-  kernels::OrderedMean mean;
-  mean.source_dtype = args.whole_dtype;
-  mean.out = args.shard;
-  mean.out_dtype = args.shard_dtype;
-  mean.numel = args.shard_numel;
-  mean.pre = args.pre;
-  mean.post = args.post;
-  mean.accumulate = args.accumulate;
-  return mean;
-}
+void reduce_scatter(Carrier& carrier, const Ticket& ticket, const ReduceScatter& args);
+void all_reduce(Carrier& carrier, const Ticket& ticket, const AllReduce& args);
 
+// A reduction as the kernel sees it, without its sources.
+kernels::OrderedMean mean_of(const ReduceScatter& args);
 // An all-reduce of elements that one rank sums by itself, in place.
-inline ReduceScatter reduction_of(const AllReduce& args) {
-  ReduceScatter reduce;
-  reduce.subject = args.subject;
-  reduce.whole = reduce.shard = args.data;
-  reduce.whole_dtype = reduce.shard_dtype = args.dtype;
-  reduce.shard_numel = args.numel;
-  reduce.post = args.post;
-  return reduce;
-}
+ReduceScatter reduction_of(const AllReduce& args);
 
 }  // namespace shoal

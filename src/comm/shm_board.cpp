@@ -43,14 +43,20 @@ ShmBoard::Seat& ShmBoard::seat(int rank) const {
   return reinterpret_cast<Seat*>(segment_.data() + std::max(sizeof(Room), alignof(Seat)))[rank];
 }
 
-ShmBoard::ShmBoard(std::shared_ptr<ShmWorld> world, const std::string& channel_name)
-    : world_(std::move(world)), channel_name_(channel_name) {
+ShmBoard::ShmBoard(std::shared_ptr<ShmWorld> world, const Members& members, const std::string& channel_name)
+    : world_(std::move(world)),
+      members_(members),
+      channel_name_(members.channel_name(channel_name)),
+      wait_note_(world_->take_wait_note()) {
   const size_t nbytes = std::max(sizeof(Room), alignof(Seat)) + sizeof(Seat) * static_cast<size_t>(size());
-  segment_ = world_->open_channel(channel_name, nbytes);
+  segment_ = world_->open_channel(members.channel_key(channel_name), nbytes, members.global(0));
   reading_.resize(static_cast<size_t>(size()));
 }
 
-ShmBoard::~ShmBoard() { leave(); }
+ShmBoard::~ShmBoard() {
+  leave();
+  world_->give_back(wait_note_);
+}
 
 // See [Note: the bell].
 void ShmBoard::ring() {
@@ -70,23 +76,36 @@ bool ShmBoard::all_reached(uint64_t phase) const {
   return true;
 }
 
-std::optional<Failure> ShmBoard::trouble(uint64_t phase, Deadline deadline) const {
+std::vector<int> ShmBoard::missing(uint64_t phase) const {
+  std::vector<int> found;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (seat(peer).phase.load() < phase) found.push_back(members_.global(peer));
+  }
+  return found;
+}
+
+std::optional<Failure> ShmBoard::trouble(uint64_t phase, Deadline deadline) {
   if (auto written = world_->failure()) return written;
-  if (seat(rank()).left.load() != 0) return Failure{rank(), at_, cause_left(rank())};
-  std::vector<int> missing;
+  const int own = members_.global();
+  if (seat(rank()).left.load() != 0) return Failure{own, at_, cause_left(own)};
   for (int peer = 0; peer < size(); ++peer) {
     // Left is read first: a rank that moved on and then left was there.
     const bool left = seat(peer).left.load() != 0;
-    if (seat(peer).phase.load() >= phase) continue;
-    if (left) return Failure{rank(), at_, cause_left(peer)};
-    missing.push_back(peer);
+    if (left && seat(peer).phase.load() < phase) return Failure{own, at_, cause_left(members_.global(peer))};
   }
-  if (missing.empty()) return std::nullopt;
-  if (const std::string cause = world_->dead_peer(); !cause.empty()) return Failure{rank(), at_, cause};
+  const std::vector<int> late = missing(phase);
+  if (late.empty()) return std::nullopt;
+  if (const std::string cause = world_->dead_peer(); !cause.empty()) return Failure{own, at_, cause};
   if (std::chrono::steady_clock::now() >= deadline) {
-    return Failure{rank(), at_, cause_late(missing, world_->timeout())};
+    const std::vector<int> to_blame = world_->to_blame(late, [&] { note_wait(phase); });
+    return Failure{own, at_, cause_late(late, world_->timeout(), to_blame)};
   }
   return std::nullopt;
+}
+
+void ShmBoard::note_wait(uint64_t phase) {
+  const std::vector<int> late = missing(phase);
+  world_->note_wait(wait_note_, late.empty() ? -1 : late.front());
 }
 
 // See [Note: the bell].
@@ -103,11 +122,16 @@ void ShmBoard::wait_until_all_reached(uint64_t phase, int& spins) {
   const auto deadline = std::chrono::steady_clock::now() + world_->timeout();
   std::optional<Failure> found;
   bool looked = false;
+  bool noted = false;
   room().sleepers.fetch_add(1);
   for (;;) {
     const uint32_t bell = room().bell.load();
     if (all_reached(phase)) break;
     // A look around costs system calls: only before sleeping twice on the same bell.
+    if (looked) {
+      note_wait(phase);
+      noted = true;
+    }
     if (looked && (found = trouble(phase, deadline))) break;
     if (!looked && (found = world_->failure())) break;
     const auto before = std::chrono::steady_clock::now();
@@ -116,15 +140,16 @@ void ShmBoard::wait_until_all_reached(uint64_t phase, int& spins) {
              std::chrono::steady_clock::now() >= deadline;
   }
   room().sleepers.fetch_sub(1);
+  if (noted) world_->note_wait(wait_note_, -1);
   if (!found) return;
   if (seat(rank()).left.load() == 0) fail(*found);
   // What another rank wrote down first is the better explanation: this one may follow from it.
-  throw error_of(world_->failure().value_or(*found), rank(), at_);
+  throw error_of(world_->failure().value_or(*found), members_.global(), at_);
 }
 
 void ShmBoard::arrive(const Ticket& ticket, const std::byte* buffer, bool staged) {
   at_ = describe(ticket, channel_name_);
-  if (auto written = world_->failure()) throw error_of(*written, rank(), at_);
+  if (auto written = world_->failure()) throw error_of(*written, members_.global(), at_);
   world_->exchange_dead_slabs();
   Seat& own = seat(rank());
   own.staged = staged ? 1 : 0;
@@ -147,13 +172,14 @@ bool ShmBoard::staged(int rank) const { return seat(rank).staged != 0; }
 const std::byte* ShmBoard::buffer_of(int rank) {
   std::shared_ptr<PeerMapping>& mapping = reading_.at(static_cast<size_t>(rank));
   const Seat& peer = seat(rank);
-  if (!mapping) mapping = world_->peer_memory().find(rank, peer.slab);
+  const int global = members_.global(rank);
+  if (!mapping) mapping = world_->peer_memory().find(global, peer.slab);
   if (!mapping) {
     const std::string how = fmt::format("its memory cannot be mapped: {}", std::strerror(errno));
     const std::string dead = world_->dead_peer();
-    const Failure failure{this->rank(), at_, dead.empty() ? cause_died(rank, how) : dead};
+    const Failure failure{members_.global(), at_, dead.empty() ? cause_died(global, how) : dead};
     fail(failure);
-    throw error_of(world_->failure().value_or(failure), this->rank(), at_);
+    throw error_of(world_->failure().value_or(failure), members_.global(), at_);
   }
   return mapping->data() + peer.offset;
 }
@@ -186,7 +212,9 @@ std::shared_ptr<Slab> ShmBoard::allocate(size_t nbytes, std::shared_ptr<Ledger> 
   return world_->allocate(nbytes, std::move(ledger), kind);
 }
 
-std::unique_ptr<Board> ShmBoard::channel(const std::string& name) { return std::make_unique<ShmBoard>(world_, name); }
+std::unique_ptr<Board> ShmBoard::open(const std::string& name, const Members& members) {
+  return std::make_unique<ShmBoard>(world_, members, name);
+}
 
 void ShmBoard::fail(const Failure& failure) {
   world_->fail(failure);

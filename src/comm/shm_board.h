@@ -18,12 +18,14 @@ namespace shoal {
 
 class ShmBoard final : public Board {
  public:
-  // Blocks until rank 0 has opened the same channel.
-  ShmBoard(std::shared_ptr<ShmWorld> world, const std::string& channel_name);
+  // Blocks until the first of the members has opened the same channel.
+  ShmBoard(std::shared_ptr<ShmWorld> world, const Members& members, const std::string& channel_name);
+  // The main channel of all ranks.
+  explicit ShmBoard(const std::shared_ptr<ShmWorld>& world)
+      : ShmBoard(world, Members::all(world->size(), world->rank()), "") {}
   ~ShmBoard() override;
 
-  int rank() const override { return world_->rank(); }
-  int size() const override { return world_->size(); }
+  const Members& members() const override { return members_; }
   std::string channel_name() const override { return channel_name_; }
   void arrive(const Ticket& ticket, const std::byte* buffer, bool staged) override;
   Ticket ticket_of(int rank) const override;
@@ -36,7 +38,7 @@ class ShmBoard final : public Board {
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override;
   void forget_peer_memory() override { world_->peer_memory().forget_all(); }
   std::shared_ptr<Ledger> ledger() const override { return ledger_; }
-  std::unique_ptr<Board> channel(const std::string& name) override;
+  std::unique_ptr<Board> open(const std::string& name, const Members& members) override;
   void fail(const Failure& failure) override;
   void leave() override;
   std::shared_ptr<Fate> fate() const override { return world_; }
@@ -51,14 +53,18 @@ class ShmBoard final : public Board {
   void move_on(uint64_t phase);
   bool all_reached(uint64_t phase) const;
   void wait_until_all_reached(uint64_t phase, int& spins);
-  std::optional<Failure> trouble(uint64_t phase, Deadline deadline) const;
+  std::vector<int> missing(uint64_t phase) const;  // their numbers in the world
+  std::optional<Failure> trouble(uint64_t phase, Deadline deadline);
+  void note_wait(uint64_t phase);
 
   std::shared_ptr<ShmWorld> world_;  // shared by the boards of this rank's channels
+  const Members members_;
   const std::string channel_name_;
   SharedSegment segment_;
   std::string at_;         // what this rank is doing, for messages
   int arrive_spins_ = 16;  // how long spinning paid off lately
   int depart_spins_ = 16;
+  WaitNote wait_note_;
   std::vector<std::shared_ptr<PeerMapping>> reading_;  // the peers' memory in use until depart
   std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   std::shared_ptr<Slab> staging_;

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/blame.h"
 
 namespace shoal {
 
@@ -21,6 +22,9 @@ namespace {
 
 constexpr std::string_view kSegmentPrefix = "shm/";  // of keys in the store
 constexpr size_t kDeadRing = 64;
+constexpr size_t kWaitNotes = 32;  // of boards, a rank
+// How long a note may stand still: many looks of a rank that waits, on a busy machine too.
+constexpr auto kStill = std::chrono::milliseconds(2000);
 constexpr auto kDeathDelay = std::chrono::milliseconds(2000);
 
 template <size_t n>
@@ -41,9 +45,10 @@ struct alignas(64) ShmWorld::Page {
 };
 
 struct alignas(64) ShmWorld::RankPage {
-  std::atomic<uint32_t> left;             // it destroyed its world
-  std::atomic<uint64_t> dead_count;       // slabs of this rank that have died
-  std::atomic<uint64_t> dead[kDeadRing];  // their ids, the last ones
+  std::atomic<uint32_t> left;               // it destroyed its world
+  std::atomic<uint64_t> dead_count;         // slabs of this rank that have died
+  std::atomic<uint64_t> dead[kDeadRing];    // their ids, the last ones
+  std::atomic<uint64_t> waits[kWaitNotes];  // count << 32 | rank waited for + 1; 0: for nobody
 };
 
 ShmWorld::RankPage& ShmWorld::rank_page(int rank) const {
@@ -51,13 +56,16 @@ ShmWorld::RankPage& ShmWorld::rank_page(int rank) const {
 }
 
 ShmWorld::ShmWorld(const Options& options)
-    : options_(options), peer_memory_(options.pids), dead_seen_(options.pids.size(), 0) {
+    : options_(options),
+      peer_memory_(options.pids),
+      wait_notes_taken_(kWaitNotes, false),
+      dead_seen_(options.pids.size(), 0) {
   for (const pid_t pid : options_.pids) {
     // -1 when the process is gone already, or the kernel has no pidfds; dead_peer tells the two apart.
     pidfds_.push_back(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
     SHOAL_CHECK(pidfds_.back() >= 0 || errno == ESRCH, "pidfd_open: {}", std::strerror(errno));
   }
-  segment_ = open_segment("world", sizeof(Page) + sizeof(RankPage) * options_.pids.size());
+  segment_ = open_segment("world", sizeof(Page) + sizeof(RankPage) * options_.pids.size(), 0);
 }
 
 ShmWorld::~ShmWorld() {
@@ -67,13 +75,13 @@ ShmWorld::~ShmWorld() {
   }
 }
 
-SharedSegment ShmWorld::open_segment(const std::string& name, size_t nbytes) {
+SharedSegment ShmWorld::open_segment(const std::string& name, size_t nbytes, int maker) {
   SharedSegment segment;
   const std::string key = std::string(kSegmentPrefix) + name;
-  // The last word says which segment it is: rank 0 may have closed it, and its fd may be another file by now.
+  // The last word says which segment it is: its maker may have closed it, and its fd may be another file by now.
   const uint64_t mark = hash_text(key);
   const size_t marked_nbytes = (nbytes + 7) / 8 * 8 + sizeof(mark);
-  if (rank() == 0) {
+  if (rank() == maker) {
     segment.own = Slab::create(marked_nbytes, Slab::Backing::shareable, control_ledger_, MemoryKind::staging);
     std::memcpy(segment.own->data() + marked_nbytes - sizeof(mark), &mark, sizeof(mark));
     options_.store->set(key, std::to_string(segment.own->fd()));
@@ -83,15 +91,15 @@ SharedSegment ShmWorld::open_segment(const std::string& name, size_t nbytes) {
   const std::string at = "opening " + name;
   const auto look_around = [&] {
     if (const auto known = failure()) throw error_of(*known, rank(), at);
-    const bool left = is_open() && rank_page(0).left.load() != 0;
-    const Failure own{rank(), at, left ? cause_left(0) : dead_peer()};
+    const bool left = is_open() && rank_page(maker).left.load() != 0;
+    const Failure own{rank(), at, left ? cause_left(maker) : dead_peer()};
     if (own.cause.empty()) return;
     if (is_open()) fail(own);
     throw error_of(failure().value_or(own), rank(), at);
   };
   const auto found = wait_for_segment(key, look_around);
-  if (!found) throw Error(place, at + ": " + cause_late({0}, options_.timeout));
-  segment.mapped = PeerMapping::open(options_.pids[0], std::stoi(*found), marked_nbytes, true);
+  if (!found) throw Error(place, at + ": " + cause_late({maker}, options_.timeout));
+  segment.mapped = PeerMapping::open(options_.pids[static_cast<size_t>(maker)], std::stoi(*found), marked_nbytes, true);
   if (segment.mapped && std::memcmp(segment.data() + marked_nbytes - sizeof(mark), &mark, sizeof(mark)) != 0) {
     segment.mapped.reset();
     errno = ESTALE;
@@ -99,9 +107,9 @@ SharedSegment ShmWorld::open_segment(const std::string& name, size_t nbytes) {
   if (!segment.mapped) {
     const std::string why = std::strerror(errno);
     look_around();
-    throw Error(place, fmt::format("{}: rank 0's memory cannot be mapped ({}): it left, or the processes may "
+    throw Error(place, fmt::format("{}: rank {}'s memory cannot be mapped ({}): it left, or the processes may "
                                    "not see each other. Set SHOAL_TRANSPORT=gloo to do without.",
-                                   at, why));
+                                   at, maker, why));
   }
   return segment;
 }
@@ -129,13 +137,13 @@ std::optional<std::string> ShmWorld::wait_for_segment(const std::string& key,
   }
 }
 
-SharedSegment ShmWorld::open_channel(const std::string& name, size_t nbytes) {
+SharedSegment ShmWorld::open_channel(const std::string& name, size_t nbytes, int maker) {
   int index = 0;
   {
     const std::lock_guard lock(mutex_);
     index = channels_opened_[name]++;
   }
-  return open_segment(fmt::format("channel/{}/{}", name, index), nbytes);
+  return open_segment(fmt::format("channel/{}/{}", name, index), nbytes, maker);
 }
 
 std::optional<Failure> ShmWorld::failure() {
@@ -163,6 +171,61 @@ std::string ShmWorld::dead_peer() {
     if (gone) return cause_died(static_cast<int>(peer), fmt::format("process {} is gone", options_.pids[peer]));
   }
   return "";
+}
+
+WaitNote ShmWorld::take_wait_note() {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find(wait_notes_taken_.begin(), wait_notes_taken_.end(), false);
+  if (found == wait_notes_taken_.end()) return {};
+  *found = true;
+  return {static_cast<int>(found - wait_notes_taken_.begin())};
+}
+
+void ShmWorld::give_back(const WaitNote& note) {
+  if (note.slot < 0) return;
+  const std::lock_guard lock(mutex_);
+  wait_notes_taken_[static_cast<size_t>(note.slot)] = false;
+}
+
+void ShmWorld::note_wait(WaitNote& note, int for_rank) {
+  if (note.slot < 0) return;
+  const uint64_t text = for_rank < 0 ? 0 : (uint64_t{++note.count} << 32) | static_cast<uint64_t>(for_rank + 1);
+  rank_page(rank()).waits[note.slot].store(text, std::memory_order_relaxed);
+}
+
+std::vector<int> ShmWorld::to_blame(const std::vector<int>& missing, const std::function<void()>& look) {
+  const auto notes_of = [this](int rank) {
+    std::vector<uint64_t> notes;
+    for (const auto& note : rank_page(rank).waits) notes.push_back(note.load(std::memory_order_relaxed));
+    return notes;
+  };
+  std::map<int, std::vector<uint64_t>> before;
+  for (int peer = 0; peer < size(); ++peer) before[peer] = notes_of(peer);
+  // Only notes that are renewed count; how long that is watched for is decided by those that stand still.
+  const auto waits_for = [&](int rank) {
+    std::vector<int> others;
+    const std::vector<uint64_t> now = notes_of(rank);
+    for (size_t slot = 0; slot < now.size(); ++slot) {
+      if (now[slot] != 0 && now[slot] != before[rank][slot])
+        others.push_back(static_cast<int>(now[slot] & 0xffffffff) - 1);
+    }
+    return others;
+  };
+  const auto stands_still = [&](int rank) {
+    for (size_t slot = 0; slot < kWaitNotes; ++slot) {
+      if (before[rank][slot] != 0 && before[rank][slot] == notes_of(rank)[slot]) return true;
+    }
+    return false;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + kStill;
+  for (;;) {
+    look();
+    const std::vector<int> ends = ends_of_waits(missing, waits_for);
+    if (std::none_of(ends.begin(), ends.end(), stands_still) || std::chrono::steady_clock::now() >= deadline) {
+      return ends;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 std::shared_ptr<Slab> ShmWorld::allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) {

@@ -17,11 +17,17 @@
 
 namespace shoal {
 
-// A control segment: made by rank 0, mapped by all, zero at the start.
+// A control segment: made by one rank, mapped by the others, zero at the start.
 struct SharedSegment {
-  std::shared_ptr<Slab> own;            // on rank 0
+  std::shared_ptr<Slab> own;            // on the rank that made it
   std::shared_ptr<PeerMapping> mapped;  // elsewhere
   std::byte* data() const { return own ? own->data() : mapped->data(); }
+};
+
+// Where a board of this rank notes for whom it waits; see ShmWorld::to_blame.
+struct WaitNote {
+  int slot = -1;  // none is left: what this board waits for is not known to others
+  uint32_t count = 0;
 };
 
 class ShmWorld final : public Fate {
@@ -42,16 +48,24 @@ class ShmWorld final : public Fate {
   int size() const { return static_cast<int>(options_.pids.size()); }
   Timeout timeout() const override { return options_.timeout; }
 
-  // The segment of that name, the same on every rank. Blocks until rank 0 has made it.
-  SharedSegment open_segment(const std::string& name, size_t nbytes);
+  // The segment of that name, the same on every rank that opens it. Blocks until rank `maker` has made it.
+  SharedSegment open_segment(const std::string& name, size_t nbytes, int maker);
   // The segment of the next channel of that name.
-  SharedSegment open_channel(const std::string& name, size_t nbytes);
+  SharedSegment open_channel(const std::string& name, size_t nbytes, int maker);
 
   // The failure that the first rank wrote down, if any.
   std::optional<Failure> failure() override;
   void fail(const Failure& failure) override;
   // The first rank whose process is gone, said as a cause; empty when all live.
   std::string dead_peer() override;
+
+  // Boards note for whom they wait while they look around, and note it anew at each look. A rank whose notes stand
+  // still does not wait: it hangs. So who is late can be told from who holds it up, see blame.h. `look` is called now
+  // and then while the others' notes are watched, and renews the caller's own.
+  WaitNote take_wait_note();
+  void give_back(const WaitNote& note);
+  void note_wait(WaitNote& note, int for_rank);  // -1: for nobody
+  std::vector<int> to_blame(const std::vector<int>& missing, const std::function<void()>& look);
 
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind);
   OwnSlabs& own_slabs() { return own_slabs_; }
@@ -74,6 +88,7 @@ class ShmWorld final : public Fate {
   SharedSegment segment_;
   std::mutex mutex_;  // of what follows
   std::map<std::string, int> channels_opened_;
+  std::vector<bool> wait_notes_taken_;
   std::vector<uint64_t> dead_seen_;  // by rank: how many dead slabs of it have been unmapped
 };
 

@@ -8,7 +8,9 @@
 #include "comm/channel_group.h"
 #include "comm/cuda_single_carrier.h"
 #include "comm/failure.h"
+#include "comm/full_group.h"
 #include "comm/handle.h"
+#include "comm/parts.h"
 #include "comm/reduction.h"
 #include "device/slab.h"
 #include "kernels/reduce.h"
@@ -18,10 +20,11 @@ namespace shoal {
 
 namespace {
 
-class SingleGroup final : public Group {
+class SingleGroup final : public FullGroup {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  const std::vector<int>& members() const override { return members_.ranks(); }
 
   Handle all_gather(AllGather args) override {
     begin();
@@ -46,9 +49,29 @@ class SingleGroup final : public Group {
     return Handle();
   }
 
+  Handle exchange(Exchange args) override {
+    begin();
+    if (args.take && args.slice_nbytes > 0) {
+      return finished([&] {
+        args.take({0, args.slice_nbytes, &args.slices});
+        if (args.after) args.after();
+      });
+    }
+    if (args.received != args.slices && args.slice_nbytes > 0) {
+      std::memcpy(args.received, args.slices, args.slice_nbytes);
+    }
+    return finished(args.after);
+  }
+
   Handle barrier(Subject) override {
     begin();
     return Handle();
+  }
+
+  std::unique_ptr<Group> split(const std::string& name, const Parts& parts) override {
+    begin();
+    part_of(parts, members_, name);
+    return std::make_unique<SingleGroup>(stopped_);
   }
 
   std::unique_ptr<Group> channel(const std::string&) override { return std::make_unique<SingleGroup>(stopped_); }
@@ -95,6 +118,7 @@ class SingleGroup final : public Group {
     ++collectives_;
   }
 
+  const Members members_ = Members::all(1, 0);
   std::shared_ptr<Stopped> stopped_;  // shared by the channels: an abort stops them all
   std::atomic<uint64_t> collectives_{0};
 };

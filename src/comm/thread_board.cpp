@@ -9,16 +9,27 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "comm/board_carrier.h"
-#include "comm/channel_group.h"
+#include "comm/blame.h"
 
 namespace shoal {
 
-std::shared_ptr<ThreadWorld::Room> ThreadWorld::room(const std::string& name, int rank) {
+std::shared_ptr<ThreadWorld::Room> ThreadWorld::room(const std::string& name, const Members& members) {
   const std::lock_guard lock(mutex);
-  const int index = rooms_of_rank[{name, rank}]++;
-  std::shared_ptr<Room>& found = rooms[fmt::format("{}/{}", name, index)];
-  if (!found) found = std::make_shared<Room>(static_cast<size_t>(size));
+  const std::string key = members.channel_key(name);
+  const int index = rooms_of_rank[{key, members.global()}]++;
+  std::shared_ptr<Room>& found = rooms[fmt::format("{}/{}", key, index)];
+  if (!found) found = std::make_shared<Room>(static_cast<size_t>(members.size()));
+  return found;
+}
+
+std::vector<int> ThreadWorld::waits_of(int rank) const {
+  std::vector<int> found;
+  for (const Wait& wait : waits) {
+    if (wait.members->global() != rank) continue;
+    for (size_t peer = 0; peer < wait.room->size(); ++peer) {
+      if ((*wait.room)[peer].phase < wait.phase) found.push_back(wait.members->global(static_cast<int>(peer)));
+    }
+  }
   return found;
 }
 
@@ -30,8 +41,11 @@ void ThreadWorld::fail(const Failure& found) {
   changed.notify_all();
 }
 
-ThreadBoard::ThreadBoard(std::shared_ptr<ThreadWorld> world, int rank, const std::string& channel_name)
-    : world_(std::move(world)), rank_(rank), channel_name_(channel_name), room_(world_->room(channel_name, rank)) {}
+ThreadBoard::ThreadBoard(std::shared_ptr<ThreadWorld> world, const Members& members, const std::string& channel_name)
+    : world_(std::move(world)),
+      members_(members),
+      channel_name_(members.channel_name(channel_name)),
+      room_(world_->room(channel_name, members)) {}
 
 bool ThreadBoard::all_reached(uint64_t phase) const {
   for (const ThreadWorld::Seat& seat : *room_) {
@@ -42,10 +56,11 @@ bool ThreadBoard::all_reached(uint64_t phase) const {
 
 std::optional<Failure> ThreadBoard::trouble(const std::string& at) const {
   if (world_->failure) return world_->failure;
-  const uint64_t phase = room_->at(rank_).phase;
+  const uint64_t phase = room_->at(rank()).phase;
   for (int peer = 0; peer < size(); ++peer) {
     const ThreadWorld::Seat& seat = room_->at(peer);
-    if (seat.left && (peer == rank_ || seat.phase < phase)) return Failure{rank_, at, cause_left(peer)};
+    if (!seat.left || (peer != rank() && seat.phase >= phase)) continue;
+    return Failure{members_.global(), at, cause_left(members_.global(peer))};
   }
   return std::nullopt;
 }
@@ -53,8 +68,8 @@ std::optional<Failure> ThreadBoard::trouble(const std::string& at) const {
 void ThreadBoard::arrive(const Ticket& ticket, const std::byte* buffer, bool) {
   const std::string at = describe(ticket, channel_name_);
   std::unique_lock lock(world_->mutex);
-  ThreadWorld::Seat& own = room_->at(rank_);
-  if (world_->failure) throw error_of(*world_->failure, rank_, at);
+  ThreadWorld::Seat& own = room_->at(rank());
+  if (world_->failure) throw error_of(*world_->failure, members_.global(), at);
   own.ticket = ticket;
   own.buffer = buffer;
   const uint64_t phase = ++own.phase;
@@ -65,31 +80,38 @@ void ThreadBoard::arrive(const Ticket& ticket, const std::byte* buffer, bool) {
   }
   const auto deadline = std::chrono::steady_clock::now() + world_->timeout;
   bool late = false;
+  const auto wait = world_->waits.insert(world_->waits.end(), {room_.get(), &members_, phase});
   while (!all_reached(phase)) {
     std::optional<Failure> found = trouble(at);
     if (!found && late) {
       std::vector<int> missing;
       for (int peer = 0; peer < size(); ++peer) {
-        if (room_->at(peer).phase < phase) missing.push_back(peer);
+        if (room_->at(peer).phase < phase) missing.push_back(members_.global(peer));
       }
-      found = Failure{rank_, at, cause_late(missing, world_->timeout)};
+      found = Failure{members_.global(), at, cause_late(missing, world_->timeout, to_blame(missing))};
     }
     if (found) {
+      world_->waits.erase(wait);
       --own.phase;
       const bool own_leave = own.left;
       if (!world_->failure && !own_leave) world_->failure = found;
       lock.unlock();
       world_->changed.notify_all();
-      throw error_of(*found, rank_, at);
+      throw error_of(*found, members_.global(), at);
     }
     late = world_->changed.wait_until(lock, deadline) == std::cv_status::timeout;
   }
+  world_->waits.erase(wait);
+}
+
+std::vector<int> ThreadBoard::to_blame(const std::vector<int>& missing) const {
+  return ends_of_waits(missing, [this](int rank) { return world_->waits_of(rank); });
 }
 
 // See [Note: no one leaves while his memory is read].
 void ThreadBoard::depart() {
   std::unique_lock lock(world_->mutex);
-  const uint64_t phase = ++room_->at(rank_).phase;
+  const uint64_t phase = ++room_->at(rank()).phase;
   if (all_reached(phase)) {
     lock.unlock();
     world_->changed.notify_all();
@@ -101,7 +123,7 @@ void ThreadBoard::depart() {
 void ThreadBoard::withdraw() noexcept {
   {
     const std::lock_guard lock(world_->mutex);
-    ++room_->at(rank_).phase;
+    ++room_->at(rank()).phase;
   }
   world_->changed.notify_all();
 }
@@ -112,8 +134,8 @@ std::shared_ptr<Slab> ThreadBoard::allocate(size_t nbytes, std::shared_ptr<Ledge
   return Slab::create(nbytes, Slab::Backing::anonymous, std::move(ledger), kind);
 }
 
-std::unique_ptr<Board> ThreadBoard::channel(const std::string& name) {
-  return std::make_unique<ThreadBoard>(world_, rank_, name);
+std::unique_ptr<Board> ThreadBoard::open(const std::string& name, const Members& members) {
+  return std::make_unique<ThreadBoard>(world_, members, name);
 }
 
 void ThreadBoard::fail(const Failure& failure) { world_->fail(failure); }
@@ -121,7 +143,7 @@ void ThreadBoard::fail(const Failure& failure) { world_->fail(failure); }
 void ThreadBoard::leave() {
   {
     const std::lock_guard lock(world_->mutex);
-    room_->at(rank_).left = true;
+    room_->at(rank()).left = true;
   }
   world_->changed.notify_all();
 }
@@ -147,16 +169,5 @@ class FateOfThreads final : public Fate {
 }  // namespace
 
 std::shared_ptr<Fate> ThreadBoard::fate() const { return std::make_shared<FateOfThreads>(world_); }
-
-std::vector<std::unique_ptr<Group>> make_thread_groups(int size, Timeout timeout) {
-  if (size < 1) throw Error("comm threads", fmt::format("{} is no number of ranks. Give at least 1.", size));
-  const auto world = std::make_shared<ThreadWorld>(size, timeout);
-  std::vector<std::unique_ptr<Group>> groups;
-  for (int rank = 0; rank < size; ++rank) {
-    groups.push_back(
-        std::make_unique<ChannelGroup>(std::make_unique<BoardCarrier>(std::make_unique<ThreadBoard>(world, rank, ""))));
-  }
-  return groups;
-}
 
 }  // namespace shoal

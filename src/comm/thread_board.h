@@ -1,8 +1,9 @@
 // Ranks as threads of one process: one mutex, one condition variable, and pointers as they are.
-// Made by make_thread_groups; used by tests and by programs that play several ranks.
+// Made by make_thread_groups (thread_groups.cpp); used by tests and by programs that play several ranks.
 #pragma once
 
 #include <condition_variable>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,27 +23,35 @@ struct ThreadWorld {
     const std::byte* buffer = nullptr;
     bool left = false;
   };
-  using Room = std::vector<Seat>;  // one a channel, one seat a rank
+  using Room = std::vector<Seat>;  // one a channel, one seat a member
+  // A rank that waits for those of a room who have not reached its phase.
+  struct Wait {
+    const Room* room = nullptr;
+    const Members* members = nullptr;
+    uint64_t phase = 0;
+  };
 
-  ThreadWorld(int size, Timeout timeout) : size(size), timeout(timeout) {}
-  std::shared_ptr<Room> room(const std::string& name, int rank);
+  explicit ThreadWorld(Timeout timeout) : timeout(timeout) {}
+  // The next of that name for these ranks.
+  std::shared_ptr<Room> room(const std::string& name, const Members& members);
   void fail(const Failure& found);
+  // For whom a rank waits now, in whatever room. The caller holds the mutex.
+  std::vector<int> waits_of(int rank) const;
 
-  const int size;
   const Timeout timeout;
   std::mutex mutex;
   std::condition_variable changed;
   std::optional<Failure> failure;
-  std::map<std::string, std::shared_ptr<Room>> rooms;        // by name and how many came before it
-  std::map<std::pair<std::string, int>, int> rooms_of_rank;  // channels of a name that a rank has opened
+  std::map<std::string, std::shared_ptr<Room>> rooms;        // by key and how many came before it
+  std::map<std::pair<std::string, int>, int> rooms_of_rank;  // channels of a key that a rank has opened
+  std::list<Wait> waits;                                     // of all ranks
 };
 
 class ThreadBoard final : public Board {
  public:
-  ThreadBoard(std::shared_ptr<ThreadWorld> world, int rank, const std::string& channel_name);
+  ThreadBoard(std::shared_ptr<ThreadWorld> world, const Members& members, const std::string& channel_name);
 
-  int rank() const override { return rank_; }
-  int size() const override { return world_->size; }
+  const Members& members() const override { return members_; }
   std::string channel_name() const override { return channel_name_; }
   void arrive(const Ticket& ticket, const std::byte* buffer, bool staged) override;
   Ticket ticket_of(int rank) const override { return room_->at(rank).ticket; }
@@ -56,7 +65,7 @@ class ThreadBoard final : public Board {
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override;
   void forget_peer_memory() override {}
   std::shared_ptr<Ledger> ledger() const override { return ledger_; }
-  std::unique_ptr<Board> channel(const std::string& name) override;
+  std::unique_ptr<Board> open(const std::string& name, const Members& members) override;
   void fail(const Failure& failure) override;
   void leave() override;
   std::shared_ptr<Fate> fate() const override;
@@ -65,9 +74,10 @@ class ThreadBoard final : public Board {
  private:
   bool all_reached(uint64_t phase) const;
   std::optional<Failure> trouble(const std::string& at) const;
+  std::vector<int> to_blame(const std::vector<int>& missing) const;
 
   std::shared_ptr<ThreadWorld> world_;  // shared by the boards of all ranks and channels
-  const int rank_;
+  const Members members_;
   const std::string channel_name_;
   std::shared_ptr<ThreadWorld::Room> room_;
   std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "comm/parts.h"
 
 namespace shoal {
 
@@ -30,6 +31,8 @@ std::string_view name_of(CollectiveKind kind) {
     case CollectiveKind::all_reduce: return "all-reduce";
     case CollectiveKind::broadcast: return "broadcast";
     case CollectiveKind::barrier: return "barrier";
+    case CollectiveKind::exchange: return "exchange";
+    case CollectiveKind::split: return "split";
   }
   return "?";
 }
@@ -63,15 +66,26 @@ Ticket ticket_of(const AllReduce& args, uint64_t sequence) {
   return ticket;
 }
 
-Ticket ticket_of(const Broadcast& args, uint64_t sequence) {
+Ticket ticket_of(const Broadcast& args, uint64_t sequence, int global_root) {
   Ticket ticket = begin(args.subject, CollectiveKind::broadcast, sequence);
   ticket.nbytes = args.nbytes;
-  ticket.root = args.root;
+  ticket.root = global_root;
+  return ticket;
+}
+
+Ticket ticket_of(const Exchange& args, uint64_t sequence, int world) {
+  Ticket ticket = begin(args.subject, CollectiveKind::exchange, sequence);
+  ticket.nbytes = args.slice_nbytes * static_cast<uint64_t>(world);
+  ticket.piece_nbytes = args.piece_nbytes;
   return ticket;
 }
 
 Ticket ticket_of(const Subject& barrier, uint64_t sequence) {
   return begin(barrier, CollectiveKind::barrier, sequence);
+}
+
+Ticket ticket_of_split(const std::string& name, const Parts& parts, uint64_t sequence) {
+  return begin({"split", name + " into " + to_text(parts)}, CollectiveKind::split, sequence);
 }
 
 std::string describe(const Ticket& ticket, const std::string& channel) {
@@ -80,6 +94,12 @@ std::string describe(const Ticket& ticket, const std::string& channel) {
 }
 
 std::string disagreement(const Ticket& mine, const Ticket& theirs, int peer, const std::string& channel) {
+  const bool both_split = theirs.kind == CollectiveKind::split && mine.kind == CollectiveKind::split;
+  if (both_split && theirs.subject_hash != mine.subject_hash) {
+    return fmt::format(
+        "rank {} is at {} instead: the ranks want different groups. Split every rank's group into the same parts.",
+        peer, describe(theirs, channel));
+  }
   if (theirs.subject_hash != mine.subject_hash || theirs.sequence != mine.sequence) {
     return fmt::format(
         "rank {} is at {} instead: the ranks run different units or models. "

@@ -26,6 +26,10 @@ Traffic traffic_of(const AllReduce& args, int world, int rank) {
   return both_ways(static_cast<uint64_t>(args.numel - own + own * (world - 1)) * nbytes_of(args.dtype));
 }
 
+Traffic traffic_of(const Exchange& args, int world) {
+  return both_ways(args.slice_nbytes * static_cast<uint64_t>(world - 1));
+}
+
 Traffic traffic_of(const Broadcast& args, int world, int rank) {
   if (rank == args.root) return {args.nbytes * static_cast<uint64_t>(world - 1), 0, 1};
   return {0, args.nbytes, 1};

@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/full_group.h"
 #include "comm/gpus_of_ranks.h"
 #include "device/cuda.h"
 #include "engine/auto_placement.h"
@@ -118,11 +119,11 @@ class Engine::Impl {
   // For the log of waits, and as waited_seconds() and host_seconds() count them.
   void name_holds() {
     if (weights_.is_off_device()) {
-      weights_channel_->bytes().log_holds_as("host: weights");
+      full(weights_channel_->bytes()).log_holds_as("host: weights");
     } else if (layout_.world > 1) {
-      weights_channel_->bytes().log_holds_as("ranks: weights");
+      full(weights_channel_->bytes()).log_holds_as("ranks: weights");
     }
-    if (layout_.world > 1) gradients_channel_->bytes().log_holds_as("ranks: gradients");
+    if (layout_.world > 1) full(gradients_channel_->bytes()).log_holds_as("ranks: gradients");
   }
 
   void say_of_disk(const char* what, const ScratchFile* file) const {

@@ -23,7 +23,7 @@ testing::Groups shm_groups(int world) {
     options.pids.assign(static_cast<size_t>(world), getpid());
     options.store = store;
     groups.push_back(std::make_unique<ChannelGroup>(
-        std::make_unique<BoardCarrier>(std::make_unique<ShmBoard>(std::make_shared<ShmWorld>(options), ""))));
+        std::make_unique<BoardCarrier>(std::make_unique<ShmBoard>(std::make_shared<ShmWorld>(options)))));
   }
   return groups;
 }
@@ -32,8 +32,23 @@ TEST(BoardCarrier, StagesNoMoreThanThePieceThatWasAskedFor) {
   testing::run_ranks(shm_groups(3), [](Group& group) {
     testing::check_reduce_scatter(group, testing::Memory::foreign,
                                   {DType::f32, DType::f32, 10'001, false, true, 3000, 1.0f});
-    EXPECT_GT(group.staging_nbytes(), 0u);
-    EXPECT_LE(group.staging_nbytes(), 3000u * 4);
+    EXPECT_GT(full(group).staging_nbytes(), 0u);
+    EXPECT_LE(full(group).staging_nbytes(), 3000u * 4);
+  });
+}
+
+TEST(BoardCarrier, AnExchangeHandsOverThePeersOwnMemory) {
+  std::vector<std::vector<int>> brought(2, std::vector<int>{0, 1});
+  testing::run_ranks(make_thread_groups(2), [&](Group& group) {
+    Exchange args;
+    args.subject = {"exchange", "x"};
+    args.slices = brought[static_cast<size_t>(group.rank())].data();
+    args.slice_nbytes = sizeof(int);
+    args.take = [&](const Exchange::Part& part) {
+      for (size_t rank = 0; rank < 2; ++rank)
+        EXPECT_EQ(part.sources[rank], &brought[rank][static_cast<size_t>(group.rank())]);
+    };
+    group.exchange(args).wait();
   });
 }
 

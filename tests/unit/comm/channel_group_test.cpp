@@ -114,5 +114,56 @@ TEST(ChannelGroup, TrafficCountsWhatSucceeded) {
   }
 }
 
+TEST(ChannelGroup, AnErrorOfTakeReachesTheHandleAndLeavesTheChannelSound) {
+  run_ranks(make_thread_groups(2), [&](Group& group) {
+    std::vector<float> slices(2, 1.0f), received(2);
+    bool after_ran = false;
+    Exchange args;
+    args.subject = {"exchange", "unit"};
+    args.slices = slices.data();
+    args.slice_nbytes = sizeof(float);
+    args.take = [&](const Exchange::Part&) {
+      if (group.rank() == 1) throw Error("test", "take failed");
+    };
+    args.after = [&] { after_ran = true; };
+    const Handle handle = group.exchange(args);
+    if (group.rank() == 1) {
+      EXPECT_THROW(handle.wait(), Error);
+    } else {
+      handle.wait();
+    }
+    EXPECT_EQ(after_ran, group.rank() == 0);
+    group.barrier({"end", ""}).wait();
+  });
+}
+
+TEST(ChannelGroup, AGroupAndThoseSplitFromItRunInTheOrderOfIssue) {
+  run_ranks(make_thread_groups(2), [&](Group& group) {
+    const auto part = group.split("both", {{0, 1}});
+    const auto alone = group.split("one", {{0}, {1}});
+    std::vector<float> whole(2);
+    std::vector<std::string> order;
+    std::vector<Handle> handles;
+    for (Group* each : {&group, part.get(), alone.get(), &group}) {
+      AllGather args{{"gather", "x"}, whole.data(), whole.data(), sizeof(float), nullptr};
+      args.after = [&order, each] { order.push_back(std::to_string(each->members().size())); };
+      handles.push_back(each->all_gather(args));
+    }
+    handles.back().wait();
+    EXPECT_THAT(order, ::testing::ElementsAre("2", "2", "1", "2"));
+  });
+}
+
+TEST(ChannelGroup, APartOutlivesTheGroupItWasSplitFrom) {
+  const auto errors = testing::play_ranks(make_thread_groups(2), [](auto& group) {
+    const auto part = group->split("both", {{1, 0}});
+    group.reset();
+    float value = 1;
+    part->all_reduce({{"sum", "x"}, &value, DType::f32, 1, 1.0f, nullptr}).wait();
+    EXPECT_EQ(value, 2.0f);
+  });
+  for (const std::exception_ptr& error : errors) EXPECT_FALSE(error);
+}
+
 }  // namespace
 }  // namespace shoal

@@ -107,11 +107,11 @@ TEST(GlooWorld, APeerThatIsGoneIsFoundByAsking) {
 
 TEST(GlooWorld, AFailureStaysAndClosesTheLinks) {
   auto world = world_of_one(make_hash_store());
-  auto channel = world->open("x");
+  auto channel = world->open("x", Members::all(1, 0));
   EXPECT_EQ(world->fail({0, "", "first"}).cause, "first");
   EXPECT_EQ(world->fail({0, "", "second"}).cause, "first");
   EXPECT_THROW(channel.link->begin(), LinkBroken);
-  EXPECT_THROW(world->open("y"), Error);
+  EXPECT_THROW(world->open("y", Members::all(1, 0)), Error);
 }
 
 }  // namespace

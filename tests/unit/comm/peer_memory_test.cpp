@@ -89,13 +89,13 @@ TEST(PeerMemory, WhatAPeerFreedIsUnmappedByLaterCollectivesOrWhenTold) {
     for (int rank = 0; rank < 2; ++rank) {
       worlds.push_back(
           std::make_shared<ShmWorld>(ShmWorld::Options{rank, kDefaultTimeout, {getpid(), getpid()}, store}));
-      groups.push_back(std::make_unique<ChannelGroup>(
-          std::make_unique<BoardCarrier>(std::make_unique<ShmBoard>(worlds.back(), ""))));
+      groups.push_back(
+          std::make_unique<ChannelGroup>(std::make_unique<BoardCarrier>(std::make_unique<ShmBoard>(worlds.back()))));
     }
     testing::run_ranks(std::move(groups), [&](Group& group) {
       PeerMemory& mapped = worlds[static_cast<size_t>(group.rank())]->peer_memory();
       const auto gather = [&] {
-        auto slab = group.allocate(64, std::make_shared<Ledger>(), MemoryKind::weights);
+        auto slab = full(group).allocate(64, std::make_shared<Ledger>(), MemoryKind::weights);
         group.all_gather({{"gather", "x"}, slab->data() + 32 * group.rank(), slab->data(), 32, slab}).wait();
       };
       gather();
@@ -103,7 +103,7 @@ TEST(PeerMemory, WhatAPeerFreedIsUnmappedByLaterCollectivesOrWhenTold) {
       for (int i = 0; i < 2; ++i) group.barrier({"later", ""}).wait();
       EXPECT_EQ(mapped.count(), 0u);
       gather();
-      group.forget_peer_memory();
+      full(group).forget_peer_memory();
       EXPECT_EQ(mapped.count(), 0u);
     });
     worlds.clear();

@@ -11,6 +11,7 @@
 #include "comm/channel_group.h"
 #include "unit/comm/collective_cases.h"
 #include "unit/comm/memory_store.h"
+#include "unit/comm/split_cases.h"
 #include "unit/comm/world_endings.h"
 
 namespace shoal {
@@ -25,7 +26,7 @@ testing::Groups make(int world, Timeout timeout) {
     options.timeout = timeout;
     options.pids.assign(static_cast<size_t>(world), getpid());
     options.store = store;
-    auto board = std::make_unique<ShmBoard>(std::make_shared<ShmWorld>(options), "");
+    auto board = std::make_unique<ShmBoard>(std::make_shared<ShmWorld>(options));
     groups.push_back(std::make_unique<ChannelGroup>(std::make_unique<BoardCarrier>(std::move(board))));
   }
   return groups;
@@ -36,13 +37,13 @@ class ShmGroups : public ::testing::TestWithParam<int> {};
 TEST_P(ShmGroups, CollectivesGiveTheContractsBits) {
   testing::run_ranks(make(GetParam(), kDefaultTimeout), [](Group& group) {
     testing::check_collectives(group, testing::Memory::of_group);
-    EXPECT_EQ(group.staging_nbytes(), 0u);
+    EXPECT_EQ(full(group).staging_nbytes(), 0u);
   });
 }
 TEST_P(ShmGroups, ForeignMemoryIsStagedAndGivesTheSameBits) {
   testing::run_ranks(make(GetParam(), kDefaultTimeout), [](Group& group) {
     testing::check_collectives(group, testing::Memory::foreign);
-    EXPECT_GT(group.staging_nbytes(), 0u);
+    EXPECT_GT(full(group).staging_nbytes(), 0u);
   });
 }
 TEST_P(ShmGroups, RanksMayDifferInWhatTheyStage) {
@@ -52,6 +53,13 @@ TEST_P(ShmGroups, RanksMayDifferInWhatTheyStage) {
   });
 }
 TEST_P(ShmGroups, ChannelsRunIndependently) { testing::check_channels_are_independent(make, GetParam()); }
+TEST_P(ShmGroups, PartsRunBesideEachOther) {
+  testing::run_ranks(make(GetParam(), kDefaultTimeout), testing::check_parts_beside_each_other);
+}
+TEST_P(ShmGroups, CollectivesOfPartsGiveTheContractsBits) {
+  testing::run_ranks(make(GetParam(), kDefaultTimeout),
+                     [](Group& group) { testing::check_collectives_of_parts(group, testing::Memory::of_group); });
+}
 INSTANTIATE_TEST_SUITE_P(Worlds, ShmGroups, ::testing::Values(1, 2, 3, 4));
 
 TEST(ShmBoard, StagingOfLargeMemoryGoesInPieces) {
@@ -60,7 +68,7 @@ TEST(ShmBoard, StagingOfLargeMemoryGoesInPieces) {
     testing::check_reduce_scatter(group, testing::Memory::foreign,
                                   {DType::bf16, DType::f32, (3 << 20) + 7, false, true});
     testing::check_all_reduce(group, testing::Memory::foreign, DType::f32, (3 << 20) + 7);
-    EXPECT_LE(group.staging_nbytes(), size_t{8} << 20);
+    EXPECT_LE(full(group).staging_nbytes(), size_t{8} << 20);
   });
 }
 
@@ -71,6 +79,20 @@ TEST(ShmBoard, AFailureThatIsWrittenDownIsHeardByEveryone) { testing::check_fate
 TEST(ShmBoard, TimeoutNamesTheRankThatDoesNotArrive) { testing::check_timeout_names_the_late_rank(make); }
 TEST(ShmBoard, ARankThatLeavesIsNamedToThoseWhoWaitForIt) { testing::check_leaving_is_named(make, 0); }
 TEST(ShmBoard, LeavingWithACollectiveInFlightFailsItsHandle) { testing::check_leaving_in_flight_does_not_hang(make); }
+
+TEST(ShmBoard, PartsCanBeSplitAgain) { testing::run_ranks(make(4, kDefaultTimeout), testing::check_parts_of_parts); }
+TEST(ShmBoard, RanksThatWantDifferentPartsAreNamed) { testing::check_different_parts_are_named(make); }
+TEST(ShmBoard, WrongPartsAreAnErrorAndTheGroupGoesOn) {
+  testing::run_ranks(make(2, kDefaultTimeout), testing::check_wrong_parts_are_an_error);
+}
+TEST(ShmBoard, ARankThatLeavesAPartIsNamedByItsNumberInTheWorld) { testing::check_leaving_a_part_is_named(make); }
+TEST(ShmBoard, AbortInAPartWakesEveryRank) { testing::check_abort_in_a_part_wakes_everyone(make); }
+TEST(ShmBoard, ADisagreementInAPartNamesRanksByTheirNumberInTheWorld) {
+  testing::check_disagreement_in_a_part_is_named(make);
+}
+TEST(ShmBoard, TimeoutInAPartNamesTheRankThatHoldsAllUp) {
+  testing::check_timeout_in_a_part_names_who_holds_all_up(make, std::chrono::milliseconds(2000));
+}
 
 }  // namespace
 }  // namespace shoal

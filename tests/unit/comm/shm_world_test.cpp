@@ -35,8 +35,8 @@ TEST(ShmWorld, TheFirstFailureIsTheOneThatAllSee) {
 TEST(ShmWorld, SegmentsAreSharedAndToldApart) {
   auto store = std::make_shared<testing::MemoryStore>();
   ShmWorld zero(options(0, store)), one(options(1, store));
-  auto a = zero.open_channel("x", 100), b = zero.open_channel("x", 100);
-  auto a1 = one.open_channel("x", 100), b1 = one.open_channel("x", 100);
+  auto a = zero.open_channel("x", 100, 0), b = zero.open_channel("x", 100, 0);
+  auto a1 = one.open_channel("x", 100, 0), b1 = one.open_channel("x", 100, 0);
   a.data()[7] = std::byte{1};
   b.data()[7] = std::byte{2};
   EXPECT_EQ(a1.data()[7], std::byte{1});
@@ -46,16 +46,16 @@ TEST(ShmWorld, SegmentsAreSharedAndToldApart) {
 TEST(ShmWorld, ASegmentThatRankZeroHasClosedIsNotMistakenForAnother) {
   auto store = std::make_shared<testing::MemoryStore>();
   ShmWorld zero(options(0, store)), one(options(1, store));
-  zero.open_segment("gone", 100);
-  auto other = zero.open_segment("other", 100);  // takes the same fd
-  EXPECT_THROW(one.open_segment("gone", 100), Error);
+  zero.open_segment("gone", 100, 0);
+  auto other = zero.open_segment("other", 100, 0);  // takes the same fd
+  EXPECT_THROW(one.open_segment("gone", 100, 0), Error);
 }
 
 TEST(ShmWorld, ASegmentThatNeverComesNamesRankZero) {
   auto store = std::make_shared<testing::MemoryStore>();
   ShmWorld zero(options(0, store)), one(options(1, store));
   try {
-    one.open_segment("never", 100);
+    one.open_segment("never", 100, 0);
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("opening never: rank 0 did not arrive within 0.3 s"));
@@ -106,7 +106,7 @@ TEST(ShmWorld, ARankZeroThatLeftIsNamedByWhoOpensASegment) {
   ShmWorld one(options(1, store));
   zero.reset();
   try {
-    one.open_channel("weights", 100);
+    one.open_channel("weights", 100, 0);
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("[comm rank 1] opening channel/weights/0: rank 0 left"));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "message_of.h"
 #include "shoal/error.h"
 #include "unit/comm/collective_cases.h"
 
@@ -12,6 +13,19 @@ TEST(SingleGroup, CollectivesGiveTheContractsBits) {
   auto group = make_single_group();
   testing::check_collectives(*group, testing::Memory::foreign);
   testing::check_collectives(*group->channel("side"), testing::Memory::of_group);
+}
+
+TEST(SingleGroup, CanBeSplitIntoItself) {
+  auto group = make_single_group();
+  auto part = group->split("shard", {{0}});
+  EXPECT_EQ(part->members(), std::vector<int>{0});
+  testing::check_collectives(*part, testing::Memory::foreign);
+  EXPECT_THAT(testing::message_of([&] {
+                group->split("shard", {{0, 1}});
+              }),
+              ::testing::HasSubstr("rank 1 is not of this group"));
+  group->abort("no more");
+  EXPECT_THROW(part->barrier({"end", ""}), Error);
 }
 
 TEST(SingleGroup, SendsNothing) {

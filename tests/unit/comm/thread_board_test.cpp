@@ -5,6 +5,7 @@
 
 #include "shoal/error.h"
 #include "unit/comm/collective_cases.h"
+#include "unit/comm/split_cases.h"
 #include "unit/comm/world_endings.h"
 
 namespace shoal {
@@ -19,6 +20,13 @@ TEST_P(ThreadGroups, CollectivesGiveTheContractsBits) {
                      [](Group& group) { testing::check_collectives(group, testing::Memory::of_group); });
 }
 TEST_P(ThreadGroups, ChannelsRunIndependently) { testing::check_channels_are_independent(make, GetParam()); }
+TEST_P(ThreadGroups, PartsRunBesideEachOther) {
+  testing::run_ranks(make(GetParam(), kDefaultTimeout), testing::check_parts_beside_each_other);
+}
+TEST_P(ThreadGroups, CollectivesOfPartsGiveTheContractsBits) {
+  testing::run_ranks(make(GetParam(), kDefaultTimeout),
+                     [](Group& group) { testing::check_collectives_of_parts(group, testing::Memory::of_group); });
+}
 INSTANTIATE_TEST_SUITE_P(Worlds, ThreadGroups, ::testing::Values(1, 2, 3, 4));
 
 TEST(ThreadBoard, RanksAtDifferentCollectivesAreNamed) { testing::check_different_collectives_are_named(make); }
@@ -31,16 +39,18 @@ TEST(ThreadBoard, LeavingWithACollectiveInFlightFailsItsHandle) {
   testing::check_leaving_in_flight_does_not_hang(make);
 }
 
-TEST(ThreadBoard, AWorldOfNoRanksIsAMistake) {
-  for (const int size : {0, -1}) {
-    try {
-      make_thread_groups(size);
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(std::string(error.what()),
-                "[comm threads] " + std::to_string(size) + " is no number of ranks. Give at least 1.");
-    }
-  }
+TEST(ThreadBoard, PartsCanBeSplitAgain) { testing::run_ranks(make(4, kDefaultTimeout), testing::check_parts_of_parts); }
+TEST(ThreadBoard, RanksThatWantDifferentPartsAreNamed) { testing::check_different_parts_are_named(make); }
+TEST(ThreadBoard, WrongPartsAreAnErrorAndTheGroupGoesOn) {
+  testing::run_ranks(make(2, kDefaultTimeout), testing::check_wrong_parts_are_an_error);
+}
+TEST(ThreadBoard, ARankThatLeavesAPartIsNamedByItsNumberInTheWorld) { testing::check_leaving_a_part_is_named(make); }
+TEST(ThreadBoard, AbortInAPartWakesEveryRank) { testing::check_abort_in_a_part_wakes_everyone(make); }
+TEST(ThreadBoard, ADisagreementInAPartNamesRanksByTheirNumberInTheWorld) {
+  testing::check_disagreement_in_a_part_is_named(make);
+}
+TEST(ThreadBoard, TimeoutInAPartNamesTheRankThatHoldsAllUp) {
+  testing::check_timeout_in_a_part_names_who_holds_all_up(make, std::chrono::milliseconds(2000));
 }
 
 }  // namespace

@@ -56,9 +56,8 @@ TEST(Ticket, EachDifferenceIsNamed) {
               HasSubstr("does a barrier here and this rank a reduce-scatter"));
   Broadcast cast;
   cast.subject = {"publish", "x"};
-  const Ticket from_zero = ticket_of(cast, 1);
-  cast.root = 1;
-  EXPECT_THAT(disagreement(from_zero, ticket_of(cast, 1), 1, ""),
+  const Ticket from_zero = ticket_of(cast, 1, 0);
+  EXPECT_THAT(disagreement(from_zero, ticket_of(cast, 1, 1), 1, ""),
               HasSubstr("takes rank 1 as the root and this rank takes rank 0"));
   EXPECT_THAT(disagreement(mine, ticket_of(reduce(), 8, 2), 1, ""),
               HasSubstr("rank 1 is at reduce of block.3 (#8) instead"));
@@ -68,6 +67,29 @@ TEST(Ticket, AccumulationIsEachRanksOwnAffair) {
   ReduceScatter args = reduce();
   args.accumulate = true;
   EXPECT_THAT(disagreement(ticket_of(reduce(), 7, 2), ticket_of(args, 7, 2), 1, ""), IsEmpty());
+}
+
+TEST(Ticket, SplitsIntoDifferentPartsDisagreeWhereverTheyDiffer) {
+  const Ticket mine = ticket_of_split("shard", {{0, 1}, {2, 3}}, 4);
+  EXPECT_EQ(describe(mine, "weights"), "split of shard into {0 1} {2 3} (weights #4)");
+  EXPECT_THAT(disagreement(mine, ticket_of_split("shard", {{0, 1}, {2, 3}}, 4), 2, ""), IsEmpty());
+  EXPECT_THAT(disagreement(mine, ticket_of_split("shard", {{0, 1}, {3, 2}}, 4), 2, ""),
+              HasSubstr("rank 2 is at split of shard into {0 1} {3 2} (#4) instead: the ranks want different groups."));
+  Parts many(1), others(1);
+  for (int rank = 0; rank < 100; ++rank) many[0].push_back(rank);
+  others = many;
+  std::swap(others[0][98], others[0][99]);  // beyond what a ticket has room for
+  EXPECT_NE(disagreement(ticket_of_split("x", many, 1), ticket_of_split("x", others, 1), 1, ""), "");
+}
+
+TEST(Ticket, ExchangesOfDifferentSlicesDisagree) {
+  Exchange mine;
+  mine.subject = {"exchange", "block.3"};
+  mine.slice_nbytes = 10;
+  Exchange theirs = mine;
+  theirs.slice_nbytes = 20;
+  EXPECT_THAT(disagreement(ticket_of(mine, 1, 2), ticket_of(theirs, 1, 2), 3, ""),
+              HasSubstr("rank 3 brings 40 bytes and this rank 20"));
 }
 
 }  // namespace

@@ -28,6 +28,15 @@ TEST(Traffic, AllReduceIsReduceScatterPlusAllGather) {
   }
 }
 
+TEST(Traffic, AnExchangeMovesWhatAReduceScatterOfItsBytesMoves) {
+  Exchange exchange;
+  exchange.slice_nbytes = 24;
+  for (const int world : {1, 2, 3, 4}) {
+    EXPECT_EQ(traffic_of(exchange, world).sent_nbytes, static_cast<uint64_t>(world - 1) * 24);
+    EXPECT_EQ(traffic_of(exchange, world).received_nbytes, static_cast<uint64_t>(world - 1) * 24);
+  }
+}
+
 TEST(Traffic, WhatAllRanksSendIsWhatAllReceive) {
   for (const int world : {1, 2, 3, 4}) {
     for (const int64_t numel : {0, 1, 2, 3, 5, 100, 101}) {
