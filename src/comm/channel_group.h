@@ -21,6 +21,8 @@ class ChannelGroup final : public FullGroup {
  public:
   // A group split from another shares its worker.
   explicit ChannelGroup(std::unique_ptr<Carrier> carrier, std::shared_ptr<Worker> worker = std::make_shared<Worker>());
+  // Waits for its own collectives, which fail unless the peers are there already; also behind those of groups that
+  // share the worker.
   ~ChannelGroup() override;
 
   int rank() const override { return carrier_->rank(); }

@@ -45,9 +45,10 @@ struct alignas(64) ShmWorld::Page {
 };
 
 struct alignas(64) ShmWorld::RankPage {
-  std::atomic<uint32_t> left;               // it destroyed its world
-  std::atomic<uint64_t> dead_count;         // slabs of this rank that have died
-  std::atomic<uint64_t> dead[kDeadRing];    // their ids, the last ones
+  std::atomic<uint32_t> left;             // it destroyed its world
+  std::atomic<uint64_t> dead_count;       // slabs of this rank that have died
+  std::atomic<uint64_t> dead[kDeadRing];  // their ids, the last ones
+  // Each is written by one board of this rank and read as a hint by the others; nothing else is read by its order.
   std::atomic<uint64_t> waits[kWaitNotes];  // count << 32 | rank waited for + 1; 0: for nobody
 };
 

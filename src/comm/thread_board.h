@@ -39,7 +39,7 @@ struct ThreadWorld {
   std::vector<int> waits_of(int rank) const;
 
   const Timeout timeout;
-  std::mutex mutex;
+  std::mutex mutex;  // of all that follows
   std::condition_variable changed;
   std::optional<Failure> failure;
   std::map<std::string, std::shared_ptr<Room>> rooms;        // by key and how many came before it
