@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/full_group.h"
+#include "comm/group/full_group.h"
 #include "device/slab.h"
 #include "shoal/group.h"
 

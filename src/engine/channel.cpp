@@ -1,7 +1,7 @@
 // See channel.h.
 #include "engine/channel.h"
 
-#include "comm/full_group.h"
+#include "comm/group/full_group.h"
 #include "device/cuda_queue.h"
 #include "device/host_queue.h"
 

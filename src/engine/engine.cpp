@@ -17,8 +17,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "comm/full_group.h"
-#include "comm/gpus_of_ranks.h"
+#include "comm/gpu/gpus_of_ranks.h"
+#include "comm/group/full_group.h"
 #include "device/cuda.h"
 #include "engine/auto_placement.h"
 #include "engine/blueprint.h"

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/headway.h"
-#include "comm/full_group.h"
+#include "comm/group/full_group.h"
 #include "kernels/convert.h"
 #include "shard/compute_queue.h"
 #include "shoal/engine.h"

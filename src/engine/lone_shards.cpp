@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "comm/full_group.h"
+#include "comm/group/full_group.h"
 #include "device/cuda.h"
 #include "kernels/convert.h"
 #include "shard/compute_queue.h"

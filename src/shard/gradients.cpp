@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "comm/full_group.h"
+#include "comm/group/full_group.h"
 #include "kernels/convert.h"
 #include "kernels/reduce.h"
 #include "plan/memory.h"

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "comm/full_group.h"
+#include "comm/group/full_group.h"
 #include "device/queue.h"
 #include "plan/from_config.h"
 #include "shard/disk_shards.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "comm/full_group.h"
+#include "comm/group/full_group.h"
 #include "plan/memory.h"
 
 namespace shoal {

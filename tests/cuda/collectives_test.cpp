@@ -7,10 +7,10 @@
 #include <functional>
 #include <thread>
 
-#include "comm/channel_group.h"
-#include "comm/cuda_process_carrier.h"
-#include "comm/full_group.h"
-#include "comm/nccl_carrier.h"
+#include "comm/gpu/cuda_process_carrier.h"
+#include "comm/gpu/nccl_carrier.h"
+#include "comm/group/full_group.h"
+#include "comm/world/channel_group.h"
 #include "cuda/torch_gpu.h"
 #include "device/cuda_queue.h"
 #include "kernels/convert.h"

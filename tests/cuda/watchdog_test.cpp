@@ -7,9 +7,9 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/channel_group.h"
-#include "comm/full_group.h"
-#include "comm/nccl_carrier.h"
+#include "comm/gpu/nccl_carrier.h"
+#include "comm/group/full_group.h"
+#include "comm/world/channel_group.h"
 #include "cuda/torch_gpu.h"
 #include "device/cuda_queue.h"
 #include "message_of.h"

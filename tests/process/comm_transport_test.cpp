@@ -11,9 +11,9 @@
 #include <map>
 #include <memory>
 
-#include "comm/c10d_store.h"
-#include "comm/full_group.h"
-#include "comm/peer_record.h"
+#include "comm/group/full_group.h"
+#include "comm/meet/c10d_store.h"
+#include "comm/world/peer_record.h"
 #include "process/spawn.h"
 #include "shoal/error.h"
 #include "shoal/group.h"

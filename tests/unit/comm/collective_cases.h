@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "comm/full_group.h"
+#include "comm/group/full_group.h"
 #include "device/slab.h"
 #include "kernels/element.h"
 #include "shoal/group.h"

@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include "comm/channel_group.h"
-#include "comm/gloo_carrier.h"
+#include "comm/host/gloo_carrier.h"
+#include "comm/world/channel_group.h"
 #include "unit/comm/rank_threads.h"
 
 namespace shoal::testing {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "comm/carrier.h"
+#include "comm/group/carrier.h"
 
 namespace shoal::testing {
 
