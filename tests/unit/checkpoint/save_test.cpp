@@ -10,6 +10,7 @@
 
 #include "checkpoint/run_folder.h"
 #include "checkpoint/verify.h"
+#include "comm/group/full_group.h"
 #include "temp_folder.h"
 #include "training/outcome.h"
 #include "unit/checkpoint/fake_state.h"
