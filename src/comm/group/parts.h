@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "comm/group/members.h"
 #include "shoal/error.h"
@@ -11,7 +13,8 @@ namespace shoal {
 
 // The parts do not hold each rank once. All ranks find the same, so the group that was to be split is sound.
 struct WrongParts : Error {
-  using Error::Error;
+  WrongParts(std::string_view place, std::string problem) : Error(place, problem), problem(std::move(problem)) {}
+  std::string problem;  // the message without its place
 };
 
 // "{0 1} {2 3}".

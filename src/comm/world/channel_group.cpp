@@ -1,6 +1,8 @@
 // See channel_group.h.
 #include "comm/world/channel_group.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "base/check.h"
@@ -144,10 +146,17 @@ std::unique_ptr<Group> ChannelGroup::channel(const std::string& name) {
 
 std::unique_ptr<Group> ChannelGroup::split(const std::string& name, const Parts& parts) {
   std::unique_ptr<Carrier> part;
+  std::string problem;  // thrown here, not on the worker: this group is sound
   issue(nullptr, [&](uint64_t sequence) {
-    return Job{ticket_of_split(name, parts, sequence), Traffic{0, 0, 1},
-               [&](const Ticket& ticket) { part = carrier_->split(ticket, name, parts); }};
+    return Job{ticket_of_split(name, parts, sequence), Traffic{0, 0, 1}, [&](const Ticket& ticket) {
+                 try {
+                   part = carrier_->split(ticket, name, parts);
+                 } catch (const WrongParts& wrong) {
+                   problem = wrong.problem;
+                 }
+               }};
   }).wait();
+  if (!part) throw WrongParts(fmt::format("comm rank {}", carrier_->global()), problem);
   return std::make_unique<ChannelGroup>(std::move(part), worker_);
 }
 
@@ -196,8 +205,6 @@ ChannelGroup::Outcome ChannelGroup::carry_out(const Job& job) {
   try {
     carrier_->come_after(job.mark, job.ticket);
     job.run(job.ticket);
-  } catch (const WrongParts&) {
-    return {std::current_exception()};  // of the caller, alike on all ranks: the channel itself is sound
   } catch (const Error&) {
     const std::lock_guard lock(mutex_);
     failure_ = std::current_exception();
