@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/group/full_group.h"
 #include "device/slab.h"
 #include "shoal/group.h"
 
@@ -36,7 +37,7 @@ void measure(shoal::Group& group, int64_t megabytes) {
   const size_t nbytes = static_cast<size_t>(megabytes) << 20;
   const size_t shard_nbytes = nbytes / kWorld;
   auto ledger = std::make_shared<shoal::Ledger>();
-  auto whole = group.allocate(nbytes, ledger, shoal::MemoryKind::reduce_slots);
+  auto whole = full(group).allocate(nbytes, ledger, shoal::MemoryKind::reduce_slots);
   std::fill_n(reinterpret_cast<float*>(whole->data()), nbytes / 4, 1.0f);
   std::byte* own = whole->data() + shard_nbytes * static_cast<size_t>(group.rank());
   shoal::ReduceScatter reduce;

@@ -5,16 +5,16 @@ option(SHOAL_UNITY "Compile the sources of a folder together" OFF)
 
 set(second_files
   src/checkpoint/load.cpp
-  src/comm/gloo_carrier.cpp
-  src/comm/gloo_world.cpp
+  src/comm/host/gloo_carrier.cpp
+  src/comm/host/gloo_world.cpp
   src/config/top_level.cpp
   src/config/zero.cpp
   src/models/gpt2/model.cpp
   tests/ranks/traffic_test.cpp
   tests/unit/checkpoint/exchange_test.cpp
   tests/unit/checkpoint/run_folder_test.cpp
-  tests/unit/comm/gloo_link_test.cpp
-  tests/unit/comm/shm_board_test.cpp
+  tests/unit/comm/host/gloo_link_test.cpp
+  tests/unit/comm/host/shm_board_test.cpp
   tests/unit/engine/graph_hooks_test.cpp
   tests/unit/kernels/reduce_reference_test.cpp
   tests/unit/models/gpt2/config_test.cpp

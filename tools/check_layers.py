@@ -2,8 +2,9 @@
 
     check_layers.py [repository]
 
-src/layers.txt gives the order: a file may include its own folder and those above it. Public headers (include/shoal)
-may be included from anywhere, and include only each other, the standard library, and ATen/core/Tensor.h and Generator.h.
+src/layers.txt gives the order: a file may include its own folder and those above it. A folder's line may go on with its
+sub-folders: then every file of it lies in one of those, and the same holds among them. Public headers (include/shoal) may
+be included from anywhere, and include only each other, the standard library, and ATen/core/Tensor.h and Generator.h.
 torch/csrc/distributed is for comm/ alone. Prints each breach as file:line and exits with 1 when there is one.
 """
 
@@ -21,15 +22,15 @@ PURE_LIST = re.compile(r"^set\(pure_folders ([\w ]+)\)", re.MULTILINE)
 
 
 def read_layers(root):
-    """The order of the folders, as {folder: (position, is_pure)}."""
+    """The order of the folders, as {folder: (position, is_pure, sub-folders in order)}."""
     layers = {}
     for line in (root / "src/layers.txt").read_text().splitlines():
         words = line.split("#")[0].split()
         if not words:
             continue
-        if len(words) != 2 or words[1] not in ("pure", "torch"):
-            raise SystemExit(f"[src/layers.txt] '{line}' is not '<folder> pure' or '<folder> torch'.")
-        layers[words[0]] = (len(layers), words[1] == "pure")
+        if len(words) < 2 or words[1] not in ("pure", "torch"):
+            raise SystemExit(f"[src/layers.txt] '{line}' is not '<folder> pure' or '<folder> torch', then sub-folders.")
+        layers[words[0]] = (len(layers), words[1] == "pure", words[2:])
     return layers
 
 
@@ -70,7 +71,7 @@ def check_public(root):
 
 
 def check_folder(root, folder, layers, tainted):
-    position, pure = layers[folder]
+    position, pure, _ = layers[folder]
     for path in sorted(p for p in (root / "src" / folder).rglob("*") if p.suffix in SOURCES):
         place = path.relative_to(root)
         for number, quoted, target in includes(path):
@@ -95,9 +96,26 @@ def check_folder(root, folder, layers, tainted):
                 yield f"{place}:{number}: {folder}/ includes {target}, and {top}/ stands below it in src/layers.txt."
 
 
+def check_sub_folders(root, folder, order):
+    """The sub-folders of a folder include each other one way only."""
+    for path in sorted(p for p in (root / "src" / folder).rglob("*") if p.suffix in SOURCES):
+        place = path.relative_to(root)
+        own = place.parts[2]  # src/<folder>/<sub-folder>/...
+        if own not in order:
+            yield f"{place}: it lies in no sub-folder of {folder}/ that src/layers.txt names."
+            continue
+        for number, quoted, target in includes(path):
+            parts = target.split("/")
+            if not quoted or parts[0] != folder or len(parts) < 3 or parts[1] not in order:
+                continue
+            if order.index(parts[1]) > order.index(own):
+                yield (f"{place}:{number}: {folder}/{own}/ includes {target}, and {parts[1]}/ stands behind it in "
+                       "src/layers.txt.")
+
+
 def check_cmake(root, layers):
     """The build's own list of pure folders must say the same as layers.txt."""
-    pure = [folder for folder, (_, is_pure) in layers.items() if is_pure]
+    pure = [folder for folder, (_, is_pure, _) in layers.items() if is_pure]
     for name in ("src/CMakeLists.txt", "tests/CMakeLists.txt"):
         path = root / name
         for match in PURE_LIST.finditer(path.read_text() if path.exists() else ""):
@@ -114,6 +132,8 @@ def check(root):
             breaches.append(f"src/{path.name}: this folder has no line in src/layers.txt.")
     for folder in layers:
         breaches += check_folder(root, folder, layers, tainted)
+        if layers[folder][2]:
+            breaches += check_sub_folders(root, folder, layers[folder][2])
     breaches += check_public(root)
     breaches += check_cmake(root, layers)
     return breaches

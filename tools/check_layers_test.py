@@ -65,6 +65,18 @@ class CheckLayers(unittest.TestCase):
     def test_finds_a_folder_without_a_line_in_the_order(self):
         self.expect_one({"src/helpers/x.cpp": ""}, "src/helpers: this folder has no line")
 
+    def test_finds_an_include_of_a_later_sub_folder(self):
+        layers = {"src/layers.txt": GOOD["src/layers.txt"].replace("engine torch", "engine torch\nmodels torch ops llama"),
+                  "src/models/ops/linear.h": "", "src/models/llama/model.h": '#include "models/ops/linear.h"\n'}
+        self.assertEqual(breaches_of(layers), [])
+        self.expect_one(layers | {"src/models/ops/linear.h": '#include "models/llama/model.h"\n'},
+                        "src/models/ops/linear.h:1: models/ops/ includes models/llama/model.h, and llama/ stands behind")
+
+    def test_finds_files_outside_the_sub_folders_that_are_named(self):
+        layers = {"src/layers.txt": GOOD["src/layers.txt"].replace("engine torch", "engine torch\nmodels torch ops")}
+        self.expect_one(layers | {"src/models/open.cpp": ""}, "src/models/open.cpp: it lies in no sub-folder of models/")
+        self.expect_one(layers | {"src/models/gpt2/m.cpp": ""}, "src/models/gpt2/m.cpp: it lies in no sub-folder")
+
     def test_finds_a_build_list_that_disagrees(self):
         self.expect_one({"src/CMakeLists.txt": "set(pure_folders base)\n"}, "pure_folders is 'base'")
 

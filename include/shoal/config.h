@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shoal/dtype.h"
+#include "shoal/transport.h"
 
 namespace shoal {
 
@@ -105,8 +106,6 @@ struct SchedulerConfig {
   bool operator==(const SchedulerConfig&) const = default;
 };
 
-enum class TransportChoice : uint8_t { automatic, shared_memory, gloo };
-
 enum class Fp8Recipe : uint8_t { tensorwise, rowwise };
 
 // 8-bit matmuls in the blocks of the native models.
@@ -140,7 +139,7 @@ enum class DeferUpdate : uint8_t {
 
 struct ShoalConfig {
   bool reproducible = false;
-  TransportChoice transport = TransportChoice::automatic;
+  Transport transport = Transport::automatic;
   double timeout_seconds = 600;
   bool tf32 = false;                              // fp32 matrix products of the native trainer, on a GPU
   int64_t offload_chunk_size = int64_t{1} << 22;  // elements whose states move together

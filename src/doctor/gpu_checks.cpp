@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "base/torch_library.h"
-#include "comm/nccl_library.h"
+#include "comm/gpu/nccl_library.h"
 #include "device/cuda.h"
 #include "device/cuda_queue.h"
 #include "shoal/error.h"

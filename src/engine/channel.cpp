@@ -1,6 +1,7 @@
 // See channel.h.
 #include "engine/channel.h"
 
+#include "comm/group/full_group.h"
 #include "device/cuda_queue.h"
 #include "device/host_queue.h"
 
@@ -11,11 +12,13 @@ Channel::Channel(Group& world, const std::string& name, Queue& queue) : notes_(w
     queue_ = make_host_queue();
     return;
   }
-  bytes_ = world.device_channel(name, queue.device(), queue.stream());
-  queue_ = make_cuda_queue(queue.device(), bytes_->stream());
-  queue.heed(bytes_->alarm());
-  queue_->heed(bytes_->alarm());
+  bytes_ = full(world).device_channel(name, queue.device(), queue.stream());
+  queue_ = make_cuda_queue(queue.device(), full(*bytes_).stream());
+  queue.heed(full(*bytes_).alarm());
+  queue_->heed(full(*bytes_).alarm());
 }
+
+double Channel::held_seconds() const { return bytes_ ? full(*bytes_).held_seconds() : 0.0; }
 
 Traffic Channel::traffic() const {
   Traffic sum = notes_->traffic();
@@ -25,6 +28,8 @@ Traffic Channel::traffic() const {
           sum.collectives + more.collectives};
 }
 
-double Channel::waited_seconds() const { return notes_->waited_seconds() + (bytes_ ? bytes_->waited_seconds() : 0.0); }
+double Channel::waited_seconds() const {
+  return full(*notes_).waited_seconds() + (bytes_ ? full(*bytes_).waited_seconds() : 0.0);
+}
 
 }  // namespace shoal

@@ -24,7 +24,7 @@ class Channel {
   // The rank's threads.
   double waited_seconds() const;
   // Its GPU, beside that.
-  double held_seconds() const { return bytes_ ? bytes_->held_seconds() : 0.0; }
+  double held_seconds() const;
 
  private:
   std::unique_ptr<Queue> queue_;  // the groups end first: until then their workers may use it

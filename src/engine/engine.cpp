@@ -1,4 +1,4 @@
-// The engine's front; see include/shoal/engine.h. What it is made of is composed in parts.h, what it does is in
+// The engine's front; see include/shoal/engine.h. What it is made of is composed in engine_parts.h, what it does is in
 // training.h and state_doors.h, what it has cost in meters.h.
 #include "shoal/engine.h"
 
@@ -10,9 +10,9 @@
 #include "base/text.h"
 #include "device/cuda.h"
 #include "engine/auto_placement.h"
+#include "engine/engine_parts.h"
 #include "engine/meters.h"
 #include "engine/out_of_memory.h"
-#include "engine/parts.h"
 #include "engine/recompute.h"
 #include "engine/soundness.h"
 #include "engine/state_doors.h"
@@ -40,7 +40,7 @@ class Engine::Impl {
 
   ~Impl() { parts.settle(); }  // while what the user gathered is still open
 
-  Parts parts;
+  EngineParts parts;
   Soundness soundness{parts.passes, parts.stepper};
   UserGathers gathers{parts, soundness};
   Meters meters{parts};

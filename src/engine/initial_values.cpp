@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/headway.h"
+#include "comm/group/full_group.h"
 #include "kernels/convert.h"
 #include "shard/compute_queue.h"
 #include "shoal/engine.h"
@@ -177,8 +178,8 @@ void make_whole(const std::vector<Unit>& units, Group& world) {
   const std::unique_ptr<Queue> queue = make_compute_queue(device);
   // In host memory no channel of its own: one that nobody uses could be closed before a peer opens it.
   const std::unique_ptr<Group> of_gpus =
-      device.is_cuda() ? world.device_channel("make whole", device.index(), queue->stream()) : nullptr;
-  if (of_gpus) queue->heed(of_gpus->alarm());
+      device.is_cuda() ? full(world).device_channel("make whole", device.index(), queue->stream()) : nullptr;
+  if (of_gpus) queue->heed(full(*of_gpus).alarm());
   RecordReader records(world, of_gpus ? *of_gpus : world, *queue);
   for (const Unit& unit : units) {
     for (const Parameter& param : unit.params) {

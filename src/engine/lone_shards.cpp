@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "comm/group/full_group.h"
 #include "device/cuda.h"
 #include "kernels/convert.h"
 #include "layout/cut.h"
@@ -82,7 +83,7 @@ void shard_param(const at::Tensor& param, const std::string& name, DType dtype, 
 
   ShardRecord record;
   const size_t shard_nbytes = static_cast<size_t>(flat.rank_numel) * element;
-  const auto slab = world.allocate(shard_nbytes, lone_ledger(), MemoryKind::weights);
+  const auto slab = full(world).allocate(shard_nbytes, lone_ledger(), MemoryKind::weights);
   record.home = make_resident_home(slab);
   record.flat = flat;
   record.piece = flat.pieces.front();

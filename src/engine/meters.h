@@ -1,7 +1,7 @@
 // What an engine has cost so far: bytes held, sent and moved, seconds waited.
 #pragma once
 
-#include "engine/parts.h"
+#include "engine/engine_parts.h"
 #include "engine/step_line.h"
 #include "shoal/engine.h"
 
@@ -10,7 +10,7 @@ namespace shoal {
 class Meters {
  public:
   // The parts outlive this.
-  explicit Meters(Parts& parts) : parts_(parts) {}
+  explicit Meters(EngineParts& parts) : parts_(parts) {}
 
   MemoryReport memory() const;
   // Weights and gradients together.
@@ -29,7 +29,7 @@ class Meters {
   // from disk. A gather of those brings them over the bus first; it counts here, the ranks' part with it.
   double host_seconds() const;
 
-  Parts& parts_;
+  EngineParts& parts_;
   double disk_before_ = 0, host_before_ = 0;
 };
 

@@ -2,14 +2,14 @@
 // which of them the host updates beside the GPU.
 #pragma once
 
-#include "engine/parts.h"
+#include "engine/engine_parts.h"
 
 namespace shoal {
 
 class OffloadTuning {
  public:
   // The parts outlive this.
-  explicit OffloadTuning(Parts& parts) : parts_(parts) {}
+  explicit OffloadTuning(EngineParts& parts) : parts_(parts) {}
 
   // A step was taken with the config's optimizer, or skipped.
   void after_step();
@@ -19,7 +19,7 @@ class OffloadTuning {
   void share_update();
   void say_if_unpinned() const;
 
-  Parts& parts_;
+  EngineParts& parts_;
   int64_t steps_ = 0;
 };
 

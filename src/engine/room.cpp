@@ -8,8 +8,8 @@
 #include <sstream>
 #include <vector>
 
-#include "comm/gpus_of_ranks.h"
-#include "comm/rendezvous.h"
+#include "comm/gpu/gpus_of_ranks.h"
+#include "comm/meet/rendezvous.h"
 #include "device/cuda.h"
 #include "plan/headroom.h"
 

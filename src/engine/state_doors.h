@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/parts.h"
+#include "engine/engine_parts.h"
 #include "engine/soundness.h"
 #include "engine/training.h"
 #include "engine/user_gathers.h"
@@ -14,7 +14,7 @@ namespace shoal {
 class StateDoors {
  public:
   // All of them outlive this.
-  StateDoors(Parts& parts, Soundness& soundness, const UserGathers& gathers, Training& training)
+  StateDoors(EngineParts& parts, Soundness& soundness, const UserGathers& gathers, Training& training)
       : parts_(parts), soundness_(soundness), gathers_(gathers), training_(training) {}
 
   void check_between_steps(const std::string& place);
@@ -37,7 +37,7 @@ class StateDoors {
  private:
   std::vector<StateRun> trained_weights(std::vector<StateRun> runs) const;
 
-  Parts& parts_;
+  EngineParts& parts_;
   Soundness& soundness_;
   const UserGathers& gathers_;
   Training& training_;

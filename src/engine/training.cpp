@@ -20,7 +20,7 @@
 
 namespace shoal {
 
-Training::Training(Parts& parts, Soundness& soundness, UserGathers& gathers, Meters& meters, bool hooked)
+Training::Training(EngineParts& parts, Soundness& soundness, UserGathers& gathers, Meters& meters, bool hooked)
     : parts_(parts),
       soundness_(soundness),
       gathers_(gathers),

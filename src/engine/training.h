@@ -4,11 +4,11 @@
 
 #include <string>
 
+#include "engine/engine_parts.h"
 #include "engine/meters.h"
 #include "engine/micro_steps.h"
 #include "engine/offload_tuning.h"
 #include "engine/out_of_memory.h"
-#include "engine/parts.h"
 #include "engine/pending_steps.h"
 #include "engine/soundness.h"
 #include "engine/user_gathers.h"
@@ -21,7 +21,7 @@ class Training {
 
   // All of them outlive this. `hooked`: hooks of modules report uses, every forward begins with one, and a backward may
   // begin outside.
-  Training(Parts& parts, Soundness& soundness, UserGathers& gathers, Meters& meters, bool hooked);
+  Training(EngineParts& parts, Soundness& soundness, UserGathers& gathers, Meters& meters, bool hooked);
 
   Tensors run(int unit, const Tensors& inputs, const Engine::Forward& forward);
   void evaluate(const std::function<void()>& forward);
@@ -56,7 +56,7 @@ class Training {
   void check_stream(int unit) const;
   void print(const StepResult& result, const StepTimes& times) const;
 
-  Parts& parts_;
+  EngineParts& parts_;
   Soundness& soundness_;
   UserGathers& gathers_;
   Meters& meters_;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/engine_parts.h"
 #include "engine/gathered.h"
-#include "engine/parts.h"
 #include "engine/soundness.h"
 
 namespace shoal {
@@ -17,7 +17,7 @@ namespace shoal {
 class UserGathers {
  public:
   // Both outlive this.
-  UserGathers(Parts& parts, Soundness& soundness) : parts_(parts), soundness_(soundness) {}
+  UserGathers(EngineParts& parts, Soundness& soundness) : parts_(parts), soundness_(soundness) {}
 
   void with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use);
   int begin(const std::vector<std::string>& names);
@@ -34,7 +34,7 @@ class UserGathers {
   std::vector<ParamAddress> addresses_of(const std::vector<std::string>& names) const;
   GatherParts gather_parts() const;
 
-  Parts& parts_;
+  EngineParts& parts_;
   Soundness& soundness_;
   bool inside_ = false;
   std::map<int, std::unique_ptr<GatheredParams>> open_;  // begun and not finished

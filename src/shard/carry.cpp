@@ -8,13 +8,22 @@
 namespace shoal {
 
 AxisGroups::AxisGroups(Group& channel, const Mesh& mesh) : channel_(channel) {
-  SHOAL_CHECK(mesh.size_of(kShard) == channel.size(), "a channel of {} ranks and a mesh of {}", channel.size(),
-              mesh.to_text());
+  SHOAL_CHECK(mesh.world() == channel.size(), "a channel of {} ranks and a mesh of {}", channel.size(), mesh.to_text());
+  if (mesh.axes().size() == 1) return;
+  for (const Axis& axis : mesh.axes()) {
+    Parts lines;
+    for (int rank = 0; rank < mesh.world(); ++rank) {
+      if (mesh.at(rank, axis.name) == 0) lines.push_back(mesh.along(axis.name, rank));
+    }
+    split_.emplace(axis.name, channel.split(axis.name, lines));
+  }
 }
 
 Group& AxisGroups::along(std::string_view axis) const {
-  SHOAL_CHECK(axis == kShard, "no group along {}", axis);
-  return channel_;
+  if (split_.empty() && axis == kShard) return channel_;
+  const auto found = split_.find(axis);
+  SHOAL_CHECK(found != split_.end(), "no group along {}", axis);
+  return *found->second;
 }
 
 Handle carry_gather(const Route& route, const AxisGroups& groups, const Cuts& cuts, const FlatLayout& flat,

@@ -1,6 +1,11 @@
 // Carries routes out: one collective a hop, in the group along the hop's axis. See schedule/route.h.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
 #include "layout/cut.h"
 #include "schedule/route.h"
 #include "shoal/group.h"
@@ -10,7 +15,7 @@ namespace shoal {
 // A channel, and the groups along the axes of the mesh that share its order of collectives.
 class AxisGroups {
  public:
-  // The channel outlives this.
+  // The channel outlives this. Collective where the mesh has several axes.
   AxisGroups(Group& channel, const Mesh& mesh);
 
   Group& channel() const { return channel_; }
@@ -18,6 +23,7 @@ class AxisGroups {
 
  private:
   Group& channel_;
+  std::map<std::string, std::unique_ptr<Group>, std::less<>> split_;  // none with one axis: it is the channel
 };
 
 // `last` says what the last hop is to be: subject, owner of the memory, what follows it, this rank's part, and where

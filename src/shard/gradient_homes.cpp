@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/group/full_group.h"
 
 namespace shoal {
 
@@ -22,7 +23,7 @@ GradientHomes::GradientHomes(const std::vector<size_t>& unit_nbytes, int berths,
   }
   homes_ = Slab::create(offset, Slab::Backing::anonymous, ledger_, MemoryKind::host_gradients);
   for (int berth = 0; berth < berths; ++berth) {
-    berths_.push_back({channel_.allocate(berth_nbytes_, ledger_, MemoryKind::reduce_slots)});
+    berths_.push_back({full(channel_).allocate(berth_nbytes_, ledger_, MemoryKind::reduce_slots)});
   }
   wires_ = queue_.make_wires(static_cast<int>(units_.size()));
   wires_->log_holds_as("host: gradients");
@@ -106,7 +107,7 @@ void GradientHomes::take_berth(int index) {
   }
   if (chosen < 0) {
     chosen = static_cast<int>(berths_.size());
-    berths_.push_back({channel_.allocate(berth_nbytes_, ledger_, MemoryKind::reduce_slots)});
+    berths_.push_back({full(channel_).allocate(berth_nbytes_, ledger_, MemoryKind::reduce_slots)});
   }
   Berth& berth = berths_[static_cast<size_t>(chosen)];
   if (berth.unit >= 0) await_home(berth.unit);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/group/full_group.h"
 #include "kernels/convert.h"
 #include "kernels/reduce.h"
 #include "plan/memory.h"
@@ -65,13 +66,13 @@ void Gradients::lay_out(const HostFlats& in_host) {
     }
     slot_nbytes_ = std::max(slot_nbytes_, slot_nbytes(unit_layout, options_));
   }
-  kept_ = groups_.channel().allocate(kept_nbytes, ledger_, MemoryKind::gradients);
+  kept_ = full(groups_.channel()).allocate(kept_nbytes, ledger_, MemoryKind::gradients);
   if (std::any_of(home_nbytes.begin(), home_nbytes.end(), [](size_t nbytes) { return nbytes > 0; })) {
     homes_ =
         std::make_unique<GradientHomes>(home_nbytes, gradient_berths(options_), groups_.channel(), queue_, ledger_);
   }
   for (int slot = 0; slot < reduce_.slots && slot_nbytes_ > 0; ++slot) {
-    slots_.push_back({groups_.channel().allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
+    slots_.push_back({full(groups_.channel()).allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
   }
 }
 
@@ -424,7 +425,7 @@ int Gradients::pick_slot() {
     for (const Handle& reduce : slots_[static_cast<size_t>(oldest)].reduces) reduce.wait();
     return oldest;
   }
-  slots_.push_back({groups_.channel().allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
+  slots_.push_back({full(groups_.channel()).allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
   return static_cast<int>(slots_.size()) - 1;
 }
 

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "comm/group/full_group.h"
 #include "device/queue.h"
 #include "plan/from_config.h"
 #include "shard/disk_shards.h"
@@ -59,7 +60,7 @@ std::shared_ptr<ShardHome> make_shard_home(const std::vector<UnitShards>& units,
                                            const std::shared_ptr<Ledger>& ledger) {
   const auto of_kind = [&](size_t nbytes, MemoryKind kind) {
     return kind != MemoryKind::weights && queue.device() >= 0 ? queue.allocate_host(nbytes, ledger, kind)
-                                                              : channel.allocate(nbytes, ledger, kind);
+                                                              : full(channel).allocate(nbytes, ledger, kind);
   };
   const auto resident = make_resident_home(units, [&](size_t nbytes, Tier tier) {
     return of_kind(nbytes, tier == Tier::device ? MemoryKind::weights : MemoryKind::host_weights);

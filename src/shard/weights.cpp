@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/group/full_group.h"
 #include "plan/memory.h"
 
 namespace shoal {
@@ -47,7 +48,7 @@ Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::uni
     arena_ranges.push_back(gathered_nbytes(unit_layout, cuts_.stage(), moved));
     units_.push_back(std::move(unit));
   }
-  wholes_ = groups_.channel().allocate(whole_nbytes, ledger, MemoryKind::weights);
+  wholes_ = full(groups_.channel()).allocate(whole_nbytes, ledger, MemoryKind::weights);
   home_ = make_shard_home(placed, shards.buffers, std::move(file), groups_.channel(), queue, ledger);
   if (whole_nbytes == 0) wholes_ = home_->slab();  // what has no elements still has an address
   arena_ = queue.make_arena(std::move(arena_ranges), ledger);

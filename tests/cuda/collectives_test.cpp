@@ -7,9 +7,10 @@
 #include <functional>
 #include <thread>
 
-#include "comm/channel_group.h"
-#include "comm/cuda_process_carrier.h"
-#include "comm/nccl_carrier.h"
+#include "comm/gpu/cuda_process_carrier.h"
+#include "comm/gpu/nccl_carrier.h"
+#include "comm/group/full_group.h"
+#include "comm/world/channel_group.h"
 #include "cuda/torch_gpu.h"
 #include "device/cuda_queue.h"
 #include "kernels/convert.h"
@@ -24,7 +25,7 @@ constexpr int64_t kShardNumel = 4099;
 enum class Way { board, staged };
 
 std::unique_ptr<Group> open_channel(Group& world, Way way, void* compute_stream) {
-  if (way == Way::board) return world.device_channel("test", gpu().index(), compute_stream);
+  if (way == Way::board) return full(world).device_channel("test", gpu().index(), compute_stream);
   return std::make_unique<ChannelGroup>(
       make_cuda_process_carrier(world.channel("test"), {gpu().index(), compute_stream}));
 }
@@ -156,6 +157,96 @@ TEST_P(GpuCollectives, AllReduceAndBroadcastHaveTheBitsOfTheHosts) {
   });
 }
 
+// Either into memory of its own, or by a function that reads the slices in the order of ranks.
+TEST_P(GpuCollectives, ExchangeBringsEverySliceToItsRank) {
+  on_gpu_ranks(world(), way(), [&](Group& host, Group& device, Queue& queue) {
+    const std::vector<std::byte> own = values_of(host.rank(), kShardNumel * world(), dtype());
+    const size_t slice = own.size() / static_cast<size_t>(world());
+    std::vector<std::byte> expected(own.size());
+    Exchange args;
+    args.subject = {"exchange", "test"};
+    args.slice_nbytes = slice;
+    args.slices = own.data();
+    args.received = expected.data();
+    host.exchange(args).wait();
+
+    const auto slices = slab_of(queue, own);
+    const auto received = slab_of(queue, std::vector<std::byte>(own.size()));
+    const std::unique_ptr<Queue> on_stream = make_cuda_queue(gpu().index(), full(device).stream());
+    args.slices = slices->data();
+    for (const bool taken : {false, true}) {
+      queue.zero(received->data(), received->nbytes());
+      args.received = taken ? nullptr : received->data();
+      args.take = nullptr;
+      if (taken) {
+        args.take = [&](const Exchange::Part& part) {
+          for (size_t rank = 0; rank < static_cast<size_t>(world()); ++rank) {
+            on_stream->copy(received->data() + rank * slice + part.begin, part.sources[rank], part.nbytes);
+          }
+        };
+      }
+      device.exchange(args).wait();
+      EXPECT_EQ(read(queue, *received), expected) << "taken " << taken;
+    }
+  });
+}
+
+Parts halves(int world) {
+  if (world == 4) return {{0, 2}, {3, 1}};
+  if (world == 3) return {{2, 0}, {1}};
+  return world == 2 ? Parts{{1, 0}} : Parts{{0}};
+}
+
+// A part sums what its own ranks bring, in its own order; the world's collectives and the part's take turns on one
+// stream without a wait of the host's between them.
+TEST_P(GpuCollectives, PartsSumWhatTheirRanksBring) {
+  const Parts parts = halves(world());
+  on_gpu_ranks(world(), way(), [&](Group& host, Group& device, Queue& queue) {
+    const auto host_part = host.split("half", parts);
+    const auto part = device.split("half", parts);
+    EXPECT_EQ(part->members(), host_part->members());
+    EXPECT_EQ(full(*part).stream(), full(device).stream());
+    EXPECT_EQ(part->transport_name(), device.transport_name());
+
+    std::vector<std::byte> of_part = values_of(host.rank(), kShardNumel, dtype()), of_world = of_part;
+    const auto in_part = slab_of(queue, of_part), in_world = slab_of(queue, of_world);
+    AllReduce args;
+    args.subject = {"sum", "test"};
+    args.dtype = dtype();
+    args.numel = kShardNumel;
+    args.post = 0.25f;
+    args.data = of_part.data();
+    host_part->all_reduce(args).wait();
+    args.data = of_world.data();
+    host.all_reduce(args).wait();
+    args.data = in_part->data();
+    const Handle first = part->all_reduce(args);
+    args.data = in_world->data();
+    const Handle second = device.all_reduce(args);
+    first.wait();
+    second.wait();
+    EXPECT_EQ(read(queue, *in_part), of_part);
+    EXPECT_EQ(read(queue, *in_world), of_world);
+
+    const auto other = part->channel("other");
+    const std::vector<std::byte> own = values_of(host.rank(), 64, dtype());
+    const auto shard = slab_of(queue, own);
+    const auto whole = slab_of(queue, std::vector<std::byte>(own.size() * part->members().size()));
+    other
+        ->all_gather({.subject = {"gather", "test"},
+                      .shard = shard->data(),
+                      .whole = whole->data(),
+                      .shard_nbytes = own.size(),
+                      .keep = shard})
+        .wait();
+    const std::vector<std::byte> got = read(queue, *whole);
+    for (size_t rank = 0; rank < part->members().size(); ++rank) {
+      const std::vector<std::byte> expected = values_of(part->members()[rank], 64, dtype());
+      EXPECT_EQ(std::memcmp(got.data() + rank * own.size(), expected.data(), own.size()), 0);
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, GpuCollectives,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Values(Way::board, Way::staged),
                                             ::testing::Values(DType::f32, DType::bf16, DType::f16)),
@@ -175,10 +266,11 @@ TEST(GpuChannel, CountsHowLongTheGpuStoodStill) {
   constexpr size_t kNbytes = size_t{1} << 30;  // takes many times what is asked for, also where a thread is held up
   constexpr double kLeastSeconds = 1e-3;
   const std::unique_ptr<Queue> queue = make_cuda_queue(gpu().index(), nullptr);
-  const std::unique_ptr<Group> channel = make_single_group()->device_channel("test", gpu().index(), queue->stream());
+  const std::unique_ptr<Group> channel =
+      full(*make_single_group()).device_channel("test", gpu().index(), queue->stream());
   const cuda::PinnedMemory shard(kNbytes);
   const auto whole = queue->allocate(kNbytes, std::make_shared<Ledger>(), MemoryKind::staging);
-  EXPECT_EQ(channel->held_seconds(), 0);
+  EXPECT_EQ(full(*channel).held_seconds(), 0);
   channel
       ->all_gather({.subject = {"gather", "test"},
                     .shard = shard.data(),
@@ -187,9 +279,9 @@ TEST(GpuChannel, CountsHowLongTheGpuStoodStill) {
                     .keep = whole})
       .wait();
   cuda::synchronize(queue->stream());
-  const double held = channel->held_seconds();
+  const double held = full(*channel).held_seconds();
   EXPECT_GT(held, kLeastSeconds);
-  EXPECT_EQ(channel->held_seconds(), held) << "so far: a collective counts once";
+  EXPECT_EQ(full(*channel).held_seconds(), held) << "so far: a collective counts once";
 }
 
 TEST(Nccl, AWorldOfOneGathersReducesAndBroadcastsInEveryDtype) {
@@ -228,6 +320,15 @@ TEST(Nccl, AWorldOfOneGathersReducesAndBroadcastsInEveryDtype) {
       channel.reduce_scatter(args).wait();
       EXPECT_EQ(std::memcmp(read(*queue, *shard).data(), expected.data(), shard->nbytes()), 0);
     }
+    Exchange exchange;
+    exchange.subject = {"exchange", "test"};
+    exchange.slices = sent->data();
+    exchange.slice_nbytes = own.size();
+    queue->zero(gathered->data(), gathered->nbytes());
+    exchange.received = gathered->data();
+    channel.split("alone", {{0}})->exchange(exchange).wait();
+    EXPECT_EQ(read(*queue, *gathered), own);
+
     AllReduce sum;
     sum.subject = {"sum", "test"};
     sum.data = sent->data();
@@ -242,6 +343,45 @@ TEST(Nccl, AWorldOfOneGathersReducesAndBroadcastsInEveryDtype) {
   }
 }
 
+// By either way of four ranks on one GPU; the parts of a rank that asks for others are named on all.
+TEST(GpuDisagreement, RanksThatWantDifferentPartsAreNamed) {
+  SHOAL_NEEDS_GPU();
+  gpu();
+  for (const Way way : {Way::board, Way::staged}) {
+    const auto texts = outcomes_of(make_thread_groups(4, std::chrono::seconds(20)), [&](auto& world) {
+      const std::unique_ptr<Queue> queue = make_cuda_queue(gpu().index(), nullptr);
+      const auto channel = open_channel(*world, way, queue->stream());
+      channel->split("half", world->rank() == 3 ? Parts{{0, 1, 2, 3}} : Parts{{0, 1}, {2, 3}});
+    });
+    for (const size_t rank : {0, 1, 2}) {
+      EXPECT_NE(texts[rank].find("rank 3 is at split of half into {0 1 2 3}"), std::string::npos) << texts[rank];
+    }
+    EXPECT_NE(texts[3].find("rank 0 is at split of half into {0 1} {2 3}"), std::string::npos) << texts[3];
+  }
+}
+
+// In a part of two, a rank that leaves is named by its number in the world.
+TEST(GpuDisagreement, ARankThatLeavesAPartIsNamedByItsNumberInTheWorld) {
+  SHOAL_NEEDS_GPU();
+  gpu();
+  const auto texts = outcomes_of(make_thread_groups(4, std::chrono::seconds(60)), [&](auto& world) {
+    const std::unique_ptr<Queue> queue = make_cuda_queue(gpu().index(), nullptr);
+    const auto channel = open_channel(*world, Way::board, queue->stream());
+    auto part = channel->split("half", {{0, 1}, {2, 3}});
+    if (world->rank() == 3) return part.reset();
+    const auto data = queue->allocate(64, std::make_shared<Ledger>(), MemoryKind::staging);
+    const auto whole = queue->allocate(128, std::make_shared<Ledger>(), MemoryKind::staging);
+    AllGather args;
+    args.subject = {"gather", "block.0"};
+    args.shard = data->data();
+    args.whole = whole->data();
+    args.shard_nbytes = 64;
+    part->all_gather(args).wait();
+  });
+  EXPECT_NE(texts[2].find("[comm rank 2] gather of block.0 (half of test #1): rank 3 left"), std::string::npos)
+      << texts[2];
+}
+
 TEST(GpuDisagreement, ARankThatDisagreesIsNamedOnEveryRank) {
   SHOAL_NEEDS_GPU();
   gpu();
@@ -253,7 +393,7 @@ TEST(GpuDisagreement, ARankThatDisagreesIsNamedOnEveryRank) {
       const auto at = static_cast<size_t>(rank);
       try {
         const std::unique_ptr<Queue> queue = make_cuda_queue(gpu().index(), nullptr);
-        const auto channel = groups[at]->device_channel("test", gpu().index(), nullptr);
+        const auto channel = full(*groups[at]).device_channel("test", gpu().index(), nullptr);
         const auto data = queue->allocate(64, std::make_shared<Ledger>(), MemoryKind::staging);
         const auto whole = queue->allocate(128, std::make_shared<Ledger>(), MemoryKind::staging);
         channel

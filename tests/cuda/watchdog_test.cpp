@@ -7,8 +7,9 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/channel_group.h"
-#include "comm/nccl_carrier.h"
+#include "comm/gpu/nccl_carrier.h"
+#include "comm/group/full_group.h"
+#include "comm/world/channel_group.h"
 #include "cuda/torch_gpu.h"
 #include "device/cuda_queue.h"
 #include "message_of.h"
@@ -56,7 +57,7 @@ class Gate {
 struct Rank {
   explicit Rank(std::unique_ptr<Group> opened, cuda::Stream& compute) : channel(std::move(opened)) {
     queue = make_cuda_queue(gpu().index(), compute.handle());
-    queue->heed(channel->alarm());
+    queue->heed(full(*channel).alarm());
     whole = queue->allocate(sizeof(float) * kNumel * 2, std::make_shared<Ledger>(), MemoryKind::staging);
     shard = queue->allocate(sizeof(float) * kNumel, std::make_shared<Ledger>(), MemoryKind::staging);
     reading = queue->make_late_read(sizeof(float));
@@ -108,7 +109,7 @@ TEST_F(GpuWatchdog, NcclThatDoesNotEndIsNamedWithinSecondsAndTheProcessLivesOn) 
 
     Gate gate;
     const auto begin = std::chrono::steady_clock::now();
-    rank.reduce("block.3", [&] { gate.close(rank.channel->stream()); });
+    rank.reduce("block.3", [&] { gate.close(full(*rank.channel).stream()); });
     const std::string message = rank.wait();
     EXPECT_LT(std::chrono::steady_clock::now() - begin, kSoon);
     gate.open();
@@ -153,7 +154,7 @@ TEST_F(GpuWatchdog, AnAbortEndsWhatIsUnderWayAtOnce) {
   const auto world = make_thread_groups(1, 600s);
   Rank rank(nccl_channel(*world[0], compute), compute);
   Gate gate;
-  rank.reduce("block.3", [&] { gate.close(rank.channel->stream()); });
+  rank.reduce("block.3", [&] { gate.close(full(*rank.channel).stream()); });
   const auto begin = std::chrono::steady_clock::now();
   world[0]->abort("the disk is full");
   const std::string message = rank.wait();
@@ -167,16 +168,16 @@ TEST_F(GpuWatchdog, IsNotBlindWhileAThreadFreesMemoryBehindAStuckCollective) {
   const auto world = make_thread_groups(1, kTimeout);
   Rank rank(nccl_channel(*world[0], compute), compute);
   Gate gate;
-  rank.reduce("block.3", [&] { gate.close(rank.channel->stream()); });
+  rank.reduce("block.3", [&] { gate.close(full(*rank.channel).stream()); });
   std::thread freer([] {
     cuda::use_device(gpu().index());
     cuda::release(cuda::allocate(1 << 20));
   });
   const auto deadline = std::chrono::steady_clock::now() + kSoon;
-  while (!rank.channel->alarm()->raised() && std::chrono::steady_clock::now() < deadline) {
+  while (!full(*rank.channel).alarm()->raised() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(1ms);
   }
-  EXPECT_TRUE(rank.channel->alarm()->raised());
+  EXPECT_TRUE(full(*rank.channel).alarm()->raised());
   gate.open();
   freer.join();
   EXPECT_THAT(rank.wait(), StartsWith("[comm rank 0] reduce of block.3 (weights #1): "));
@@ -194,9 +195,9 @@ TEST_F(GpuWatchdog, ThreadsOnOneGpuAllEndWhenOneOfTheirStreamsStandsStill) {
       const auto at = static_cast<size_t>(number);
       cuda::use_device(gpu().index());
       cuda::Stream compute;
-      Rank rank(world[at]->device_channel("gradients", gpu().index(), compute.handle()), compute);
+      Rank rank(full(*world[at]).device_channel("gradients", gpu().index(), compute.handle()), compute);
       rank.reduce("block.1", [&] {
-        if (number == 1) gate.close(rank.channel->stream());
+        if (number == 1) gate.close(full(*rank.channel).stream());
       });
       messages[at] = message_of([&] { rank.reduce("block.0"); });
       if (messages[at].empty()) messages[at] = rank.wait();
@@ -212,6 +213,41 @@ TEST_F(GpuWatchdog, ThreadsOnOneGpuAllEndWhenOneOfTheirStreamsStandsStill) {
     EXPECT_THAT(message, StartsWith("[comm rank " + std::to_string(number) + "] reduce of block."));
     EXPECT_THAT(message, AnyOf(HasSubstr("(gradients #1)"), HasSubstr("(gradients #2)")));
     EXPECT_THAT(message, HasSubstr("was not over within 5 s"));
+  }
+}
+
+TEST_F(GpuWatchdog, InAPartRanksAreNamedByTheirNumberInTheWorld) {
+  const auto world = make_thread_groups(3, kTimeout);
+  std::vector<std::string> messages(3);
+  std::vector<std::thread> threads;
+  Gate gate;
+  std::atomic<int> out = 0;
+  for (int number = 0; number < 3; ++number) {
+    threads.emplace_back([&, number] {
+      const auto at = static_cast<size_t>(number);
+      cuda::use_device(gpu().index());
+      cuda::Stream compute;
+      const auto channel = full(*world[at]).device_channel("gradients", gpu().index(), compute.handle());
+      auto part = channel->split("half", {{0}, {1, 2}});
+      if (number > 0) {
+        Rank rank(std::move(part), compute);
+        rank.reduce("block.1", [&] {
+          if (number == 2) gate.close(full(*rank.channel).stream());
+        });
+        messages[at] = message_of([&] { rank.reduce("block.0"); });
+        if (messages[at].empty()) messages[at] = rank.wait();
+      }
+      ++out;
+      while (out < 3) std::this_thread::sleep_for(1ms);  // memory is freed when the streams move again
+      gate.open();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const int number : {1, 2}) {
+    const std::string& message = messages[static_cast<size_t>(number)];
+    EXPECT_THAT(message, StartsWith("[comm rank " + std::to_string(number) + "] reduce of block."));
+    EXPECT_THAT(message, HasSubstr("(half of gradients #"));
+    EXPECT_THAT(message, AnyOf(HasSubstr("on the GPU of rank 1"), HasSubstr("on the GPU of rank 2")));
   }
 }
 

@@ -11,8 +11,9 @@
 #include <map>
 #include <memory>
 
-#include "comm/c10d_store.h"
-#include "comm/peer_record.h"
+#include "comm/group/full_group.h"
+#include "comm/meet/c10d_store.h"
+#include "comm/world/peer_record.h"
 #include "process/spawn.h"
 #include "shoal/error.h"
 #include "shoal/group.h"
@@ -93,13 +94,13 @@ int let_go_of_memory() {
     auto group = join();
     const size_t at_start = shoal_mappings();
     for (int round = 0; round < 3; ++round) {
-      auto slab = group->allocate(1 << 16, std::make_shared<Ledger>(), MemoryKind::weights);
+      auto slab = full(*group).allocate(1 << 16, std::make_shared<Ledger>(), MemoryKind::weights);
       const size_t shard = (1 << 16) / static_cast<size_t>(group->size());
       std::byte* own = slab->data() + shard * static_cast<size_t>(group->rank());
       group->all_gather({{"gather", "x"}, own, slab->data(), shard, slab}).wait();
       EXPECT_EQ(shoal_mappings(), at_start + static_cast<size_t>(group->size()));
       slab.reset();
-      group->forget_peer_memory();
+      full(*group).forget_peer_memory();
       EXPECT_EQ(shoal_mappings(), at_start);
     }
   }
@@ -158,6 +159,20 @@ int lose_a_rank() {
   // In the collective itself the victim may have done its part already; then the next one finds it gone.
   side->all_reduce({{"sum", "block.3"}, data.data(), DType::f32, 64, 1.0f, nullptr}).wait();
   return 0;
+}
+
+// In 2 x 2 the ranks sum over one axis and then the other until one is killed at any point of it.
+int lose_a_rank_of_a_part() {
+  auto group = join();
+  auto row = group->split("row", {{0, 1}, {2, 3}});
+  auto column = group->split("column", {{0, 2}, {1, 3}});
+  std::vector<float> data(5000);
+  const auto numel = static_cast<int64_t>(data.size());
+  for (int64_t round = 0;; ++round) {
+    row->all_reduce({{"sum", "block.3"}, data.data(), DType::f32, numel, 1.0f, nullptr}).wait();
+    column->all_reduce({{"sum", "block.3"}, data.data(), DType::f32, numel, 1.0f, nullptr}).wait();
+    if (round == 5) testing::say("ready");
+  }
 }
 
 int stop_together() {
@@ -244,6 +259,32 @@ TEST_P(Transports, AKilledRankIsNamedByAllOthersWithinSeconds) {
         EXPECT_THAT(outcome.output, HasSubstr("[comm rank " + std::to_string(rank) + "] sum of block.3 (weights #"));
         EXPECT_THAT(outcome.output, HasSubstr("rank " + std::to_string(victim) + " died"));
       }
+    }
+  }
+}
+
+TEST(Transport, ARankKilledInAPartIsNamedByItsNumberInTheWorld) {
+  std::map<std::pair<std::string, int>, std::unique_ptr<Ranks>> worlds;
+  for (const auto& name : {std::pair<std::string, int>{"shm", 3}, {"gloo", 0}, {"gloo", 3}}) {
+    worlds[name] = start({.world = 4, .mode = "lose_a_rank_of_a_part", .env = {{"SHOAL_TRANSPORT", name.first}}});
+  }
+  for (const auto& [name, ranks] : worlds) {
+    ASSERT_TRUE(ranks->wait_until_said(name.second, "ready"));
+    ranks->kill(name.second);
+  }
+  const auto killed = std::chrono::steady_clock::now();
+  for (const auto& [name, ranks] : worlds) {
+    const auto& [transport, victim] = name;
+    SCOPED_TRACE(transport + ", rank " + std::to_string(victim));
+    const auto outcomes = ranks->wait();
+    EXPECT_LT(std::chrono::steady_clock::now() - killed, kSoon);
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == victim) continue;
+      const Outcome& outcome = outcomes[static_cast<size_t>(rank)];
+      EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
+      EXPECT_THAT(outcome.output, HasSubstr("[comm rank " + std::to_string(rank) + "] sum of block.3 ("));
+      EXPECT_THAT(outcome.output, AnyOf(HasSubstr("(row #"), HasSubstr("(column #")));
+      EXPECT_THAT(outcome.output, HasSubstr("rank " + std::to_string(victim) + " died"));
     }
   }
 }
@@ -457,6 +498,7 @@ int run(int argc, char** argv) {
                              {"two_worlds", two_worlds},
                              {"print_bits", print_bits},
                              {"lose_a_rank", lose_a_rank},
+                             {"lose_a_rank_of_a_part", lose_a_rank_of_a_part},
                              {"stop_together", stop_together}});
 }
 

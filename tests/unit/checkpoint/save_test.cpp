@@ -10,6 +10,7 @@
 
 #include "checkpoint/run_folder.h"
 #include "checkpoint/verify.h"
+#include "comm/group/full_group.h"
 #include "temp_folder.h"
 #include "training/outcome.h"
 #include "unit/checkpoint/fake_state.h"
@@ -99,11 +100,12 @@ TEST(Save, AFolderThatCannotBeWrittenIsNamedOnEveryRank) {
 }
 
 // A rank on a host with a disk of its own: the folder that rank 0 names is not there.
-class OtherDisk : public Group {
+class OtherDisk : public FullGroup {
  public:
   explicit OtherDisk(Group& inner) : inner_(inner) {}
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
+  const std::vector<int>& members() const override { return inner_.members(); }
   Handle all_gather(AllGather args) override { return inner_.all_gather(std::move(args)); }
   Handle reduce_scatter(ReduceScatter args) override { return inner_.reduce_scatter(std::move(args)); }
   Handle all_reduce(AllReduce args) override { return inner_.all_reduce(std::move(args)); }
@@ -115,11 +117,15 @@ class OtherDisk : public Group {
     if (std::string_view(text, nbytes).find(".tmp-") != std::string_view::npos) text[nbytes - 1] = 'x';
     return handle;
   }
+  Handle exchange(Exchange args) override { return inner_.exchange(std::move(args)); }
   Handle barrier(Subject subject) override { return inner_.barrier(std::move(subject)); }
   std::unique_ptr<Group> channel(const std::string& name) override { return inner_.channel(name); }
+  std::unique_ptr<Group> split(const std::string& name, const Parts& parts) override {
+    return inner_.split(name, parts);
+  }
   std::unique_ptr<Group> device_channel(const std::string&, int, void*) override { return nullptr; }
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
-    return inner_.allocate(nbytes, std::move(ledger), kind);
+    return full(inner_).allocate(nbytes, std::move(ledger), kind);
   }
   void abort(const std::string& reason) override { inner_.abort(reason); }
   Traffic traffic() const override { return inner_.traffic(); }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "comm/group/full_group.h"
 #include "device/slab.h"
 #include "kernels/element.h"
 #include "shoal/group.h"
@@ -24,7 +25,7 @@ class Buffer {
  public:
   Buffer(Group& group, Memory memory, size_t nbytes) {
     if (memory == Memory::of_group) {
-      slab_ = group.allocate(nbytes, std::make_shared<Ledger>(), MemoryKind::reduce_slots);
+      slab_ = full(group).allocate(nbytes, std::make_shared<Ledger>(), MemoryKind::reduce_slots);
       data_ = slab_->data();
     } else {
       heap_ = std::make_shared<std::vector<std::byte>>(nbytes + 1);
@@ -153,6 +154,56 @@ inline void check_broadcast(Group& group, Memory memory, size_t nbytes, int root
   EXPECT_EQ(wrong, 0u) << "broadcast of " << nbytes << " bytes from rank " << root;
 }
 
+enum class Delivery { received, taken };
+
+// Every rank brings a slice for each; either way this rank ends up with those that were brought for it, in rank order.
+inline void check_exchange(Group& group, Memory memory, size_t slice_nbytes, Delivery way, size_t piece_nbytes = 0) {
+  const auto byte_at = [](int from, int to, size_t i) {
+    return static_cast<std::byte>((i * 11 + static_cast<size_t>(from) * 17 + static_cast<size_t>(to) * 71) % 255);
+  };
+  const auto world = static_cast<size_t>(group.size());
+  Buffer slices(group, memory, slice_nbytes * world);
+  Buffer received(group, memory, slice_nbytes * world);
+  for (int to = 0; to < group.size(); ++to) {
+    for (size_t i = 0; i < slice_nbytes; ++i) {
+      slices.data()[static_cast<size_t>(to) * slice_nbytes + i] = byte_at(group.rank(), to, i);
+    }
+  }
+  std::atomic<int> after_calls{0};
+  size_t covered = 0;
+  Exchange args;
+  args.subject = {"exchange", "case"};
+  args.slices = slices.data();
+  args.slice_nbytes = slice_nbytes;
+  args.piece_nbytes = piece_nbytes;
+  args.after = [&] { ++after_calls; };
+  args.keep = slices.keep();
+  if (way == Delivery::received) {
+    args.received = received.data();
+  } else {
+    args.take = [&](const Exchange::Part& part) {
+      EXPECT_EQ(part.begin, covered);
+      EXPECT_EQ(part.begin % 64, 0u);
+      covered += part.nbytes;
+      for (size_t rank = 0; rank < world; ++rank) {
+        std::memcpy(received.data() + rank * slice_nbytes + part.begin, part.sources[rank], part.nbytes);
+      }
+    };
+  }
+  const uint64_t sent = group.traffic().sent_nbytes;
+  group.exchange(args).wait();
+  EXPECT_EQ(group.traffic().sent_nbytes - sent, (world - 1) * slice_nbytes);
+  EXPECT_EQ(after_calls, 1);
+  EXPECT_EQ(covered, way == Delivery::taken ? slice_nbytes : 0);
+  size_t wrong = 0;
+  for (int from = 0; from < group.size(); ++from) {
+    for (size_t i = 0; i < slice_nbytes; ++i) {
+      wrong += received.data()[static_cast<size_t>(from) * slice_nbytes + i] != byte_at(from, group.rank(), i);
+    }
+  }
+  EXPECT_EQ(wrong, 0u) << "exchange of " << slice_nbytes << " bytes, piece " << piece_nbytes;
+}
+
 // The whole grid. `large` adds sizes beyond the staging memory, so that pieces matter.
 inline void check_collectives(Group& group, Memory memory, bool large = false) {
   SCOPED_TRACE(::testing::Message() << "rank " << group.rank() << " of " << group.size() << ", memory "
@@ -162,6 +213,8 @@ inline void check_collectives(Group& group, Memory memory, bool large = false) {
   if (large) {
     check_all_gather(group, memory, (size_t{9} << 20) + 5, true);
     check_broadcast(group, memory, (size_t{9} << 20) + 5, group.size() - 1);
+    for (const Delivery way : {Delivery::received, Delivery::taken})
+      check_exchange(group, memory, (size_t{5} << 20) + 5, way);
     check_all_reduce(group, memory, DType::bf16, (int64_t{5} << 20) + 7);
     check_reduce_scatter(group, memory, {DType::f32, DType::f32, (int64_t{1} << 20) + 7, false, true, 0, 1.0f});
     check_reduce_scatter(group, memory, {DType::f16, DType::f32, (int64_t{1} << 20) + 7, false, false, 100'000, 1.0f});
@@ -169,6 +222,8 @@ inline void check_collectives(Group& group, Memory memory, bool large = false) {
   for (const size_t n : nbytes) {
     for (const bool in_place : {false, true}) check_all_gather(group, memory, n, in_place);
     for (int root = 0; root < group.size(); ++root) check_broadcast(group, memory, n, root);
+    for (const Delivery way : {Delivery::received, Delivery::taken}) check_exchange(group, memory, n, way);
+    check_exchange(group, memory, n, Delivery::taken, 300);
   }
   for (const DType in : {DType::f32, DType::bf16, DType::f16}) {
     for (const int64_t n : numels) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/watch.h"
+#include "comm/failure/watch.h"
 
 namespace shoal::testing {
 

@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include "comm/channel_group.h"
-#include "comm/gloo_carrier.h"
+#include "comm/host/gloo_carrier.h"
+#include "comm/world/channel_group.h"
 #include "unit/comm/rank_threads.h"
 
 namespace shoal::testing {
@@ -29,7 +29,7 @@ inline Groups make_gloo_groups(int world, Timeout timeout) {
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
       auto carrier =
-          std::make_unique<GlooCarrier>(std::make_shared<GlooWorld>(gloo_options(rank, world, timeout, store)), "");
+          std::make_unique<GlooCarrier>(std::make_shared<GlooWorld>(gloo_options(rank, world, timeout, store)));
       groups[static_cast<size_t>(rank)] = std::make_unique<ChannelGroup>(std::move(carrier));
     });
   }

@@ -84,7 +84,7 @@ inline void check_abort_wakes_everyone(const MakeGroups& make) {
 inline void check_fate_is_heard_by_everyone(const MakeGroups& make) {
   using namespace std::chrono_literals;
   const auto groups = make(2, 30s);
-  const std::shared_ptr<Fate> writer = groups[1]->fate(), reader = groups[0]->fate();
+  const std::shared_ptr<Fate> writer = full(*groups[1]).fate(), reader = full(*groups[0]).fate();
   EXPECT_EQ(reader->timeout(), 30s);
   EXPECT_FALSE(reader->failure());
   EXPECT_EQ(reader->dead_peer(), "");

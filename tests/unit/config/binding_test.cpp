@@ -31,7 +31,7 @@ TEST(Binding, ChoicesFollowTheOrderOfTheEnum) {
       bound_to_choice([](auto& c) -> auto& { return c.shoal.transport; }, {"auto", "shm", "gloo"});
   Config config;
   transport.store(config, "gloo");
-  EXPECT_EQ(config.shoal.transport, TransportChoice::gloo);
+  EXPECT_EQ(config.shoal.transport, Transport::gloo);
   EXPECT_EQ(transport.load(config), Value("gloo"));
 }
 

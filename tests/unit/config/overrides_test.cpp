@@ -27,7 +27,7 @@ TEST(Overrides, ValuesAreJsonOrElseText) {
                               "zero_optimization.reduce_bucket_size=1e6", R"(fp16={"enabled": true})"});
   EXPECT_EQ(config.optimizer.kind, OptimizerKind::lion);
   EXPECT_EQ(config.optimizer.beta2, 0.75);
-  EXPECT_EQ(config.shoal.transport, TransportChoice::gloo);
+  EXPECT_EQ(config.shoal.transport, Transport::gloo);
   EXPECT_EQ(config.zero.reduce_bucket_size, 1'000'000);
   EXPECT_EQ(config.precision, Precision::fp16);
 }

@@ -6,8 +6,8 @@ namespace shoal::config {
 
 TEST(ShoalSection, ReadsItsKeys) {
   EXPECT_EQ(parse_members(R"("shoal": {"reproducible": true, "transport": "shm", "timeout_seconds": 2.5})").shoal,
-            (ShoalConfig{true, TransportChoice::shared_memory, 2.5}));
-  EXPECT_EQ(parse_members(R"("shoal": {"transport": "auto"})").shoal.transport, TransportChoice::automatic);
+            (ShoalConfig{true, Transport::shared_memory, 2.5}));
+  EXPECT_EQ(parse_members(R"("shoal": {"transport": "auto"})").shoal.transport, Transport::automatic);
 }
 
 TEST(ShoalSection, RefusesWhatCannotBe) {

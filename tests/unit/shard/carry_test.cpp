@@ -34,6 +34,34 @@ TEST(Carry, AGatherBringsEveryRanksPartToItsPlace) {
   });
 }
 
+TEST(Carry, OnAMeshOfTwoAxesElementsComeInOrder) {
+  testing::run_ranks(4, [](Group& group) {
+    const Mesh mesh({{.name = "replica", .size = 2}, {.name = "shard", .size = 2}});
+    FlatLayout flat;
+    flat.numel = 512;
+    cut_evenly(flat, mesh);
+    const Cuts cuts(mesh, group.rank(), 3);
+    const AxisGroups groups(group, mesh);
+    const Cut mine = cuts.weights(flat);
+    std::vector<float> part;
+    for (int64_t at = mine.begin; at < mine.end; ++at) part.push_back(static_cast<float>(at));
+    std::vector<float> whole(static_cast<size_t>(flat.numel), -1.0f);
+    carry_gather(gather_route(flat, Over::world, Over::nobody, mesh, {DType::f32}), groups, cuts, flat,
+                 {.subject = {"gather", "u"}, .shard = part.data(), .whole = whole.data(), .keep = nullptr})
+        .wait();
+    for (size_t at = 0; at < whole.size(); ++at) ASSERT_EQ(whole[at], static_cast<float>(at));
+    // To the part over the shard axis alone.
+    const Cut shard = cuts.over(flat, Over::shard);
+    std::vector<float> half(static_cast<size_t>(shard.numel()), -1.0f);
+    carry_gather(gather_route(flat, Over::world, Over::shard, mesh, {DType::f32}), groups, cuts, flat,
+                 {.subject = {"gather", "u"}, .shard = part.data(), .whole = half.data(), .keep = nullptr})
+        .wait();
+    for (size_t at = 0; at < half.size(); ++at) {
+      ASSERT_EQ(half[at], static_cast<float>(shard.begin + static_cast<int64_t>(at)));
+    }
+  });
+}
+
 TEST(Carry, AReductionLeavesEachRankItsPartOfTheSum) {
   testing::run_ranks(2, [](Group& group) {
     const FlatLayout flat = flat_over(2);

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <thread>
 
-#include "comm/handle.h"
+#include "comm/group/handle.h"
 #include "message_of.h"
 #include "temp_folder.h"
 #include "unit/store/faulty_io.h"

@@ -1,0 +1,27 @@
+// What a world of ranks knows of its own end, for those who wait for something else than a collective of the hosts: the
+// watch over collectives on GPUs. Asked from any thread; waits for no rank.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "comm/failure/failure.h"
+#include "shoal/group.h"
+
+namespace shoal {
+
+class Fate {
+ public:
+  virtual ~Fate() = default;
+  // How long a rank waits for the others.
+  virtual Timeout timeout() const = 0;
+  // What a rank has written down, this one or another.
+  virtual std::optional<Failure> failure() = 0;
+  // A rank that is gone, said as a cause; empty when all live. A rank may go when it has done its part, and that is no
+  // failure yet: ask when something is overdue.
+  virtual std::string dead_peer() = 0;
+  // Writes the failure down for every rank and channel, unless one is there already, and wakes whoever waits.
+  virtual void fail(const Failure& failure) = 0;
+};
+
+}  // namespace shoal

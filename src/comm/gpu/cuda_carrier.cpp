@@ -1,0 +1,129 @@
+// See cuda_carrier.h.
+#include "comm/gpu/cuda_carrier.h"
+
+#include <utility>
+#include <vector>
+
+#include "comm/group/reduction.h"
+#include "device/cuda_queue.h"
+
+namespace shoal {
+
+namespace {
+
+const ComputeStream& on_its_device(const ComputeStream& compute) {
+  cuda::use_device(compute.device);
+  return compute;
+}
+
+}  // namespace
+
+CudaLane::CudaLane(const ComputeStream& compute)
+    : stream(cuda::Stream::Priority::high),
+      queue(make_cuda_queue(compute.device, stream.handle())),
+      holds(std::make_shared<CudaHolds>(compute.device, compute.stream)) {}
+
+CudaCarrier::CudaCarrier(About about, const ComputeStream& compute, std::shared_ptr<CudaLane> lane)
+    : Carrier(std::move(about)),
+      compute_(on_its_device(compute)),
+      lane_(lane ? std::move(lane) : std::make_shared<CudaLane>(compute)) {}
+
+std::shared_ptr<const void> CudaCarrier::mark() {
+  cuda::use_device(compute_.device);
+  auto event = std::make_shared<cuda::Event>();
+  event->record(compute_.stream);
+  return event;
+}
+
+void CudaCarrier::watch(WatchFrom from, Watchdog::Options options) {
+  watch_from_ = from;
+  if (!lane_->alarm) {
+    lane_->alarm = std::make_shared<Alarm>();
+    lane_->watching.add(lane_->alarm);
+    lane_->queue->heed(lane_->alarm);
+  }
+  marks_ = std::make_shared<EventPool>();
+  options.rank = global();
+  if (fate()) options.timeout = fate()->timeout();
+  options.fate = fate();
+  options.alarm = lane_->alarm;
+  options.prepare = [device = compute_.device] { cuda::begin_watching(device); };
+  watchdog_ = std::make_unique<Watchdog>(std::move(options));
+}
+
+void CudaCarrier::drain() {
+  cuda::use_device(compute_.device);
+  cuda::Event end;
+  end.record(stream());
+  lane_->watching.wait([&] { return end.reached(); }, [&] { end.synchronize(); });
+}
+
+void CudaCarrier::come_after(const std::shared_ptr<const void>& mark, const Ticket& ticket) {
+  check();
+  cuda::use_device(compute_.device);  // the worker is a thread of its own
+  // The collective waits for what the rank computed before it was issued: the bytes that it sends, and the last use of
+  // those that it overwrites.
+  static_cast<const cuda::Event*>(mark.get())->hold_back(stream());
+  const bool of_hosts = ticket.kind == CollectiveKind::barrier || ticket.kind == CollectiveKind::split;
+  if (!watchdog_ || of_hosts) return;
+  under_way_ = std::make_shared<CudaMark>(marks_, stream());
+  under_way_at_ = describe(ticket, channel_name());
+  if (watch_from_ == WatchFrom::begin) watchdog_->watch(under_way_at_, under_way_);
+}
+
+Joining CudaCarrier::joining() {
+  auto over = std::make_shared<cuda::Event>();
+  over->record(stream());
+  if (under_way_) {
+    under_way_->end(over);
+    if (watch_from_ == WatchFrom::given) watchdog_->watch(std::move(under_way_at_), under_way_);
+    under_way_.reset();
+  }
+  return {.hold_back =
+              [over, alarm = lane_->alarm, holds = lane_->holds] {
+                if (alarm) alarm->check();
+                holds->hold(*over);  // what the rank computes after wait() waits for the collective
+              },
+          .over =
+              [over, alarm = lane_->alarm](bool block) {
+                if (!block) return over->reached();
+                Alarms alarms;
+                alarms.add(alarm);
+                alarms.wait([&] { return over->reached(); }, [&] { over->synchronize(); });
+                return true;
+              }};
+}
+
+void CudaCarrier::drop() {
+  if (under_way_) under_way_->drop();
+  under_way_.reset();
+}
+
+std::shared_ptr<Slab> CudaCarrier::allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) {
+  return queue().allocate(nbytes, std::move(ledger), kind);
+}
+
+const std::byte* CudaCarrier::own_on_gpu(const Gather& args) {
+  const size_t nbytes = args.nbytes_at(rank());
+  if (nbytes == 0 || cuda::is_on_gpu(args.own)) return args.own;
+  queue().copy(args.place(rank()), args.own, nbytes);
+  return args.place(rank());
+}
+
+std::byte* CudaCarrier::scratch(size_t nbytes) {
+  if (!scratch_ || scratch_->nbytes() < nbytes) {
+    if (scratch_ && watchdog_) drain();  // freeing memory waits too, and would not end with an alarm
+    scratch_.reset();                    // waits for what uses it
+    scratch_ = queue().allocate(nbytes, ledger(), MemoryKind::staging);
+  }
+  return scratch_->data();
+}
+
+void CudaCarrier::sum_slices(const std::vector<const void*>& sources, const ReduceScatter& args) {
+  kernels::OrderedMean mean = mean_of(args);
+  mean.sources = sources.data();
+  mean.source_count = static_cast<int>(sources.size());
+  sum(mean);
+}
+
+}  // namespace shoal

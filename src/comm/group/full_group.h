@@ -1,0 +1,54 @@
+// The whole interface of a Group, for the library's own parts: memory that transports reach, channels for GPUs, and
+// what is known of the world's end. Every Group is one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/failure/fate.h"
+#include "device/alarm.h"
+#include "device/slab.h"
+#include "shoal/group.h"
+
+namespace shoal {
+
+class FullGroup : public Group {
+ public:
+  // A channel for memory of this rank's GPU. Its collectives run on a stream of their own, each after all that
+  // `compute_stream` (a cudaStream_t) had been given when it was issued; Handle::wait() then holds back that stream,
+  // not the caller. Every rank calls it.
+  virtual std::unique_ptr<Group> device_channel(const std::string& name, int device, void* compute_stream) = 0;
+  // The stream of such a channel, on which ReduceScatter::after runs; null in host memory. Groups split from it share
+  // it.
+  virtual void* stream() const { return nullptr; }
+  // Raised when the collectives of such a channel cannot end; whoever waits for the GPU behind them heeds it. Null
+  // where they wait for nobody once they are on the stream.
+  virtual std::shared_ptr<Alarm> alarm() const { return nullptr; }
+
+  // Memory that the transport reads from peers without a copy, where it can; plain memory otherwise.
+  // Collectives accept any other memory too, and stage it where they must.
+  virtual std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) = 0;
+
+  // Unmaps what this rank has mapped of its peers' memory, so that what they freed is really gone. The next
+  // collectives map again what they need. Peers' freed memory is also let go in the course of later collectives.
+  virtual void forget_peer_memory() {}
+
+  // What the transport holds itself to copy memory through that it cannot reach otherwise.
+  virtual size_t staging_nbytes() const { return 0; }
+
+  // What this world knows of ranks that failed or died; null where nobody else is there.
+  virtual std::shared_ptr<Fate> fate() const { return nullptr; }
+
+  // Seconds that callers have been held up in wait() so far.
+  virtual double waited_seconds() const { return 0; }
+  // Seconds that the GPU's stream on which the rank computes has stood still for this device channel's collectives so
+  // far: of those that it has come past, groups split from it included.
+  virtual double held_seconds() { return 0; }
+  // What it stands still for, as a trace of waits calls it. Until then a trace has nothing of it.
+  virtual void log_holds_as(const std::string&) {}
+};
+
+inline FullGroup& full(Group& group) { return static_cast<FullGroup&>(group); }
+inline const FullGroup& full(const Group& group) { return static_cast<const FullGroup&>(group); }
+
+}  // namespace shoal

@@ -1,0 +1,118 @@
+// How ranks over Gloo settle who is to blame for a broken connection.
+#include "comm/host/gloo_world.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include <thread>
+
+#include "unit/comm/gloo_groups.h"
+
+namespace shoal {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::unique_ptr<GlooWorld> world_of_one(const std::shared_ptr<C10dStore>& store) {
+  return std::make_unique<GlooWorld>(testing::gloo_options(0, 1, kDefaultTimeout, store));
+}
+const LinkBroken kCut(LinkBroken::How::closed, 2, "Connection closed by peer");
+
+TEST(GlooWorld, APeerThatSaysNothingDied) {
+  auto world = world_of_one(make_hash_store());
+  EXPECT_THAT(world->settle(kCut, {"channel//0", nullptr}, "gather of x (#1)").cause,
+              StartsWith("rank 2 died (Connection closed by peer)"));
+}
+
+TEST(GlooWorld, APeerThatSaidSoLeft) {
+  auto store = make_hash_store();
+  store->set("left/channel//0/2", "left");
+  EXPECT_THAT(world_of_one(store)->settle(kCut, {"channel//0", nullptr}, "gather of x (#1)").cause,
+              StartsWith("rank 2 left"));
+}
+
+TEST(GlooWorld, WhatTheFirstRankWroteCounts) {
+  auto store = make_hash_store();
+  auto world = world_of_one(store);
+  store->set("failure", to_text(Failure{2, "reduce of y (#3)", "rank 1 died (gone)"}));
+  const Failure settled = world->settle(kCut, {"channel//0", nullptr}, "gather of x (#1)");
+  EXPECT_EQ(settled.reporter, 2);
+  EXPECT_EQ(settled.cause, "rank 1 died (gone)");
+}
+
+// Answers but for set_once, as a server that is frozen when ranks want to write why they stop.
+class StoreThatFreezes final : public c10d::HashStore {
+ public:
+  std::vector<uint8_t> compareSet(const std::string&, const std::vector<uint8_t>&,
+                                  const std::vector<uint8_t>&) override {
+    std::this_thread::sleep_for(std::chrono::seconds(6));
+    return {};
+  }
+};
+
+TEST(GlooWorld, WhoServesAStoreThatDoesNotAnswerIsNamedToo) {
+  auto store = std::make_shared<C10dStore>(c10::make_intrusive<StoreThatFreezes>(), std::make_shared<TimedCalls>(),
+                                           kDefaultTimeout);
+  GlooWorld::Options options = testing::gloo_options(0, 1, kDefaultTimeout, store);
+  options.store_host = 3;
+  GlooWorld world(options);
+  const LinkBroken late(LinkBroken::How::late, 2, "Timed out");
+  const std::string cause = world.settle(late, {"channel//0", nullptr}, "gather of x (#1)").cause;
+  EXPECT_THAT(cause, StartsWith("rank 2 did not arrive within 600 s."));
+  EXPECT_THAT(cause, HasSubstr("rank 3 hangs, or the network to it is cut: the rendezvous store that it serves did not "
+                               "answer within 3 s."));
+}
+
+std::string message_when_connecting(int rank, int world, const std::shared_ptr<C10dStore>& store) {
+  try {
+    GlooWorld(testing::gloo_options(rank, world, std::chrono::seconds(4), store));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(GlooWorld, WhoDoesNotConnectIsNamedByAllOthers) {
+  auto store = make_hash_store();
+  std::string other;
+  std::thread rank_two([&] { other = message_when_connecting(2, 3, store); });
+  const std::string own = message_when_connecting(0, 3, store);
+  rank_two.join();
+  const std::string cause = "rank 1 died or hangs: it joined the world and was not heard of for 4 s";
+  EXPECT_THAT(own, StartsWith("[comm rank 0] connecting: " + cause));
+  EXPECT_THAT(other, StartsWith("[comm rank 2] connecting: " + cause));
+}
+
+TEST(GlooWorld, APeerThatIsGoneIsFoundByAsking) {
+  using namespace std::chrono_literals;
+  const auto store = make_hash_store();
+  std::unique_ptr<GlooWorld> other;
+  std::thread rank_one([&] { other = std::make_unique<GlooWorld>(testing::gloo_options(1, 2, 20s, store)); });
+  const auto world = std::make_shared<GlooWorld>(testing::gloo_options(0, 2, 20s, store));
+  rank_one.join();
+  const std::shared_ptr<Fate> fate = fate_of(world);
+  EXPECT_EQ(fate->dead_peer(), "");
+  other.reset();
+  std::string cause;
+  for (const auto deadline = std::chrono::steady_clock::now() + 20s;
+       cause.empty() && std::chrono::steady_clock::now() < deadline;) {
+    cause = fate->dead_peer();
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_THAT(cause, StartsWith("rank 1 died (or left: its connections are closed)."));
+  EXPECT_FALSE(fate->failure());
+}
+
+TEST(GlooWorld, AFailureStaysAndClosesTheLinks) {
+  auto world = world_of_one(make_hash_store());
+  auto channel = world->open("x", Members::all(1, 0));
+  EXPECT_EQ(world->fail({0, "", "first"}).cause, "first");
+  EXPECT_EQ(world->fail({0, "", "second"}).cause, "first");
+  EXPECT_THROW(channel.link->begin(), LinkBroken);
+  EXPECT_THROW(world->open("y", Members::all(1, 0)), Error);
+}
+
+}  // namespace
+}  // namespace shoal
