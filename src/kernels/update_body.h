@@ -55,8 +55,8 @@ template <class V, bool kDecoupled>
 struct Formula<V, AdamMode<kDecoupled>> {
   using F = typename V::F;
   Formula(const Segment& s, const AdamStep& step)
-      : first(s.first),
-        second(s.second),
+      : first(static_cast<float*>(s.first)),
+        second(static_cast<float*>(s.second)),
         beta1(V::set(step.beta1)),
         beta2(V::set(step.beta2)),
         decay(V::set(step.weight_decay)),
@@ -90,7 +90,7 @@ template <class V>
 struct Formula<V, SgdStep> {
   using F = typename V::F;
   Formula(const Segment& s, const SgdStep& step)
-      : first(s.first),
+      : first(static_cast<float*>(s.first)),
         has_momentum(step.momentum != 0),
         first_step(step.first_step),
         nesterov(step.nesterov),
@@ -120,7 +120,7 @@ template <class V>
 struct Formula<V, AdagradStep> {
   using F = typename V::F;
   Formula(const Segment& s, const AdagradStep& step)
-      : first(s.first),
+      : first(static_cast<float*>(s.first)),
         grad_scale(V::set(step.grad_scale)),
         lr(V::set(step.lr)),
         eps(V::set(step.eps)),
@@ -141,7 +141,7 @@ template <class V>
 struct Formula<V, LionStep> {
   using F = typename V::F;
   Formula(const Segment& s, const LionStep& step)
-      : first(s.first),
+      : first(static_cast<float*>(s.first)),
         grad_scale(V::set(step.grad_scale)),
         lr(V::set(step.lr)),
         beta1(V::set(step.beta1)),
@@ -216,6 +216,7 @@ void update(const Segment& s, const Step& step) {
     case Master::full:
       if (s.weight_dtype == DType::bf16) return update_by_grad<V, FullMaster<DType::bf16>>(s, step);
       return update_by_grad<V, FullMaster<DType::f16>>(s, step);
+    case Master::none: __builtin_trap();  // update_narrow.h takes it apart
   }
 }
 
