@@ -27,7 +27,9 @@ void run(const Kernels& kernels, void (*kernel)(const Segment&, const Step&), co
 
 void adam(const Segment& segment, const AdamStep& step) {
   check(segment, true, true);
-  run(active_kernels(), active_kernels().update.adam, segment, step);
+  const UpdateKernels& kernels = active_kernels().update;
+  if (is_narrow(segment) && kernels.narrow_adamw != nullptr && kernels.narrow_adamw(segment, step)) return;
+  run(active_kernels(), kernels.adam, segment, step);
 }
 
 void sgd(const Segment& segment, const SgdStep& step) {

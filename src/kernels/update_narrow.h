@@ -1,6 +1,7 @@
 // Updates of segments that keep states, or weights without a master, in 16 bits: block by block, small enough for the
 // first-level cache, what is narrow is widened, updated by the fp32 kernels and rounded back. So every instruction set
-// has them, and none has a kernel more. See [Note: states of 16 bits] in update.h. For update.cpp, and its tests.
+// has every kind of them; AdamW, whose kinds have kernels of their own, comes here for the rest only. See
+// [Note: states of 16 bits] in update.h. For update.cpp, and its tests.
 #pragma once
 
 #include <algorithm>

@@ -251,6 +251,33 @@ TEST_P(UpdateIsa, AnyCutOfTheSpanAndAnyThreadCountGivesTheSameBits) {
   });
 }
 
+TEST_P(UpdateIsa, TheOnePassOnStatesOf16BitsGivesTheBitsOfTheBlocks) {
+  int passes = 0;
+  for (const bool decoupled : {true, false}) {
+    const AdamStep step{
+        .grad_scale = 0.3f, .lr = 1e-3f, .weight_decay = 0.1f, .decoupled = decoupled, .inv_bias1 = 2.5f};
+    for (const Storage& storage : kNarrowStorages) {
+      for (const DType grad_dtype : kDtypes) {
+        for (const int64_t numel : {0, 1, 9, 17, 64, 1025}) {
+          SCOPED_TRACE(::testing::Message()
+                       << "weight " << name_of(storage.weight_dtype) << ", master kind "
+                       << static_cast<int>(storage.master_kind) << ", states " << name_of(storage.state_dtype)
+                       << ", gradient " << name_of(grad_dtype) << ", " << numel << " elements");
+          Memory expected(storage, grad_dtype, numel, 1), actual(storage, grad_dtype, numel, 1);
+          if (!tested_->update.narrow_adamw(actual.segment(), step)) {
+            ASSERT_NO_FATAL_FAILURE(expect_same(expected, actual));  // nothing was done
+            continue;
+          }
+          passes += numel == 17 ? 1 : 0;
+          update_narrow(*tested_, tested_->update.adam, expected.segment(), step);
+          ASSERT_NO_FATAL_FAILURE(expect_same(expected, actual));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(passes, 5);  // kinds
+}
+
 INSTANTIATE_TEST_SUITE_P(, UpdateIsa, ::testing::Values(Isa::neon, Isa::avx2, Isa::avx512), isa_test_name);
 
 TEST(Update, PublicDoorsRunTheActiveVersion) {
