@@ -163,11 +163,12 @@ SegmentTable::SegmentTable(const std::vector<Segment>& segments, const std::vect
     for (; end < order.size() && kind_of(segments[order[end]]) == kind_of(like); ++end) {
       batch_numel += segments[order[end]].numel;
     }
-    Batch batch{.weight_dtype = like.weight_dtype,
-                .master_kind = like.master_kind,
-                .grad_dtype = like.grad_dtype,
-                .state_dtype = like.state_dtype,
-                .first_chunk = static_cast<int64_t>(chunks.size())};
+    Batch batch;
+    batch.weight_dtype = like.weight_dtype;
+    batch.master_kind = like.master_kind;
+    batch.grad_dtype = like.grad_dtype;
+    batch.state_dtype = like.state_dtype;
+    batch.first_chunk = static_cast<int64_t>(chunks.size());
     const int64_t chunk_numel = chunk_numel_for(batch_numel);
     for (size_t i = begin; i < end; ++i) cut(segments[order[i]], groups[order[i]], chunk_numel, chunks);
     batch.chunk_count = static_cast<int64_t>(chunks.size()) - batch.first_chunk;
