@@ -5,6 +5,7 @@
 #include "bindings.h"
 #include "config/reader.h"
 #include "config/table.h"
+#include "plan/from_config.h"
 
 namespace shoal::python {
 
@@ -29,6 +30,9 @@ void bind_config(py::module_& module) {
       .def_readonly("inputs_on_host", &Config::inputs_on_host)
       .def_property_readonly("offloads_states",
                              [](const Config& c) { return c.zero.offload_optimizer.tier_in_use() != Tier::device; })
+      .def_property_readonly("bf16_moments", [](const Config& c) { return moment_dtype(c) == DType::bf16; })
+      .def_property_readonly("narrow_masters", &has_narrow_masters)
+      .def_property_readonly("scales_loss", [](const Config& c) { return c.shoal.scale_loss; })
       .def_property_readonly("persistence_threshold",
                              [](const Config& c) { return c.zero.param_persistence_threshold; })
       .def_property_readonly("lr", [](const Config& c) { return c.optimizer.lr; })

@@ -36,6 +36,7 @@ struct Fp16Config {
   int hysteresis = 2;
   bool consecutive_hysteresis = false;
   double min_loss_scale = 1;
+  bool master_weights_and_grads = false;  // fp16_master_weights_and_grads: weights are their own masters
 
   bool operator==(const Fp16Config&) const = default;
 };
@@ -91,6 +92,7 @@ struct OptimizerConfig {
   double momentum = 0, dampening = 0;
   bool nesterov = false;
   bool bias_correction = true;
+  bool fp32_states = true;  // fp32_optimizer_states; false: moments have the dtype of the masters
 
   bool operator==(const OptimizerConfig&) const = default;
 };
@@ -153,6 +155,7 @@ struct ShoalConfig {
   OffloadGradients offload_gradients = OffloadGradients::automatic;
   DeferUpdate defer_update = DeferUpdate::automatic;
   bool speculative_update = false;  // the host updates before the step is decided, beside what there is
+  bool scale_loss = false;          // by the rules of fp16, whatever the dtype of the weights
 
   bool operator==(const ShoalConfig&) const = default;
 };
@@ -177,7 +180,9 @@ struct Config {
   double gradient_clipping = 1.0;  // 0: off
   Precision precision = Precision::fp32;
   bool check_grad_overflow =
-      true;  // bf16.check_grad_overflow; false: in bf16 a step is taken whatever its gradients are
+      true;                   // bf16.check_grad_overflow; false: in bf16 a step is taken whatever its gradients are
+  bool bf16_masters = false;  // bf16.bf16_master_weights_and_grads: weights are their own masters
+  bool bf16_optimizer_states = false;  // moments are bf16
   Fp16Config fp16;
   Fp8Config fp8;
   bool inputs_on_host = false;                    // activation_checkpointing.cpu_checkpointing

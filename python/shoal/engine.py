@@ -85,6 +85,11 @@ class Engine:
             groups = groups or optimizer.param_groups
             names_another = "optimizer" in configs.load(config)
             self.core_config = configs.parse(_without_optimizer(config), ranks)
+        if optimizer is not None and self.core_config.bf16_moments:
+            raise _core.Error(
+                f"[config bf16.bf16_optimizer_states] {type(optimizer).__name__}, an optimizer of torch, keeps states of its own, in "
+                "fp32. Remove the key, or use AdamW, Adam, SGD, Adagrad or Lion of the section optimizer."
+            )
         self.world = world or join_world(self.core_config)
         self.module = model
         self._handles: list[Any] = []

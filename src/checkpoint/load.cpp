@@ -19,6 +19,7 @@
 #include "checkpoint/rank_file.h"
 #include "checkpoint/resolve.h"
 #include "checkpoint/run_folder.h"
+#include "plan/from_config.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -110,6 +111,27 @@ std::vector<StateKind> unused_states(const Manifest& manifest, const StateSink& 
     if (!kept.empty() && !kept.contains(kind)) unused.push_back(kind);
   }
   return unused;
+}
+
+// What the sink keeps in 16 bits and was saved in another dtype; "": nothing.
+std::string rounded_states(const Manifest& manifest, const StateSink& sink) {
+  std::unordered_map<std::string, DType> narrow;  // weights that are their own masters
+  for (const ParamInfo& param : sink.params) {
+    if (sink.kept.narrow_masters && param.trainable && param.dtype != DType::f32) narrow[param.name] = param.dtype;
+  }
+  std::set<std::string> rounded;
+  const auto compare = [&](const char* what, DType saved, DType kept) {
+    if (saved != kept) rounded.insert(fmt::format("{} from {} to {}", what, name_of(saved), name_of(kept)));
+  };
+  for (const Piece& piece : manifest.pieces) {
+    const auto weight = narrow.find(manifest.params[static_cast<size_t>(piece.param)].name);
+    if (piece.kind == StateKind::weight) {
+      if (weight != narrow.end()) compare("weights", piece.dtype, weight->second);
+    } else if (sink.kept.moments != DType::f32) {
+      compare("moments", piece.dtype, sink.kept.moments);
+    }
+  }
+  return join({rounded.begin(), rounded.end()}, " and ");
 }
 
 // Where training starts, moments are zero.
@@ -205,6 +227,10 @@ Restored load_state(const StateSink& sink, Group& world, const std::string& path
                      .unused_states = unused_states(manifest, sink),
                      .extra = manifest.extra};
   restored.weights_only = manifest.weights_only;
+  if (const std::string rounded = rounded_states(manifest, sink); !rounded.empty() && world.rank() == 0) {
+    fmt::print(stderr, "[{}] this run keeps states in 16 bits that were saved in another dtype: rounded {}.\n", place,
+               rounded);
+  }
   return restored;
 }
 
@@ -215,6 +241,7 @@ LoadedCheckpoint load_checkpoint(Engine& engine, Group& world, const std::string
   sink.params = engine.params();
   sink.runs = engine.kept_state();
   sink.write = [&engine](const StateRun& part, const float* values) { engine.write_state(part, values); };
+  sink.kept = {moment_dtype(engine.config()), has_narrow_masters(engine.config())};
   checkpoint::Restored restored = checkpoint::load_state(sink, world, path);
   if (restored.weights_only) {
     restored.progress = engine.progress();

@@ -20,8 +20,9 @@ int64_t align_up(int64_t offset) { return (offset + kAlignment - 1) / kAlignment
 
 std::string rank_file_name(int rank) { return fmt::format("rank-{:05}.bin", rank); }
 
-DType stored_dtype(const ParamInfo& param, StateKind kind) {
-  return kind == StateKind::weight && !param.trainable ? param.dtype : DType::f32;
+DType stored_dtype(const ParamInfo& param, StateKind kind, const KeptDTypes& kept) {
+  if (kind != StateKind::weight) return kept.moments;
+  return param.trainable && !kept.narrow_masters ? DType::f32 : param.dtype;
 }
 
 RankPart write_rank_file(const std::string& path, const StateSource& source, int64_t piece_numel) {
@@ -45,7 +46,7 @@ RankPart write_rank_file(const std::string& path, const StateSource& source, int
       piece.kind = run.kind;
       piece.begin = run.begin + at;
       piece.numel = std::min(piece_numel, run.numel - at);
-      piece.dtype = stored_dtype(source.params[static_cast<size_t>(run.param)], run.kind);
+      piece.dtype = stored_dtype(source.params[static_cast<size_t>(run.param)], run.kind, source.kept);
       values.resize(static_cast<size_t>(piece.numel));
       source.read({run.param, run.kind, piece.begin, piece.numel}, values.data());
       const void* bytes = values.data();

@@ -14,8 +14,9 @@ namespace shoal::checkpoint {
 // "rank-00003.bin".
 std::string rank_file_name(int rank);
 
-// In which dtype a state is stored: fp32, but a frozen weight in its own.
-DType stored_dtype(const ParamInfo& param, StateKind kind);
+// In which dtype a state is stored: moments as they are kept; a weight in fp32, but in its own where it is frozen or
+// has no master.
+DType stored_dtype(const ParamInfo& param, StateKind kind, const KeptDTypes& kept);
 
 // Writes and syncs the runs of a source, cut into pieces of at most `piece_numel` elements, and its random state.
 // Memory: one piece.

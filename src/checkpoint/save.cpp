@@ -12,6 +12,7 @@
 #include "checkpoint/exchange.h"
 #include "checkpoint/rank_file.h"
 #include "checkpoint/run_folder.h"
+#include "plan/from_config.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -32,7 +33,7 @@ Manifest manifest_of(const StateSource& source, const SaveOptions& options, cons
   manifest.config = source.config;
   for (const ParamInfo& param : source.params) {
     manifest.params.push_back(
-        {param.name, param.aliases, param.shape, stored_dtype(param, StateKind::weight), param.trainable});
+        {param.name, param.aliases, param.shape, stored_dtype(param, StateKind::weight, source.kept), param.trainable});
   }
   for (const std::string& text : parts) {
     RankPart part = parse_rank_part(text);
@@ -129,6 +130,7 @@ std::string save_checkpoint(const Engine& engine, Group& world, const SaveOption
   source.read = [&engine](const StateRun& part, float* values) { engine.read_state(part, values); };
   source.progress = engine.progress();
   source.config = engine.config().to_json();
+  source.kept = {moment_dtype(engine.config()), has_narrow_masters(engine.config())};
   SaveOptions saving = options;
   saving.extra.erase(std::string(checkpoint::kAccumulated));  // of the checkpoint that the run was taken up from
   if (const int64_t accumulated = engine.accumulated(); accumulated > 0) {

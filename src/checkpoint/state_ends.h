@@ -9,6 +9,12 @@
 
 namespace shoal::checkpoint {
 
+// In what a run keeps its states between steps; nothing more is saved of them.
+struct KeptDTypes {
+  DType moments = DType::f32;
+  bool narrow_masters = false;  // trained weights of 16 bits have no fp32 master
+};
+
 // What one rank saves.
 struct StateSource {
   std::vector<ParamInfo> params;
@@ -17,6 +23,7 @@ struct StateSource {
   EngineProgress progress = {};
   std::string config = {};    // JSON; "": none
   bool weights_only = false;  // training starts here: no moments, no progress
+  KeptDTypes kept = {};
 };
 
 // What one rank must be given.
@@ -24,6 +31,7 @@ struct StateSink {
   std::vector<ParamInfo> params;
   std::vector<StateRun> runs;
   std::function<void(const StateRun&, const float*)> write = {};  // any part of a run
+  KeptDTypes kept = {};
 };
 
 }  // namespace shoal::checkpoint

@@ -9,6 +9,11 @@ static std::string check_one_precision(const Value& value, const Settings& all) 
   return "true, and fp16.enabled is true as well. Switch one of them off.";
 }
 
+static std::string check_is_bf16(const Value& value, const Settings& all) {
+  if (!value.as_boolean() || all.value("bf16.enabled").as_boolean()) return "";
+  return "true, and bf16.enabled is false: nothing is in bf16 then. Switch bf16 on, or remove the key.";
+}
+
 std::vector<Section> bf16_sections() {
   Section bf16{
       .path = "bf16",
@@ -36,14 +41,18 @@ std::vector<Section> bf16_sections() {
                   "skipped.")
               .fills(bound_to([](auto& c) -> auto& { return c.check_grad_overflow; })),
           boolean("bf16_master_weights_and_grads", false)
-              .means("Keep masters and gradients in bf16.")
-              .is_refused(
-                  "is not supported: a master takes 2 bytes beside its bf16 weight, and its exact sum is not given "
-                  "up. Remove the key; data_types.grad_accum_dtype \"bf16\" keeps gradients in bf16."),
+              .means(
+                  "Keep no master: each update is rounded to the bf16 weight, to nearest even, and one that is smaller "
+                  "than half of the weight's last bit is lost. Gradients are kept in bf16 too, unless "
+                  "data_types.grad_accum_dtype says otherwise. At every stage, with and without offload.")
+              .fills(bound_to([](auto& c) -> auto& { return c.bf16_masters; }))
+              .must(check_is_bf16),
           boolean("bf16_optimizer_states", false)
-              .means("Keep the optimizer's moments in bf16.")
-              .is_refused("is not supported: moments are fp32. Remove the key; to save memory move them with "
-                          "zero_optimization.offload_optimizer, or shard them over more ranks."),
+              .means("Keep the optimizer's moments in bf16; each update is computed in fp32 and rounded once. At every "
+                     "stage and with every optimizer, with exact masters too, where DeepSpeed takes it with "
+                     "bf16_master_weights_and_grads only.")
+              .fills(bound_to([](auto& c) -> auto& { return c.bf16_optimizer_states; }))
+              .must(check_is_bf16),
       }};
   // People copy them from fp16; DeepSpeed took them before its version 0.19.
   for (const char* name : {"loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis",

@@ -25,6 +25,11 @@ static std::string check_smallest_scale(const Value& value, const Settings& all)
                      value.as_number(), all.value("fp16.initial_scale_power").as_integer(), first);
 }
 
+static std::string check_is_fp16(const Value& value, const Settings& all) {
+  if (!value.as_boolean() || all.value("fp16.enabled").as_boolean()) return "";
+  return "true, and fp16.enabled is false: nothing is in fp16 then. Switch fp16 on, or remove the key.";
+}
+
 std::vector<Section> fp16_sections() {
   Section fp16{
       .path = "fp16",
@@ -73,10 +78,13 @@ std::vector<Section> fp16_sections() {
               .means("Cast the model's inputs to fp16.")
               .is_refused("is carried out by the package deepspeed only. Remove the key and cast the inputs."),
           boolean("fp16_master_weights_and_grads", false)
-              .means("Keep masters and gradients in fp16.")
-              .is_refused(
-                  "is not supported: masters are fp32. Remove the key; data_types.grad_accum_dtype \"fp16\" keeps "
-                  "gradients in fp16, and zero_optimization.offload_optimizer moves the masters."),
+              .means(
+                  "Keep no master: each update is rounded to the fp16 weight, to nearest even, and one that is smaller "
+                  "than half of the weight's last bit is lost. Gradients are kept in fp16 too, unless "
+                  "data_types.grad_accum_dtype says otherwise; moments stay fp32. At every stage, with and without "
+                  "offload.")
+              .fills(bound_to([](auto& c) -> auto& { return c.fp16.master_weights_and_grads; }))
+              .must(check_is_fp16),
       }};
   return {std::move(fp16)};
 }

@@ -111,6 +111,21 @@ std::vector<Key> carried_out_keys() {
   };
 }
 
+// Of fp16 masters DeepSpeed keeps fp16 moments, and such a run is lost at once.
+std::string check_fp32_states(const Value& value, const Settings& all) {
+  if (value.as_boolean() || !all.value("fp16.fp16_master_weights_and_grads").as_boolean()) return "";
+  return "false keeps the moments in fp16, beside fp16 masters: a square below 6e-8 is zero there, and the update "
+         "divides "
+         "by its root. Remove the key, or use bf16 with bf16_optimizer_states.";
+}
+
+std::string warn_of_fp32_states(const Value& value, const Settings& all) {
+  if (value.as_boolean() || all.value("bf16.bf16_master_weights_and_grads").as_boolean()) return "";
+  if (all.value("bf16.bf16_optimizer_states").as_boolean()) return "";
+  return "false changes nothing: moments have the dtype of the masters then, which is fp32, as in DeepSpeed. "
+         "bf16.bf16_optimizer_states keeps them in bf16";
+}
+
 std::vector<Key> other_keys() {
   const std::string one_pass = "every update is one fused pass over the shard";
   return {
@@ -141,10 +156,11 @@ std::vector<Key> other_keys() {
           .means("Climb instead of descend.")
           .is_refused("is not supported yet. Remove the key, and change the sign of the loss."),
       boolean("fp32_optimizer_states", true)
-          .of_types(shared({"AdamW", "Adam", "Lion"}, true))
-          .means("Keep the moments in fp32.")
-          .is_refused(
-              "is not supported: moments are fp32. Remove the key; zero_optimization.offload_optimizer moves them."),
+          .of_types(shared({"AdamW", "Adam", "Lion", "Adagrad"}, true))
+          .means("Keep the moments in fp32. false: in the dtype of the masters.")
+          .fills(bound_to([](auto& c) -> auto& { return c.optimizer.fp32_states; }))
+          .must(check_fp32_states)
+          .warns(warn_of_fp32_states),
       number("lr_decay", 0.0)
           .of_types(shared({"Adagrad"}, 0.0))
           .means("Let the learning rate fall.")

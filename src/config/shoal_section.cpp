@@ -133,6 +133,11 @@ std::vector<Section> shoal_sections() {
                   "step may be lost. Not with placement auto or weights on disk.")
               .must(check_speculation)
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.speculative_update; })),
+          boolean("scale_loss", false)
+              .means(
+                  "Scale the loss, by the keys of `fp16`, though weights are not fp16: for a forward that computes in "
+                  "fp16 by itself, as torch.autocast does. A step with a gradient that is not finite is skipped.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.scale_loss; })),
           number("timeout_seconds", 600.0)
               .above(0)
               .at_most(1e6)

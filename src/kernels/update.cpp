@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "kernels/isa.h"
 #include "kernels/segment.h"
+#include "kernels/update_narrow.h"
 
 namespace shoal::kernels {
 namespace {
@@ -15,26 +16,35 @@ void check(const Segment& s, bool needs_first, bool needs_second) {
   SHOAL_CHECK(!needs_second || s.second != nullptr, "(a segment of {} elements)", s.numel);
 }
 
+template <class Step>
+void run(const Kernels& kernels, void (*kernel)(const Segment&, const Step&), const Segment& segment,
+         const Step& step) {
+  if (is_narrow(segment)) return update_narrow(kernels, kernel, segment, step);
+  kernel(segment, step);
+}
+
 }  // namespace
 
 void adam(const Segment& segment, const AdamStep& step) {
   check(segment, true, true);
-  active_kernels().update.adam(segment, step);
+  const UpdateKernels& kernels = active_kernels().update;
+  if (is_narrow(segment) && kernels.narrow_adamw != nullptr && kernels.narrow_adamw(segment, step)) return;
+  run(active_kernels(), kernels.adam, segment, step);
 }
 
 void sgd(const Segment& segment, const SgdStep& step) {
   check(segment, step.momentum != 0, false);
-  active_kernels().update.sgd(segment, step);
+  run(active_kernels(), active_kernels().update.sgd, segment, step);
 }
 
 void adagrad(const Segment& segment, const AdagradStep& step) {
   check(segment, true, false);
-  active_kernels().update.adagrad(segment, step);
+  run(active_kernels(), active_kernels().update.adagrad, segment, step);
 }
 
 void lion(const Segment& segment, const LionStep& step) {
   check(segment, true, false);
-  active_kernels().update.lion(segment, step);
+  run(active_kernels(), active_kernels().update.lion, segment, step);
 }
 
 }  // namespace shoal::kernels

@@ -18,6 +18,11 @@
 //   Adagrad   g += decay p;  s += g^2;  p -= lr g / (sqrt(s) + eps)                        as torch.optim.Adagrad
 //   Lion      c = beta1 m + (1 - beta1) g;  m = beta2 m + (1 - beta2) g;  p = (1 - lr decay) p - lr sign(c)
 //             sign(0) is 0, as in the paper; DeepSpeed's CPU kernel moves such a weight by lr.
+//
+// [Note: states of 16 bits]
+// States, and weights without a master, may be kept in 16 bits. They are widened to fp32, which is exact, the formula
+// runs as written, and what it gives is rounded to nearest even once, when it is stored. The weight is made from the
+// states as the formula has them, before they are rounded.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +36,7 @@ enum class Master : uint8_t {
   weight,     // the weight is fp32 and is its own master
   remainder,  // bf16 weight; `master` holds 16 bits per element that complete it (see kernels/convert.h)
   full,       // bf16 or fp16 weight; `master` holds the fp32 value
+  none,       // bf16 or fp16 weight, and there is no more of it: each update is rounded to it
 };
 
 // One run of elements with the same hyper-parameters. Pointers may have any element alignment.
@@ -42,8 +48,9 @@ struct Segment {
   void* master = nullptr;  // uint16_t[numel], float[numel] or null, by master_kind
   const void* grad = nullptr;
   DType grad_dtype = DType::f32;
-  float* first = nullptr;   // first moment, momentum buffer or sum of squares, by optimizer; may be null (plain SGD)
-  float* second = nullptr;  // second moment (Adam only)
+  void* first = nullptr;   // first moment, momentum buffer or sum of squares, by optimizer; may be null (plain SGD)
+  void* second = nullptr;  // second moment (Adam only)
+  DType state_dtype = DType::f32;  // of both
 };
 
 // grad_scale multiplies every gradient first: 1 / (loss scale * clip factor).

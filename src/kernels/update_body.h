@@ -42,17 +42,40 @@ struct FullMaster {
   }
 };
 
+// No master: the weight is rounded to nearest even.
+template <DType weight_dtype>
+struct NoMaster {
+  template <class V>
+  static typename V::F load(const Segment& s, int64_t i) {
+    return V::template load<weight_dtype>(s.weight, i);
+  }
+  template <class V>
+  static void store(const Segment& s, int64_t i, typename V::F p) {
+    V::template store<weight_dtype>(s.weight, i, p);
+  }
+};
+
 // A formula takes the fp32 weight and the gradient as it was stored, both at index i, updates the states
 // there and returns the weight.
 template <class V, class Step>
 struct Formula;
 
 // AdamStep with its mode as a type, so that the loop has no branch: AdamW is what runs at the speed of memory.
-template <bool kDecoupled>
+template <bool kDecoupled, DType kState = DType::f32>
 struct AdamMode : AdamStep {};
 
-template <class V, bool kDecoupled>
-struct Formula<V, AdamMode<kDecoupled>> {
+// The dtype of the states that a formula works on.
+template <class Step>
+struct StateOf {
+  static constexpr DType dtype = DType::f32;
+};
+template <bool kDecoupled, DType kState>
+struct StateOf<AdamMode<kDecoupled, kState>> {
+  static constexpr DType dtype = kState;
+};
+
+template <class V, bool kDecoupled, DType kState>
+struct Formula<V, AdamMode<kDecoupled, kState>> {
   using F = typename V::F;
   Formula(const Segment& s, const AdamStep& step)
       : first(s.first),
@@ -73,16 +96,16 @@ struct Formula<V, AdamMode<kDecoupled>> {
 
   [[gnu::always_inline]] F operator()(int64_t i, F p, F g) const {
     if constexpr (!kDecoupled) g = V::fma(decay, p, V::mul(g, grad_scale));
-    const F m = V::fma(beta1, V::template load<DType::f32>(first, i), V::mul(rest1, g));
+    const F m = V::fma(beta1, V::template load<kState>(first, i), V::mul(rest1, g));
     const F u = V::mul(root_rest2, g);
-    const F v = V::fma(u, u, V::mul(beta2, V::template load<DType::f32>(second, i)));
+    const F v = V::fma(u, u, V::mul(beta2, V::template load<kState>(second, i)));
     const F denominator = V::fma(V::sqrt(v), slope, offset);
-    V::template store<DType::f32>(first, i, m);
-    V::template store<DType::f32>(second, i, v);
+    V::template store<kState>(first, i, m);
+    V::template store<kState>(second, i, v);
     return V::fma(keep, p, V::div(m, denominator));
   }
 
-  float *first, *second;
+  void *first, *second;
   F beta1, beta2, decay, grad_scale, rest1, root_rest2, keep, slope, offset;
 };
 
@@ -90,7 +113,7 @@ template <class V>
 struct Formula<V, SgdStep> {
   using F = typename V::F;
   Formula(const Segment& s, const SgdStep& step)
-      : first(s.first),
+      : first(static_cast<float*>(s.first)),
         has_momentum(step.momentum != 0),
         first_step(step.first_step),
         nesterov(step.nesterov),
@@ -120,7 +143,7 @@ template <class V>
 struct Formula<V, AdagradStep> {
   using F = typename V::F;
   Formula(const Segment& s, const AdagradStep& step)
-      : first(s.first),
+      : first(static_cast<float*>(s.first)),
         grad_scale(V::set(step.grad_scale)),
         lr(V::set(step.lr)),
         eps(V::set(step.eps)),
@@ -141,7 +164,7 @@ template <class V>
 struct Formula<V, LionStep> {
   using F = typename V::F;
   Formula(const Segment& s, const LionStep& step)
-      : first(s.first),
+      : first(static_cast<float*>(s.first)),
         grad_scale(V::set(step.grad_scale)),
         lr(V::set(step.lr)),
         beta1(V::set(step.beta1)),
@@ -165,7 +188,7 @@ struct Formula<V, LionStep> {
 // Asks for what the loop reads a few rounds later: with five streams at once the hardware does not look far enough
 // ahead on x86-64 (AVX-512, bf16 form, 32 Mi elements: 87 % of the roof without, 98 % with). Addresses past the end or
 // near null are harmless to ask for; they are numbers here, since pointers may not go there.
-template <DType grad_dtype>
+template <DType grad_dtype, class Step>
 [[gnu::always_inline]] inline void prefetch(const Segment& s, int64_t i) {
   constexpr int64_t kAhead = 256;  // elements
   const auto line = [i](const void* memory, size_t nbytes) {
@@ -174,9 +197,9 @@ template <DType grad_dtype>
   };
   line(s.grad, nbytes_of(grad_dtype));
   line(s.weight, nbytes_of(s.weight_dtype));
-  if (s.master_kind != Master::weight) line(s.master, s.master_kind == Master::full ? 4 : 2);
-  line(s.first, 4);
-  line(s.second, 4);
+  if (s.master != nullptr) line(s.master, s.master_kind == Master::full ? 4 : 2);
+  line(s.first, nbytes_of(StateOf<Step>::dtype));
+  line(s.second, nbytes_of(StateOf<Step>::dtype));
 }
 
 // Whole vectors of [begin, end); returns where it stopped.
@@ -186,7 +209,7 @@ template <class V, class Storage, DType grad_dtype, class Step>
   const Formula<V, Step> formula(s, step);
   int64_t i = begin;
   for (; i + V::kWidth <= end; i += V::kWidth) {
-    if constexpr (V::kPrefetches) prefetch<grad_dtype>(s, i);
+    if constexpr (V::kPrefetches) prefetch<grad_dtype, Step>(s, i);
     const typename V::F g = V::template load<grad_dtype>(s.grad, i);
     Storage::template store<V>(s, i, formula(i, Storage::template load<V>(s, i), g));
   }
@@ -216,6 +239,7 @@ void update(const Segment& s, const Step& step) {
     case Master::full:
       if (s.weight_dtype == DType::bf16) return update_by_grad<V, FullMaster<DType::bf16>>(s, step);
       return update_by_grad<V, FullMaster<DType::f16>>(s, step);
+    case Master::none: __builtin_trap();  // update_narrow.h takes it apart
   }
 }
 
@@ -225,9 +249,28 @@ void update_adam(const Segment& s, const AdamStep& step) {
   return update<V>(s, AdamMode<false>{step});
 }
 
+// The kinds that a config can ask for. Others go through update_narrow.h, which has the same bits.
+template <class V>
+bool update_narrow_adamw(const Segment& s, const AdamStep& step) {
+  const AdamMode<true, DType::bf16> narrow{step};
+  if (!step.decoupled || s.state_dtype == DType::f16) return false;
+  const bool narrow_states = s.state_dtype == DType::bf16;
+  if (s.master_kind == Master::remainder && narrow_states && s.grad_dtype != DType::f16) {
+    if (s.grad_dtype == DType::f32) return update_all<V, SplitMaster, DType::f32>(s, narrow), true;
+    return update_all<V, SplitMaster, DType::bf16>(s, narrow), true;
+  }
+  if (s.master_kind != Master::none || s.grad_dtype != s.weight_dtype) return false;
+  if (s.weight_dtype == DType::bf16) {
+    if (narrow_states) return update_all<V, NoMaster<DType::bf16>, DType::bf16>(s, narrow), true;
+    return update_all<V, NoMaster<DType::bf16>, DType::bf16>(s, AdamMode<true>{step}), true;
+  }
+  if (narrow_states) return false;
+  return update_all<V, NoMaster<DType::f16>, DType::f16>(s, AdamMode<true>{step}), true;
+}
+
 template <class V>
 UpdateKernels update_kernels() {
-  return {update_adam<V>, update<V, SgdStep>, update<V, AdagradStep>, update<V, LionStep>};
+  return {update_adam<V>, update<V, SgdStep>, update<V, AdagradStep>, update<V, LionStep>, update_narrow_adamw<V>};
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ float load_master(const Segment& s, int64_t i) {
     case Master::remainder:
       return whole_of(static_cast<const uint16_t*>(s.weight)[i], static_cast<const uint16_t*>(s.master)[i]);
     case Master::full: return static_cast<const float*>(s.master)[i];
+    case Master::none: __builtin_trap();  // update_narrow.h takes it apart
   }
   return 0;
 }
@@ -28,8 +29,11 @@ void store_master(const Segment& s, int64_t i, float p) {
       static_cast<float*>(s.master)[i] = p;
       static_cast<uint16_t*>(s.weight)[i] = s.weight_dtype == DType::bf16 ? to_bf16(p) : to_f16(p);
       return;
+    case Master::none: __builtin_trap();  // update_narrow.h takes it apart
   }
 }
+
+float* first_of(const Segment& s) { return static_cast<float*>(s.first); }
 
 void plain_adam(const Segment& s, const AdamStep& step) {
   const float scale = step.decoupled ? step.grad_scale : 1.0f;  // with L2 decay the gradient is scaled before
@@ -40,28 +44,31 @@ void plain_adam(const Segment& s, const AdamStep& step) {
   const bool moves = rate >= kLeastRate;
   const float slope = moves ? -(step.inv_sqrt_bias2 / rate) : 0.0f;
   const float offset = moves ? -(step.eps / rate) : -INFINITY;
+  float* first = first_of(s);
+  auto* second = static_cast<float*>(s.second);
   for (int64_t i = 0; i < s.numel; ++i) {
     const float p = load_master(s, i);
     float g = load_element(s.grad, s.grad_dtype, i);
     if (!step.decoupled) g = std::fma(step.weight_decay, p, g * step.grad_scale);
-    const float m = std::fma(step.beta1, s.first[i], rest1 * g);
+    const float m = std::fma(step.beta1, first[i], rest1 * g);
     const float u = root_rest2 * g;
-    const float v = std::fma(u, u, step.beta2 * s.second[i]);
+    const float v = std::fma(u, u, step.beta2 * second[i]);
     const float denominator = std::fma(std::sqrt(v), slope, offset);
-    s.first[i] = m;
-    s.second[i] = v;
+    first[i] = m;
+    second[i] = v;
     store_master(s, i, std::fma(keep, p, m / denominator));
   }
 }
 
 void plain_sgd(const Segment& s, const SgdStep& step) {
   const float undamped = 1.0f - step.dampening;
+  float* first = first_of(s);
   for (int64_t i = 0; i < s.numel; ++i) {
     float p = load_master(s, i);
     float g = std::fma(step.weight_decay, p, load_element(s.grad, s.grad_dtype, i) * step.grad_scale);
     if (step.momentum != 0) {
-      const float buffer = step.first_step ? g : std::fma(step.momentum, s.first[i], undamped * g);
-      s.first[i] = buffer;
+      const float buffer = step.first_step ? g : std::fma(step.momentum, first[i], undamped * g);
+      first[i] = buffer;
       g = step.nesterov ? std::fma(step.momentum, buffer, g) : buffer;
     }
     p = std::fma(-step.lr, g, p);
@@ -70,12 +77,13 @@ void plain_sgd(const Segment& s, const SgdStep& step) {
 }
 
 void plain_adagrad(const Segment& s, const AdagradStep& step) {
+  float* first = first_of(s);
   for (int64_t i = 0; i < s.numel; ++i) {
     float p = load_master(s, i);
     const float g = std::fma(step.weight_decay, p, load_element(s.grad, s.grad_dtype, i) * step.grad_scale);
-    const float sum = std::fma(g, g, s.first[i]);
+    const float sum = std::fma(g, g, first[i]);
     p = std::fma(-step.lr, g / (std::sqrt(sum) + step.eps), p);
-    s.first[i] = sum;
+    first[i] = sum;
     store_master(s, i, p);
   }
 }
@@ -83,13 +91,14 @@ void plain_adagrad(const Segment& s, const AdagradStep& step) {
 void plain_lion(const Segment& s, const LionStep& step) {
   const float rest1 = 1.0f - step.beta1;
   const float rest2 = 1.0f - step.beta2;
+  float* first = first_of(s);
   const float keep = 1.0f - step.lr * step.weight_decay;
   for (int64_t i = 0; i < s.numel; ++i) {
     float p = load_master(s, i);
     const float g = load_element(s.grad, s.grad_dtype, i) * step.grad_scale;
-    const float c = std::fma(step.beta1, s.first[i], rest1 * g);
+    const float c = std::fma(step.beta1, first[i], rest1 * g);
     const float move = c > 0 ? step.lr : c < 0 ? -step.lr : 0.0f;
-    s.first[i] = std::fma(step.beta2, s.first[i], rest2 * g);
+    first[i] = std::fma(step.beta2, first[i], rest2 * g);
     p = p * keep - move;
     store_master(s, i, p);
   }

@@ -42,6 +42,8 @@ KeptStates::KeptStates(const ModelLayout& layout, const Config& config, int rank
                        const std::shared_ptr<Ledger>& ledger)
     : layout_(layout),
       moments_(moments_of(config.optimizer)),
+      moment_dtype_(shoal::moment_dtype(config)),
+      narrow_masters_(has_narrow_masters(config)),
       queue_(queue),
       memory_(cut_states(layout, chunk_options(config, rank)), tiers_of(config, queue), queue, ledger) {
   const std::vector<StateChunk>& chunks = memory_.chunks();
@@ -96,31 +98,49 @@ void KeptStates::for_chunks(int unit, int flat_index, Range range,
 size_t KeptStates::moment_offset(int which, int index, int64_t element) const {
   SHOAL_CHECK_LT(which, moments_);
   const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
-  return (which == 0 ? chunk.first : chunk.second) + static_cast<size_t>(element - chunk.begin) * sizeof(float);
+  return (which == 0 ? chunk.first : chunk.second) +
+         static_cast<size_t>(element - chunk.begin) * nbytes_of(moment_dtype_);
 }
 
 size_t KeptStates::master_offset(int index, int64_t element) const {
   const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
-  return chunk.master + static_cast<size_t>(element - chunk.begin) * master_nbytes(flat_of(index).dtype);
+  return chunk.master +
+         static_cast<size_t>(element - chunk.begin) * master_nbytes(flat_of(index).dtype, narrow_masters_);
 }
 
 void KeptStates::get_moment(int which, int unit, int flat, Range range, float* values) const {
   for_chunks(unit, flat, range, [&](int chunk, int64_t begin, int64_t end) {
-    queue_of(chunk).download(values + (begin - range.begin), memory_.look(chunk) + moment_offset(which, chunk, begin),
-                             static_cast<size_t>(end - begin) * sizeof(float));
+    const std::byte* moment = memory_.look(chunk) + moment_offset(which, chunk, begin);
+    float* out = values + (begin - range.begin);
+    const int64_t numel = end - begin;
+    if (moment_dtype_ == DType::f32) {
+      queue_of(chunk).download(out, moment, static_cast<size_t>(numel) * sizeof(float));
+      return;
+    }
+    std::vector<std::byte> kept(static_cast<size_t>(numel) * nbytes_of(moment_dtype_));
+    queue_of(chunk).download(kept.data(), moment, kept.size());
+    kernels::convert(kept.data(), moment_dtype_, out, DType::f32, numel);
   });
 }
 
 void KeptStates::set_moment(int which, int unit, int flat, Range range, const float* values) {
   for_chunks(unit, flat, range, [&](int chunk, int64_t begin, int64_t end) {
-    queue_of(chunk).upload(memory_.change(chunk) + moment_offset(which, chunk, begin), values + (begin - range.begin),
-                           static_cast<size_t>(end - begin) * sizeof(float));
+    std::byte* moment = memory_.change(chunk) + moment_offset(which, chunk, begin);
+    const float* in = values + (begin - range.begin);
+    const int64_t numel = end - begin;
+    if (moment_dtype_ == DType::f32) {
+      queue_of(chunk).upload(moment, in, static_cast<size_t>(numel) * sizeof(float));
+      return;
+    }
+    std::vector<std::byte> kept(static_cast<size_t>(numel) * nbytes_of(moment_dtype_));
+    kernels::convert(in, DType::f32, kept.data(), moment_dtype_, numel);
+    queue_of(chunk).upload(moment, kept.data(), kept.size());
   });
 }
 
 void KeptStates::set_values(int unit, int flat_index, Range range, const float* values, Weights& weights) {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat_index)];
-  const bool split = layout.trainable && layout.dtype == DType::bf16;
+  const bool split = has_masters(layout) && layout.dtype == DType::bf16;
 
   const Range kept_weights = weight_range(unit, flat_index, weights);
   const Range kept = common(range, kept_weights);
@@ -142,7 +162,7 @@ void KeptStates::set_values(int unit, int flat_index, Range range, const float* 
     queue_.upload(weight, made.data(), made.size());
   }
 
-  if (!layout.trainable || layout.dtype == DType::f32) return;
+  if (!has_masters(layout)) return;
   for_chunks(unit, flat_index, range, [&](int chunk, int64_t begin, int64_t end) {
     std::byte* master = memory_.change(chunk) + master_offset(chunk, begin);
     const float* in = values + (begin - range.begin);
@@ -171,7 +191,7 @@ void KeptStates::get_values(int unit, int flat_index, Range range, float* values
                   weight_to_read(unit, flat_index, weights) +
                       static_cast<size_t>(range.begin - kept.begin) * nbytes_of(layout.dtype),
                   weight.size());
-  if (!layout.trainable || layout.dtype == DType::f32) {
+  if (!has_masters(layout)) {
     kernels::convert(weight.data(), layout.dtype, values, DType::f32, numel);
     return;
   }
@@ -182,9 +202,14 @@ void KeptStates::get_values(int unit, int flat_index, Range range, float* values
     const std::byte* master = memory_.look(chunk) + master_offset(chunk, begin);
     const int64_t at = begin - range.begin;
     void* to = remainders.empty() ? static_cast<void*>(values + at) : remainders.data() + at;
-    queue_of(chunk).download(to, master, static_cast<size_t>(end - begin) * master_nbytes(layout.dtype));
+    queue_of(chunk).download(to, master,
+                             static_cast<size_t>(end - begin) * master_nbytes(layout.dtype, narrow_masters_));
   });
   if (!remainders.empty()) kernels::join(weight.data(), remainders.data(), values, numel);
+}
+
+bool KeptStates::has_masters(const FlatLayout& flat) const {
+  return flat.trainable && master_nbytes(flat.dtype, narrow_masters_) > 0;
 }
 
 KeptStates::Range KeptStates::weight_range(int unit, int flat, const Weights& weights) const {
@@ -209,7 +234,7 @@ void KeptStates::reset_param(int unit, int flat_index, const Piece& piece, const
                   whole + static_cast<size_t>(first) * element, static_cast<size_t>(last - first) * element);
     }
   }
-  if (!layout.trainable || layout.dtype == DType::f32) return;
+  if (!has_masters(layout)) return;
   for_chunks(unit, flat_index, {piece.offset, piece.offset + piece.numel}, [&](int chunk, int64_t first, int64_t last) {
     std::byte* master = memory_.change(chunk) + master_offset(chunk, first);
     const std::byte* written = whole + static_cast<size_t>(first) * element;

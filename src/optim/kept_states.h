@@ -32,13 +32,16 @@ class KeptStates {
   Range kept_range(int unit, int flat) const;
 
   // Sets weights and masters of a flat's elements from their fp32 values, as far as this rank keeps them, and leaves
-  // the moments alone.
+  // the moments alone. Values are rounded to nearest even where nothing of 32 bits is kept.
   void set_values(int unit, int flat, Range range, const float* values, Weights& weights);
   // The fp32 values of elements that this rank keeps: masters of a trained flat, the weights of a frozen one.
   void get_values(int unit, int flat, Range range, float* values, const Weights& weights) const;
 
-  // How many moments the optimizer keeps, and moment 0 or 1 of elements in the kept range.
+  // How many moments the optimizer keeps, their dtype, and moment 0 or 1 of elements in the kept range.
   int moments() const { return moments_; }
+  DType moment_dtype() const { return moment_dtype_; }
+  // Whether weights of 16 bits are their own masters.
+  bool narrow_masters() const { return narrow_masters_; }
   void get_moment(int which, int unit, int flat, Range range, float* values) const;
   void set_moment(int which, int unit, int flat, Range range, const float* values);
 
@@ -67,6 +70,8 @@ class KeptStates {
     int64_t begin = 0, end = 0;
   };
 
+  // Whether a flat has masters beside its weights.
+  bool has_masters(const FlatLayout& flat) const;
   // Elements of the flat whose weights this rank keeps.
   Range weight_range(int unit, int flat, const Weights& weights) const;
   // The part of each chunk that has elements of the range: use(chunk index, from element, to element).
@@ -74,6 +79,8 @@ class KeptStates {
 
   const ModelLayout& layout_;
   int moments_;
+  DType moment_dtype_;
+  bool narrow_masters_;
   Queue& queue_;
   std::unique_ptr<Queue> host_;
   std::vector<std::vector<Flat>> flats_;  // of each unit

@@ -10,7 +10,7 @@
 namespace shoal {
 
 LossScale::LossScale(const Config& config) {
-  if (config.precision != Precision::fp16) return;
+  if (config.precision != Precision::fp16 && !config.shoal.scale_loss) return;
   const Fp16Config& fp16 = config.fp16;
   rules_.dynamic = fp16.loss_scale == 0;
   rules_.min_scale = fp16.min_loss_scale;

@@ -11,7 +11,7 @@ namespace shoal {
 
 class LossScale {
  public:
-  // Without fp16 the scale is 1 for ever.
+  // Without fp16, and where the config does not ask for it, the scale is 1 for ever.
   explicit LossScale(const Config& config);
 
   const kernels::ScaleRules& rules() const { return rules_; }

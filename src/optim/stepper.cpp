@@ -13,6 +13,11 @@ namespace {
 
 constexpr int kSlots = 4;  // more than steps that are decided and not read, or not wholly updated
 
+// bf16 may go on with gradients that are not finite, unless a loss scale has to find out.
+bool takes_any_gradient(const Config& config) {
+  return config.precision == Precision::bf16 && !config.check_grad_overflow && !config.shoal.scale_loss;
+}
+
 size_t in_lines(size_t nbytes) { return (nbytes + 255) / 256 * 256; }
 
 }  // namespace
@@ -194,7 +199,7 @@ StepConstants Stepper::decide() {
   decision.ranks = parts_.channel.size();
   decision.flats = static_cast<int64_t>(norm_.count());
   decision.rules = {loss_scale_.rules(), parts_.config.gradient_clipping, parts_.config.batch.accumulation_steps,
-                    parts_.config.precision == Precision::bf16 && !parts_.config.check_grad_overflow};
+                    takes_any_gradient(parts_.config)};
   decision.standing = standing_;
   decision.record = slot.record;
   StepConstants constants;

@@ -28,18 +28,20 @@ class Updates {
       : host_(host), numel_(update.numel) {
     const auto numel = static_cast<size_t>(update.numel);
     const size_t element = nbytes_of(update.dtype), grad = nbytes_of(update.grad_dtype);
-    const size_t master = master_nbytes(update.dtype);
+    const size_t master = master_nbytes(update.dtype, update.narrow_masters);
+    const size_t moment = nbytes_of(update.moment_dtype);
     const int moments = moments_of(update.optimizer);
-    memory_ = host.allocate(numel * (element + grad + master + static_cast<size_t>(moments) * sizeof(float)), ledger,
+    memory_ = host.allocate(numel * (element + grad + master + static_cast<size_t>(moments) * moment), ledger,
                             MemoryKind::staging);
     host.zero(memory_->data(), memory_->nbytes());
     kernels::Segment segment;
     segment.numel = update.numel;
     std::byte* at = memory_->data();
     const auto take = [&](size_t nbytes) { return std::exchange(at, at + nbytes); };
-    if (moments > 0) segment.first = reinterpret_cast<float*>(take(numel * sizeof(float)));
-    if (moments > 1) segment.second = reinterpret_cast<float*>(take(numel * sizeof(float)));
-    segment.master_kind = kernels::master_of(update.dtype);
+    segment.state_dtype = update.moment_dtype;
+    if (moments > 0) segment.first = take(numel * moment);
+    if (moments > 1) segment.second = take(numel * moment);
+    segment.master_kind = kernels::master_of(update.dtype, update.narrow_masters);
     if (master > 0) segment.master = take(numel * master);
     segment.weight = take(numel * element);
     segment.weight_dtype = update.dtype;

@@ -16,6 +16,8 @@ struct MeasuredUpdate {
   DType dtype = DType::bf16;  // of weights
   DType grad_dtype = DType::bf16;
   OptimizerConfig optimizer = {};
+  DType moment_dtype = DType::f32;
+  bool narrow_masters = false;
   int64_t numel = int64_t{1} << 24;  // at a time: more than caches hold
 };
 

@@ -106,8 +106,11 @@ bool Updater::can_share() const { return memory_.streamed_nbytes() > memory_.rin
 
 UpdateRates Updater::measure_rates() {
   const FlatLayout& flat = kept_.flat_of(streamed_chunks().front());
-  MeasuredUpdate update{
-      .dtype = flat.dtype, .grad_dtype = gradient_rule(flat, gradient_options_).kept, .optimizer = optimizer_};
+  MeasuredUpdate update{.dtype = flat.dtype,
+                        .grad_dtype = gradient_rule(flat, gradient_options_).kept,
+                        .optimizer = optimizer_,
+                        .moment_dtype = kept_.moment_dtype(),
+                        .narrow_masters = kept_.narrow_masters()};
   int64_t numel = 0;
   for (const int chunk : streamed_chunks()) numel += memory_.chunks()[static_cast<size_t>(chunk)].numel();
   update.numel = std::min(update.numel, numel);
@@ -337,15 +340,14 @@ void Updater::list_segments(int index, int64_t begin, int64_t end, const Element
     segment.numel = run_of_param.numel;
     segment.weight = advance(elements.weight, at, nbytes_of(layout.dtype));
     segment.weight_dtype = layout.dtype;
-    segment.master_kind = kernels::master_of(layout.dtype);
-    if (segment.master_kind != kernels::Master::weight) {
+    segment.master_kind = kernels::master_of(layout.dtype, kept_.narrow_masters());
+    if (kernels::master_nbytes(segment.master_kind) > 0) {
       segment.master = elements.states + kept_.master_offset(index, element);
     }
     segment.grad = elements.grad + static_cast<size_t>(at) * nbytes_of(elements.grad_dtype);
     segment.grad_dtype = elements.grad_dtype;
-    const auto moment = [&](int which) {
-      return reinterpret_cast<float*>(elements.states + kept_.moment_offset(which, index, element));
-    };
+    const auto moment = [&](int which) { return elements.states + kept_.moment_offset(which, index, element); };
+    segment.state_dtype = kept_.moment_dtype();
     if (kept_.moments() > 0) segment.first = moment(0);
     if (kept_.moments() > 1) segment.second = moment(1);
     segments.push_back(segment);

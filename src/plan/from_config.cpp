@@ -11,12 +11,22 @@ LayoutOptions layout_options(const Config& config, int world) {
           .model_persistence_threshold = config.zero.model_persistence_threshold};
 }
 
+namespace {
+
+// Masters of 16 bits have gradients of 16 bits, unless told.
+std::optional<DType> accumulation_dtype(const Config& config) {
+  if (config.grad_accum_dtype || !has_narrow_masters(config)) return config.grad_accum_dtype;
+  return dtype_of(config.precision);
+}
+
+}  // namespace
+
 GradientOptions gradient_options(const Config& config) {
   return {.stage = config.zero.stage,
           .accumulation_steps = config.batch.accumulation_steps,
           .reproducible = config.shoal.reproducible,
           .communication_dtype = config.communication_dtype,
-          .accumulation_dtype = config.grad_accum_dtype};
+          .accumulation_dtype = accumulation_dtype(config)};
 }
 
 // Without overlap every gather is waited for at once, so none may run ahead: a rank would wait for peers that have not
@@ -49,6 +59,13 @@ int moments_of(const OptimizerConfig& config) {
   return 2;
 }
 
+DType moment_dtype(const Config& config) {
+  const bool as_masters = !config.optimizer.fp32_states && config.bf16_masters;
+  return config.bf16_optimizer_states || as_masters ? DType::bf16 : DType::f32;
+}
+
+bool has_narrow_masters(const Config& config) { return config.bf16_masters || config.fp16.master_weights_and_grads; }
+
 size_t state_ring_nbytes(const Config& config) {
   if (config.shoal.offload_update == OffloadUpdate::host) return 0;
   const int64_t wanted = config.shoal.offload_ring_size;
@@ -60,6 +77,8 @@ ChunkOptions chunk_options(const Config& config, int rank) {
   return {.stage = config.zero.stage,
           .rank = rank,
           .moments = moments_of(config.optimizer),
+          .moment_dtype = moment_dtype(config),
+          .narrow_masters = has_narrow_masters(config),
           .tier = offload.tier_in_use(),
           .ratio = offload.ratio,
           .disk_ratio = config.shoal.offload_disk_ratio,

@@ -16,8 +16,11 @@ GatherLimits gather_limits(const Config& config);
 GatherLimits gather_limits(const Config& config, const ModelLayout& layout);
 // Units whose gradients may be on their way at one time.
 int reduce_slots(const Config& config);
-// fp32 numbers per element that an optimizer keeps beside the weight.
+// Numbers per element that an optimizer keeps beside the weight, and their dtype.
 int moments_of(const OptimizerConfig& config);
+DType moment_dtype(const Config& config);
+// Whether weights of 16 bits are their own masters.
+bool has_narrow_masters(const Config& config);
 // GPU memory through which states of the host may pass, as ring_nbytes() takes it; 0: none, the host updates them.
 size_t state_ring_nbytes(const Config& config);
 // How this rank's states are cut and placed.

@@ -11,7 +11,8 @@
 
 namespace shoal {
 
-size_t master_nbytes(DType weight_dtype) {
+size_t master_nbytes(DType weight_dtype, bool narrow_masters) {
+  if (narrow_masters) return 0;
   switch (weight_dtype) {
     case DType::f32: return 0;
     case DType::bf16: return 2;

@@ -15,15 +15,16 @@
 namespace shoal {
 
 // What the optimizer keeps beside the weight, per element.
-size_t master_nbytes(DType weight_dtype);  // 0 for fp32, 2 for bf16 (the remainder), 4 for fp16
+// 0 for fp32, 2 for bf16 (the remainder), 4 for fp16; 0 for all where weights of 16 bits are their own masters.
+size_t master_nbytes(DType weight_dtype, bool narrow_masters = false);
 
 struct MemoryOptions {
   GradientOptions gradients;  // its stage is the run's stage
-  int moments = 2;            // fp32 numbers per element that the optimizer keeps
+  int moments = 2;            // numbers per element that the optimizer keeps
   int reduce_slots = 2;       // units whose gradients are on their way at one time
   GatherLimits gather = {};
   ShardOptions shards = {};   // tier of sharded weights
-  ChunkOptions offload = {};  // tier, ratio and chunk size of the states
+  ChunkOptions offload = {};  // dtypes, tier, ratio and chunk size of the states
   int disk_buffers = 4;
   size_t state_ring = 0;  // device memory for states of the host that pass through it; 0: the host updates them
   bool on_gpu = false;

@@ -10,12 +10,13 @@ namespace shoal {
 
 namespace {
 
-StateChunk chunk_of(int unit, int flat, DType dtype, int64_t begin, int64_t end, int moments) {
+StateChunk chunk_of(int unit, int flat, DType dtype, int64_t begin, int64_t end, const ChunkOptions& options) {
   StateChunk chunk{.unit = unit, .flat = flat, .begin = begin, .end = end};
   const auto numel = static_cast<size_t>(end - begin);
-  chunk.second = moments > 0 ? numel * sizeof(float) : 0;
-  chunk.master = chunk.second + (moments > 1 ? numel * sizeof(float) : 0);
-  chunk.nbytes = chunk.master + numel * master_nbytes(dtype);
+  const size_t moment = numel * nbytes_of(options.moment_dtype);
+  chunk.second = options.moments > 0 ? moment : 0;
+  chunk.master = chunk.second + (options.moments > 1 ? moment : 0);
+  chunk.nbytes = chunk.master + numel * master_nbytes(dtype, options.narrow_masters);
   return chunk;
 }
 
@@ -36,7 +37,8 @@ std::vector<Run> runs_of(const ModelLayout& layout, const ChunkOptions& options)
       const FlatLayout& flat = flats[static_cast<size_t>(index)];
       if (!flat.trainable || flat.numel == 0) continue;
       const Cut cut = cuts.states(flat);
-      const size_t element = sizeof(float) * static_cast<size_t>(options.moments) + master_nbytes(flat.dtype);
+      const size_t element = nbytes_of(options.moment_dtype) * static_cast<size_t>(options.moments) +
+                             master_nbytes(flat.dtype, options.narrow_masters);
       runs.push_back({unit, index, flat.dtype, cut.begin, cut.end, static_cast<size_t>(cut.numel()) * element});
     }
   }
@@ -68,7 +70,7 @@ std::vector<StateChunk> cut_states(const ModelLayout& layout, const ChunkOptions
     const auto cut = [&](int64_t from, int64_t to, Tier tier) {
       const int64_t each = tier == Tier::device ? to - from : step;
       for (int64_t begin = from; begin < to; begin += each) {
-        chunks.push_back(chunk_of(run.unit, run.flat, run.dtype, begin, std::min(to, begin + each), options.moments));
+        chunks.push_back(chunk_of(run.unit, run.flat, run.dtype, begin, std::min(to, begin + each), options));
         chunks.back().tier = tier;
       }
     };

@@ -26,7 +26,9 @@ struct StateChunk {
 struct ChunkOptions {
   Stage stage = 0;
   int rank = 0;
-  int moments = 2;                         // fp32 numbers per element
+  int moments = 2;  // numbers per element
+  DType moment_dtype = DType::f32;
+  bool narrow_masters = false;             // weights of 16 bits are their own masters
   Tier tier = Tier::device;                // of what is offloaded
   double ratio = 1;                        // the share of bytes that is offloaded
   double disk_ratio = 1;                   // of the disk's tier: the share that goes there; the host has the rest

@@ -22,7 +22,8 @@ Column column_of(const ModelLayout& layout, const Config& config, bool on_gpu) {
   column.plan = plan_memory(layout, memory_options(config, on_gpu));
   for (const UnitLayout& unit : layout.units) {
     for (const FlatLayout& flat : unit.flats) {
-      column.master += static_cast<size_t>(state_numel(flat, config.zero.stage)) * master_nbytes(flat.dtype);
+      column.master += static_cast<size_t>(state_numel(flat, config.zero.stage)) *
+                       master_nbytes(flat.dtype, has_narrow_masters(config));
     }
   }
   return column;

@@ -38,6 +38,39 @@ TEST(GpuOffload, EveryTierGivesTheBitsOfTheResidentRun) {
   }
 }
 
+// Moments and masters of 16 bits: the GPU's kernels and the host's give the same bits, at every stage.
+TEST(GpuOffload, NarrowStatesHaveTheSameBitsAtEveryStageAndWhoeverUpdates) {
+  SHOAL_NEEDS_GPU();
+  const TempFolder folder;
+  for (const Precision precision : {Precision::bf16, Precision::fp16}) {
+    for (const bool narrow_masters : {true, false}) {
+      RunOptions options;
+      options.device = gpu();
+      options.precision = precision;
+      options.bf16_states = precision == Precision::bf16;
+      options.narrow_masters = narrow_masters;
+      options.lr = 1e-2;
+      options.steps = 10;
+      if (!options.bf16_states && !narrow_masters) continue;
+      const std::vector<RunResult> resident = train_on_threads(2, options);
+      for (int stage = 0; stage <= 3; ++stage) {
+        options.stage = stage;
+        options.offload = {};
+        options.offload_update = OffloadUpdate::automatic;
+        EXPECT_TRUE(train_on_threads(2, options) == resident) << fmt::format("{} stage {}", name_of(precision), stage);
+        for (const OffloadUpdate updater : {OffloadUpdate::device, OffloadUpdate::host}) {
+          for (const Tier tier : {Tier::host, Tier::disk}) {
+            options.offload = {.tier = tier, .nvme_path = folder.path(), .buffer_count = 3, .ratio = 0.7};
+            options.offload_update = updater;
+            EXPECT_TRUE(train_on_threads(2, options) == resident) << fmt::format(
+                "{} stage {} tier {} updater {}", name_of(precision), stage, name_of(tier), static_cast<int>(updater));
+          }
+        }
+      }
+    }
+  }
+}
+
 // A ring for one chunk, for a few of them, and one that grows to hold all; the host as the one who updates; and both.
 TEST(GpuOffload, EveryRingAndUpdaterGivesTheBitsOfTheResidentRun) {
   SHOAL_NEEDS_GPU();

@@ -7,14 +7,22 @@
 
 #include "base/check.h"
 #include "cuda/kernel_test.h"
+#include "kernels/update_narrow.h"
 
 namespace shoal::kernels {
 namespace {
 
-void run_on_cpu(const UpdateKernels& k, const Segment& s, const AdamStep& step) { k.adam(s, step); }
-void run_on_cpu(const UpdateKernels& k, const Segment& s, const SgdStep& step) { k.sgd(s, step); }
-void run_on_cpu(const UpdateKernels& k, const Segment& s, const AdagradStep& step) { k.adagrad(s, step); }
-void run_on_cpu(const UpdateKernels& k, const Segment& s, const LionStep& step) { k.lion(s, step); }
+template <class Step>
+void run_on_cpu(const Kernels& kernels, void (*kernel)(const Segment&, const Step&), const Segment& s,
+                const Step& step) {
+  is_narrow(s) ? update_narrow(kernels, kernel, s, step) : kernel(s, step);
+}
+void run_on_cpu(const Kernels& k, const Segment& s, const AdamStep& step) { run_on_cpu(k, k.update.adam, s, step); }
+void run_on_cpu(const Kernels& k, const Segment& s, const SgdStep& step) { run_on_cpu(k, k.update.sgd, s, step); }
+void run_on_cpu(const Kernels& k, const Segment& s, const AdagradStep& step) {
+  run_on_cpu(k, k.update.adagrad, s, step);
+}
+void run_on_cpu(const Kernels& k, const Segment& s, const LionStep& step) { run_on_cpu(k, k.update.lion, s, step); }
 void run_on_gpu(const cuda::SegmentTable& t, const AdamStep* steps, const int* apply) {
   cuda::adam(t, steps, apply, nullptr);
 }
@@ -52,11 +60,19 @@ const std::vector<LionStep> kLionSteps = {{.grad_scale = 0.3f, .lr = 1e-3f, .wei
 struct Storage {
   DType weight_dtype;
   Master master_kind;
+  DType state_dtype = DType::f32;
 };
 constexpr Storage kStorages[] = {{DType::f32, Master::weight},
                                  {DType::bf16, Master::remainder},
                                  {DType::bf16, Master::full},
-                                 {DType::f16, Master::full}};
+                                 {DType::f16, Master::full},
+                                 {DType::f32, Master::weight, DType::bf16},
+                                 {DType::bf16, Master::remainder, DType::bf16},
+                                 {DType::f16, Master::full, DType::bf16},
+                                 {DType::bf16, Master::none},
+                                 {DType::bf16, Master::none, DType::bf16},
+                                 {DType::f16, Master::none},
+                                 {DType::f16, Master::none, DType::f16}};
 
 // `shift` is between the alignments of a segment's arrays: 0 lets them be read as vectors, 1 does not.
 struct Shape {
@@ -75,8 +91,8 @@ class CudaUpdate : public KernelOnGpu {
           master(s.storage.master_kind == Master::full ? DType::f32 : DType::bf16, (s.offset + s.shift) % 4, s.numel,
                  42),
           grad(s.grad_dtype, (s.offset + 2 * s.shift) % 4, s.numel, 43),
-          first(DType::f32, (s.offset + 3 * s.shift) % 4, s.numel, 44),
-          second(DType::f32, s.offset, s.numel, 45),
+          first(s.storage.state_dtype, (s.offset + 3 * s.shift) % 4, s.numel, 44),
+          second(s.storage.state_dtype, s.offset, s.numel, 45),
           device_weight(test, weight, s.numel),
           device_master(test, master, s.numel),
           device_grad(test, grad, s.numel),
@@ -97,11 +113,12 @@ class CudaUpdate : public KernelOnGpu {
               .weight = w.data(),
               .weight_dtype = shape.storage.weight_dtype,
               .master_kind = shape.storage.master_kind,
-              .master = shape.storage.master_kind == Master::weight ? nullptr : m.data(),
+              .master = master_nbytes(shape.storage.master_kind) == 0 ? nullptr : m.data(),
               .grad = g.data(),
               .grad_dtype = shape.grad_dtype,
-              .first = one.floats(),
-              .second = two.floats()};
+              .first = one.data(),
+              .second = two.data(),
+              .state_dtype = shape.storage.state_dtype};
     }
   };
   using Memories = std::vector<std::unique_ptr<Memory>>;
@@ -125,7 +142,8 @@ class CudaUpdate : public KernelOnGpu {
 
   static void expect_same(Memory& m) {
     SCOPED_TRACE(::testing::Message() << "weight " << name_of(m.shape.storage.weight_dtype) << ", master kind "
-                                      << static_cast<int>(m.shape.storage.master_kind) << ", gradient "
+                                      << static_cast<int>(m.shape.storage.master_kind) << ", states "
+                                      << name_of(m.shape.storage.state_dtype) << ", gradient "
                                       << name_of(m.shape.grad_dtype) << ", " << m.shape.numel << " elements at "
                                       << m.shape.offset << ", shifted by " << m.shape.shift);
     Elements weight = m.device_weight.now(), master = m.device_master.now();
@@ -153,7 +171,7 @@ class CudaUpdate : public KernelOnGpu {
     for (int step = 0; step < 2; ++step) {
       run_on_gpu(table, device_steps, step == 0 ? apply : nullptr);
       for (size_t i = 0; i < memories.size(); ++i) {
-        run_on_cpu(reference_.update, memories[i]->on_cpu(), steps[static_cast<size_t>(groups[i])]);
+        run_on_cpu(reference_, memories[i]->on_cpu(), steps[static_cast<size_t>(groups[i])]);
       }
     }
     for (auto& memory : memories) ASSERT_NO_FATAL_FAILURE(expect_same(*memory));
@@ -292,8 +310,8 @@ TEST_F(CudaUpdate, ManySmallSegmentsOfOneShard) {
     s.weight = static_cast<uint16_t*>(s.weight) + begin;
     s.master = static_cast<uint16_t*>(s.master) + begin;
     s.grad = static_cast<const uint16_t*>(s.grad) + begin;
-    s.first += begin;
-    s.second += begin;
+    s.first = static_cast<float*>(s.first) + begin;
+    s.second = static_cast<float*>(s.second) + begin;
     return s;
   };
   std::vector<Segment> segments;

@@ -55,6 +55,10 @@ Config config_of(const RunOptions& options, int world) {
   config.shoal.reproducible = options.reproducible;
   config.optimizer.kind = options.optimizer;
   config.optimizer.lr = options.lr;
+  config.optimizer.momentum = options.momentum;
+  config.bf16_optimizer_states = options.bf16_states;
+  config.bf16_masters = options.narrow_masters && options.precision == Precision::bf16;
+  config.fp16.master_weights_and_grads = options.narrow_masters && options.precision == Precision::fp16;
   config.optimizer.weight_decay = 0.01;
   return config;
 }

@@ -33,6 +33,9 @@ struct RunOptions {
   int64_t persistence_threshold = 100;
   int64_t prefetch = 1000;
   OptimizerKind optimizer = OptimizerKind::adamw;
+  double momentum = 0;
+  bool bf16_states = false;     // moments in bf16
+  bool narrow_masters = false;  // of the precision's 16 bits
   double lr = 3e-3;
   bool one_group = false;  // every parameter with the config's learning rate and weight decay
   at::Device device = at::kCPU;

@@ -13,7 +13,8 @@ import shoal
 from shoal import buffers, durable
 
 from deepspeed.runtime.base_optimizer import take_settings
-from deepspeed.runtime.checkpoint_save import ADAGRAD_NAMES, state_names
+from deepspeed.runtime.checkpoint_save import ADAGRAD_NAMES, kept_dtype, state_names
+from deepspeed.utils.logging import warning_once
 
 if TYPE_CHECKING:
     from deepspeed.runtime.checkpoint_load import Saved, Wanted
@@ -64,11 +65,14 @@ class Fit:
     def write(self) -> None:
         """All of it. Every rank calls it."""
         engine = self.engine
+        self._tell_rounded("weight", self.weights)
         for name, value in self.weights.items():
             engine._shoal.write_part(name, "weight", value)
         buffers.write(engine.module, self.buffers)
         for kind, name in self.states.items():
-            for param, value in self.saved.wholes(name).items():
+            wholes = self.saved.wholes(name)
+            self._tell_rounded(kind, wholes)
+            for param, value in wholes.items():
                 if param in self.params:
                     engine._shoal.write_part(param, kind, value)
         take_settings(engine.basic_optimizer.param_groups if self.groups else [], self.groups)
@@ -76,6 +80,14 @@ class Fit:
             setattr(engine, name, count)
         engine._shoal.core.finish_restore(self.progress)
         self._load_schedule()  # again: what it set in the groups was written over
+
+    def _tell_rounded(self, kind: str, values: dict[str, torch.Tensor]) -> None:
+        """A word where the engine keeps 16 bits of what was saved in others."""
+        kept = kept_dtype(self.engine, kind)
+        trained = [value.dtype for name, value in values.items() if name in self.params and self.params[name].requires_grad]
+        if kept != torch.float32 and any(dtype != kept for dtype in trained):
+            warning_once(f"[load_checkpoint] this run keeps each {kind.replace('_', ' ')} in {kept}, and {self.saved.folder} has "
+                         f"another dtype: they are rounded.")
 
     def _check_names(self, strict: bool) -> None:
         """Without strict, what only one side has is left alone."""

@@ -43,6 +43,14 @@ def state_names(engine: Any) -> dict[str, str]:
     return STATE_NAMES[engine.optimizer_type]
 
 
+def kept_dtype(engine: Any, kind: str) -> torch.dtype:
+    """In what the engine keeps a state between steps."""
+    if kind != "weight":
+        return torch.bfloat16 if engine.core_config.bf16_moments else torch.float32
+    trained = {param.dtype for param in engine.module.parameters() if param.requires_grad}
+    return engine.dtype if engine.core_config.narrow_masters and trained == {engine.dtype} else torch.float32
+
+
 def save(
     engine: Any,
     save_dir: str,
@@ -244,8 +252,8 @@ class Writer:
         return [sub for group in groups for sub in partitions.sub_groups(group, self.world, limit)]
 
     def _slices(self, kind: str) -> list[torch.Tensor] | None:
-        """This rank's slice of each group, in DeepSpeed's cut; None if the optimizer keeps no such state. Stages 1 and 2
-        write weights without the padding of the last slice, and states of the optimizer with it."""
+        """This rank's slice of each group, in DeepSpeed's cut and in the dtype that it is kept in; None if the optimizer keeps no
+        such state. Stages 1 and 2 write weights without the padding of the last slice, and states of the optimizer with it."""
         found, kept = [], False
         for group in self._cut_groups():
             wholes = {name: self.shoal.read_state(name, kind) for name, _ in group}
@@ -262,7 +270,8 @@ class Writer:
                 values[part.at : part.at + part.numel] = whole[part.begin : part.begin + part.numel]
             padding = self._padding(total) if kind == "weight" else 0
             found.append(values[: max(0, values.numel() - padding)].clone())
-        return found if kept or kind == "weight" else None
+        dtype = kept_dtype(self.engine, kind)
+        return [values.to(dtype) for values in found] if kept or kind == "weight" else None
 
     def _padding(self, total: int) -> int:
         return partitions.padding_of(total, self.world) if self.rank == self.world - 1 else 0

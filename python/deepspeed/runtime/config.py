@@ -14,7 +14,7 @@ from shoal import config as configs
 from shoal.world import world_size
 
 from deepspeed.runtime.config_errors import DeepSpeedConfigError, config_errors
-from deepspeed.runtime.torch_autocast import autocast_dtype
+from deepspeed.runtime.torch_autocast import autocast_dtype, scale_loss, scales_loss
 from deepspeed.utils.logging import warning_once
 
 
@@ -89,6 +89,8 @@ def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any =
             result["checkpoint"].pop("tag_validation")  # save_checkpoint reads it
     if isinstance(result.get("fp16"), dict) and isinstance(result["fp16"].get("auto_cast"), bool):
         result["fp16"].pop("auto_cast")  # the engine's forward reads it
+    if scales_loss(result):
+        scale_loss(result)
     if autocast_dtype(result) is not None:
         result.pop("torch_autocast")  # so does this
     if isinstance(result.get("data_types"), dict):

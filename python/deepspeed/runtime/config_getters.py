@@ -9,7 +9,7 @@ from typing import Any, Mapping
 import torch
 
 from deepspeed.runtime.config import DeepSpeedConfig
-from deepspeed.runtime.torch_autocast import autocast_dtype
+from deepspeed.runtime.torch_autocast import GRAD_SCALER, autocast_dtype
 
 
 class ConfigGetters:
@@ -87,10 +87,23 @@ class ConfigGetters:
 
     def loss_scale(self) -> float:
         """The config's: 0 for a scale that adapts. The scale of now is engine.cur_scale, or optimizer.cur_scale."""
-        return float(self._section("fp16").get("loss_scale", 0.0))
+        return float(self.loss_scale_settings().get("loss_scale", 0.0))
 
     def dynamic_loss_scale(self) -> bool:
-        return self.fp16_enabled() and self.loss_scale() == 0
+        return (self.fp16_enabled() or self.core_config.scales_loss) and self.loss_scale() == 0
+
+    def loss_scale_settings(self) -> Mapping[str, Any]:
+        """The section fp16; of torch_autocast in float16, what stands in its place."""
+        return GRAD_SCALER if self.core_config.scales_loss else self._section("fp16")
+
+    def fp16_master_weights_and_gradients(self) -> bool:
+        return self.fp16_enabled() and self.core_config.narrow_masters
+
+    def bf16_master_weights_and_gradients(self) -> bool:
+        return self.bfloat16_enabled() and self.core_config.narrow_masters
+
+    def bf16_optimizer_states(self) -> bool:
+        return self.core_config.bf16_moments
 
     def optimizer_name(self) -> str | None:
         """The class of the optimizer that was passed in, or the config's word."""

@@ -25,11 +25,6 @@ _KNOWN = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD, torch.optim.Adag
 def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
     """The config section that means what a torch optimizer does; None if none does, and it must run itself."""
     groups = optimizer.param_groups
-    if not getattr(optimizer, "fp32_optimizer_states", True):
-        raise Error(
-            f"[optimizer] {type(optimizer).__name__} with fp32_optimizer_states=False steps on its own only: states of an engine "
-            "are fp32. Leave it out."
-        )
     if not isinstance(optimizer, KernelOptimizer) and type(optimizer) not in _KNOWN:
         return None  # a subclass may do anything
     shared = {key: groups[0][key] for key in _SHARED if key in groups[0]}
@@ -41,6 +36,8 @@ def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
             )
         return None
     params: dict[str, Any] = {"lr": float(groups[0]["lr"]), "weight_decay": float(groups[0].get("weight_decay", 0.0))}
+    if not getattr(optimizer, "fp32_optimizer_states", True):
+        params["fp32_optimizer_states"] = False  # of the masters' dtype, as the core reads it
     if "betas" in shared:
         params["betas"] = [float(beta) for beta in shared["betas"]]
     if isinstance(optimizer, (DeepSpeedCPUAdam, FusedAdam, torch.optim.AdamW, torch.optim.Adam)):
@@ -83,16 +80,19 @@ def from_config(section: Mapping[str, Any], params: Iterable[Any], origin: str =
         return _make(torch_class, params, _for_torch(given) if _is_adam(section) else given, origin)
     taken = ("lr", "betas", "eps", "weight_decay", "momentum", "dampening", "nesterov")
     options = {key: value for key, value in given.items() if key in taken}
-    if kind in ("adam", "adamw"):
-        decoupled = given.get("adam_w_mode", True)
-        return FusedAdam(params, adam_w_mode=decoupled, bias_correction=given.get("bias_correction", True), **options)
     if kind == "sgd":
         return torch.optim.SGD(params, **options)
-    if kind == "adagrad":
-        return DeepSpeedCPUAdagrad(params, **options)
-    if kind == "lion":
-        return FusedLion(params, **options)
-    raise Error(f"[{origin} optimizer.type] is not given. Use AdamW, Adam, SGD, Adagrad, Lion or a class of torch.optim.")
+    if kind in ("adam", "adamw"):
+        decoupled = given.get("adam_w_mode", True)
+        made = FusedAdam(params, adam_w_mode=decoupled, bias_correction=given.get("bias_correction", True), **options)
+    elif kind == "adagrad":
+        made = DeepSpeedCPUAdagrad(params, **options)
+    elif kind == "lion":
+        made = FusedLion(params, **options)
+    else:
+        raise Error(f"[{origin} optimizer.type] is not given. Use AdamW, Adam, SGD, Adagrad, Lion or a class of torch.optim.")
+    made.fp32_optimizer_states = bool(given.get("fp32_optimizer_states", True))  # for section_of
+    return made
 
 
 def _is_adam(section: Mapping[str, Any]) -> bool:

@@ -123,5 +123,19 @@ __device__ inline void store_floats(const A& access, void* memory, const float (
   access.store(memory, bits);
 }
 
+// The same with the dtype known at run time only.
+template <class A>
+__device__ inline void load_floats(const A& access, DType dtype, const void* memory, float (&out)[kPack]) {
+  if (dtype == DType::f32) return load_floats<DType::f32>(access, memory, out);
+  if (dtype == DType::bf16) return load_floats<DType::bf16>(access, memory, out);
+  load_floats<DType::f16>(access, memory, out);
+}
+template <class A>
+__device__ inline void store_floats(const A& access, DType dtype, void* memory, const float (&in)[kPack]) {
+  if (dtype == DType::f32) return store_floats<DType::f32>(access, memory, in);
+  if (dtype == DType::bf16) return store_floats<DType::bf16>(access, memory, in);
+  store_floats<DType::f16>(access, memory, in);
+}
+
 }  // namespace
 }  // namespace shoal::kernels::cuda

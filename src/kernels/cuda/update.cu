@@ -32,6 +32,35 @@ __global__ void __launch_bounds__(kUpdateThreads, update_blocks(Formula<Step>::k
   });
 }
 
+// The same for what is kept in 16 bits, of any dtypes and any master: which, is asked at run time, alike in all
+// threads, so that there is one such kernel an optimizer. See [Note: states of 16 bits] in kernels/update.h.
+template <class Step>
+__global__ void __launch_bounds__(kUpdateThreads)
+    update_narrow_kernel(const Chunk* chunks, const Step* steps, const int* apply, SegmentTable::Batch kind) {
+  const Chunk chunk = chunks[blockIdx.x];
+  if (apply != nullptr && *apply == 0) return;
+  const Formula<Step> formula(steps[chunk.group]);
+  for_each_pack(chunk, [&](const auto& access) {
+    float p[kPack], g[kPack], first[kPack] = {}, second[kPack] = {};
+    load_floats(access, kind.grad_dtype, chunk.grad, g);
+    load_master(access, kind.weight_dtype, kind.master_kind, chunk.weight, chunk.master, p);
+    if (formula.reads_first()) load_floats(access, kind.state_dtype, chunk.first, first);
+    if constexpr (Formula<Step>::kSecond) load_floats(access, kind.state_dtype, chunk.second, second);
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) p[k] = formula(p[k], g[k], first[k], second[k]);
+    if (formula.writes_first()) store_floats(access, kind.state_dtype, chunk.first, first);
+    if constexpr (Formula<Step>::kSecond) store_floats(access, kind.state_dtype, chunk.second, second);
+    store_master(access, kind.weight_dtype, kind.master_kind, chunk.weight, chunk.master, p);
+  });
+}
+
+template <class Step>
+void launch_narrow(const SegmentTable::Batch& batch, const Chunk* chunks, const Step* steps, const int* apply,
+                   cudaStream_t stream) {
+  update_narrow_kernel<Step><<<static_cast<unsigned>(batch.chunk_count), kUpdateThreads, 0, stream>>>(
+      chunks + batch.first_chunk, steps, apply, batch);
+}
+
 template <class Step, class Storage>
 void launch_by_grad(const SegmentTable::Batch& batch, const Chunk* chunks, const Step* steps, const int* apply,
                     cudaStream_t stream) {
@@ -54,7 +83,9 @@ template <class Step>
 void launch_all(const SegmentTable& table, const Step* steps, const int* apply, Stream stream, const char* name) {
   for (const SegmentTable::Batch& batch : table.batches()) {
     const cudaStream_t on = stream_of(stream);
-    if (batch.master_kind == Master::weight) {
+    if (batch.state_dtype != DType::f32 || batch.master_kind == Master::none) {
+      launch_narrow(batch, table.chunks(), steps, apply, on);
+    } else if (batch.master_kind == Master::weight) {
       launch_by_grad<Step, OwnMaster>(batch, table.chunks(), steps, apply, on);
     } else if (batch.master_kind == Master::remainder) {
       launch_by_grad<Step, SplitMaster>(batch, table.chunks(), steps, apply, on);
@@ -73,8 +104,8 @@ void cut(const Segment& s, int group, int64_t chunk_numel, std::vector<Chunk>& c
   finder.add(s.weight, nbytes_of(s.weight_dtype));
   finder.add(s.master, master_nbytes(s.master_kind));
   finder.add(s.grad, nbytes_of(s.grad_dtype));
-  finder.add(s.first, 4);
-  finder.add(s.second, 4);
+  finder.add(s.first, nbytes_of(s.state_dtype));
+  finder.add(s.second, nbytes_of(s.state_dtype));
   const Alignment alignment = finder.found();
   int head = static_cast<int>(std::min<int64_t>(alignment.head, s.numel));
   for (int64_t begin = 0; begin < s.numel;) {
@@ -103,9 +134,10 @@ int64_t chunk_numel_for(int64_t batch_numel) {
   return std::clamp<int64_t>(tiles, 1, kMostChunkTiles) * kUpdateTile;
 }
 
-using Kind = std::array<int, 3>;
+using Kind = std::array<int, 4>;
 Kind kind_of(const Segment& s) {
-  return {static_cast<int>(s.master_kind), static_cast<int>(s.weight_dtype), static_cast<int>(s.grad_dtype)};
+  return {static_cast<int>(s.master_kind), static_cast<int>(s.weight_dtype), static_cast<int>(s.grad_dtype),
+          static_cast<int>(s.state_dtype)};
 }
 
 }  // namespace
@@ -131,7 +163,12 @@ SegmentTable::SegmentTable(const std::vector<Segment>& segments, const std::vect
     for (; end < order.size() && kind_of(segments[order[end]]) == kind_of(like); ++end) {
       batch_numel += segments[order[end]].numel;
     }
-    Batch batch{like.weight_dtype, like.master_kind, like.grad_dtype, static_cast<int64_t>(chunks.size()), 0};
+    Batch batch;
+    batch.weight_dtype = like.weight_dtype;
+    batch.master_kind = like.master_kind;
+    batch.grad_dtype = like.grad_dtype;
+    batch.state_dtype = like.state_dtype;
+    batch.first_chunk = static_cast<int64_t>(chunks.size());
     const int64_t chunk_numel = chunk_numel_for(batch_numel);
     for (size_t i = begin; i < end; ++i) cut(segments[order[i]], groups[order[i]], chunk_numel, chunks);
     batch.chunk_count = static_cast<int64_t>(chunks.size()) - batch.first_chunk;

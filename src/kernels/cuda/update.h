@@ -32,6 +32,7 @@ class SegmentTable {
     DType weight_dtype = DType::f32;
     Master master_kind = Master::weight;
     DType grad_dtype = DType::f32;
+    DType state_dtype = DType::f32;
     int64_t first_chunk = 0;
     int64_t chunk_count = 0;
   };

@@ -14,8 +14,8 @@ struct alignas(16) Chunk {
   void* weight;
   void* master;
   const void* grad;
-  float* first;
-  float* second;
+  void* first;
+  void* second;
   int32_t group;
   uint16_t numel;
   uint8_t head;
@@ -27,8 +27,8 @@ namespace {
 
 constexpr int kUpdateThreads = 128;
 // Blocks at a time on a multiprocessor: 72 registers a thread with two states and 56 with one, which spills nothing but
-// 16 bytes in one of the fp16 forms. The more blocks, the less it counts that a small parameter leaves a block's threads
-// with little to do.
+// 16 bytes in one of the fp16 forms. The more blocks, the less it counts that a small parameter leaves a block's
+// threads with little to do.
 constexpr int update_blocks(bool second) { return second ? 7 : 9; }
 constexpr int kUpdateTile = kUpdateThreads * kPack;  // elements that a block updates at a time
 constexpr int kMostChunkTiles = 8;

@@ -164,5 +164,24 @@ struct FullMaster {
   }
 };
 
+// The same with everything known at run time only, for update_narrow_kernel.
+template <class A>
+__device__ inline void load_master(const A& access, DType weight_dtype, Master kind, const void* weight,
+                                   const void* master, float (&p)[kPack]) {
+  switch (kind) {
+    case Master::weight: return OwnMaster::load(access, weight, master, p);
+    case Master::remainder: return SplitMaster::load(access, weight, master, p);
+    case Master::full: return access.load(master, p);
+    case Master::none: return load_floats(access, weight_dtype, weight, p);
+  }
+}
+template <class A>
+__device__ inline void store_master(const A& access, DType weight_dtype, Master kind, void* weight, void* master,
+                                    const float (&p)[kPack]) {
+  if (kind == Master::remainder) return SplitMaster::store(access, weight, master, p);
+  if (kind == Master::full) access.store(master, p);
+  store_floats(access, weight_dtype, weight, p);
+}
+
 }  // namespace
 }  // namespace shoal::kernels::cuda

@@ -15,11 +15,23 @@ TEST(Bf16, ExcludesFp16) {
             "[line 1, bf16.enabled] true, and fp16.enabled is true as well. Switch one of them off.");
 }
 
-TEST(Bf16, LossyStatesAreRefusedWithAnAlternative) {
+TEST(Bf16, StatesAndMastersMayBeBf16EachAlone) {
+  const Config states = parse_members(R"("bf16": {"enabled": true, "bf16_optimizer_states": true})");
+  EXPECT_TRUE(states.bf16_optimizer_states && !states.bf16_masters);
+  EXPECT_EQ(Config::from_text(states.to_json()), states);
+  const Config masters = parse_members(R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})");
+  EXPECT_TRUE(masters.bf16_masters && !masters.bf16_optimizer_states);
+  EXPECT_EQ(Config::from_text(masters.to_json()), masters);
+}
+
+TEST(Bf16, StatesAndMastersInBf16WantBf16) {
   EXPECT_EQ(
-      mistakes_of(R"("bf16": {"enabled": true, "bf16_optimizer_states": true})"),
-      "[line 1, bf16.bf16_optimizer_states] true is not supported: moments are fp32. Remove the key; to save memory "
-      "move them with zero_optimization.offload_optimizer, or shard them over more ranks.");
+      mistakes_of(R"("bf16": {"enabled": false, "bf16_optimizer_states": true})"),
+      "[line 1, bf16.bf16_optimizer_states] true, and bf16.enabled is false: nothing is in bf16 then. Switch bf16 "
+      "on, or remove the key.");
+  EXPECT_EQ(mistakes_of(R"("fp16": {"enabled": true}, "bf16": {"bf16_master_weights_and_grads": true})"),
+            "[line 1, bf16.bf16_master_weights_and_grads] true, and bf16.enabled is false: nothing is in bf16 then. "
+            "Switch bf16 on, or remove the key.");
 }
 
 TEST(Bf16, MessagesNameTheSectionAsItWasWritten) {

@@ -28,4 +28,12 @@ TEST(Fp16, BoundsAreKept) {
   EXPECT_NE(mistakes_of(R"("fp16": {"min_loss_scale": 0})"), "");
 }
 
+TEST(Fp16, MastersInFp16WantFp16) {
+  EXPECT_TRUE(parse_members(R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true})")
+                  .fp16.master_weights_and_grads);
+  EXPECT_EQ(mistakes_of(R"("fp16": {"fp16_master_weights_and_grads": true})"),
+            "[line 1, fp16.fp16_master_weights_and_grads] true, and fp16.enabled is false: nothing is in fp16 then. "
+            "Switch fp16 on, or remove the key.");
+}
+
 }  // namespace shoal::config

@@ -31,6 +31,22 @@ TEST(Optimizer, ParametersOfAnotherTypeAreRefused) {
             "[line 1, optimizer.params.betas] SGD does not take this; AdamW, Adam, Lion do. Remove the key.");
 }
 
+TEST(Optimizer, NarrowStatesHaveTheDtypeOfTheMasters) {
+  const std::string narrow = R"("optimizer": {"type": "Adam", "params": {"fp32_optimizer_states": false}})";
+  const Config exact = parse_members(narrow);
+  EXPECT_EQ(exact.notices,
+            (std::vector<std::string>{
+                "optimizer.params.fp32_optimizer_states: false changes nothing: moments have the dtype of the masters "
+                "then, which is fp32, as in DeepSpeed. bf16.bf16_optimizer_states keeps them in bf16."}));
+  const Config bf16 = parse_members(narrow + R"(, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true})");
+  EXPECT_FALSE(bf16.optimizer.fp32_states);
+  EXPECT_TRUE(bf16.notices.empty());
+  EXPECT_EQ(mistakes_of(narrow + R"(, "fp16": {"enabled": true, "fp16_master_weights_and_grads": true})"),
+            "[line 1, optimizer.params.fp32_optimizer_states] false keeps the moments in fp16, beside fp16 masters: a "
+            "square below 6e-8 is zero there, and the update divides by its root. Remove the key, or use bf16 with "
+            "bf16_optimizer_states.");
+}
+
 TEST(Optimizer, TypesThatShoalDoesNotHaveAreNamed) {
   EXPECT_EQ(mistakes_of(R"("optimizer": {"type": "Muon", "params": {"muon_lr": 1, "lr": "x"}})"),
             "[line 1, optimizer.type] Muon is not supported yet. Give one of AdamW, Adam, SGD, Adagrad, Lion.");

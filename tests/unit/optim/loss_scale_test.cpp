@@ -128,6 +128,18 @@ TEST(LossScale, ARestoredScaleGoesOnWhereItWas) {
   }
 }
 
+TEST(LossScale, IsThereForWeightsOfAnyDtypeWhereTheConfigAsksForIt) {
+  Config config = fp16_config(6, 3, 4, 1, false);
+  config.precision = Precision::fp32;
+  config.fp16.enabled = false;
+  EXPECT_EQ(LossScale(config).value(), 1);
+  config.shoal.scale_loss = true;
+  LossScale scale(config);
+  EXPECT_EQ(scale.value(), 64);
+  update(scale, true);
+  EXPECT_EQ(scale.value(), 32);
+}
+
 TEST(LossScale, ARunThatHadNoScaleLeavesTheConfiguredOne) {
   EngineProgress progress;
   LossScale(Config{}).save(progress);

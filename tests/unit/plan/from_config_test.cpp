@@ -71,6 +71,32 @@ TEST(FromConfig, MemoryOptionsCarryWhatThePlanDependsOn) {
   EXPECT_EQ(layout_options(config, 5).mesh.world(), 5);
 }
 
+TEST(FromConfig, StatesAreFp32UnlessToldOtherwise) {
+  Config config;
+  config.precision = Precision::bf16;
+  EXPECT_EQ(moment_dtype(config), DType::f32);
+  EXPECT_FALSE(has_narrow_masters(config));
+  config.optimizer.fp32_states = false;  // of the masters' dtype, which is fp32
+  EXPECT_EQ(moment_dtype(config), DType::f32);
+  config.bf16_masters = true;
+  EXPECT_EQ(moment_dtype(config), DType::bf16);
+  EXPECT_TRUE(has_narrow_masters(config));
+  config.bf16_masters = false;
+  config.bf16_optimizer_states = true;
+  EXPECT_EQ(moment_dtype(config), DType::bf16);
+  EXPECT_EQ(chunk_options(config, 0).moment_dtype, DType::bf16);
+}
+
+TEST(FromConfig, GradientsOfNarrowMastersAreNarrowUnlessToldOtherwise) {
+  Config config;
+  config.precision = Precision::fp16;
+  EXPECT_EQ(gradient_options(config).accumulation_dtype, std::nullopt);
+  config.fp16.master_weights_and_grads = true;
+  EXPECT_EQ(gradient_options(config).accumulation_dtype, DType::f16);
+  config.grad_accum_dtype = DType::f32;
+  EXPECT_EQ(gradient_options(config).accumulation_dtype, DType::f32);
+}
+
 TEST(FromConfig, TheHostUpdatesAheadWhereItUpdates) {
   Config config;
   EXPECT_FALSE(updates_ahead(config, /*on_gpu=*/false));

@@ -53,7 +53,7 @@ def read_loss_scaler(engine: Any) -> LossScalerBase:
     progress = engine._shoal.core.progress()
     if not engine.dynamic_loss_scale():
         return LossScaler(engine.cur_scale, engine.dtype)
-    fp16 = engine._section("fp16")
+    fp16 = engine.loss_scale_settings()
     return DynamicLossScaler(
         cur_scale=engine.cur_scale,
         cur_iter=progress.loss_scale_step,
