@@ -13,7 +13,7 @@ file(WRITE ${metadata}/deepspeed-${deepspeed_version}.dist-info/METADATA
      "Metadata-Version: 2.1\nName: deepspeed\nVersion: ${deepspeed_version}\n")
 foreach(name module deepspeed_loop hf_trainer hf_saving trl client_optimizer demand package bad_input launcher
         checkpoint_layout checkpoint_safety faults arguments config estimates engine_surface set_grad defer_update beside
-        names lone_optimizers narrow narrow_states shapes loop_shapes zero_grad)
+        names lone_optimizers narrow narrow_states shapes loop_shapes loop_mistakes zero_grad)
   add_test(NAME python_${name}_test COMMAND ${SHOAL_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/python/${name}_test.py)
   set_tests_properties(python_${name}_test PROPERTIES LABELS process TIMEOUT 1800 SKIP_RETURN_CODE 77
     ENVIRONMENT "PYTHONPATH=${CMAKE_SOURCE_DIR}/python:${metadata};OMP_NUM_THREADS=1;CUDA_VISIBLE_DEVICES=")

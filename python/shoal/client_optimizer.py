@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from shoal import _core
+from shoal.known_groups import KnownGroups
 
 _WHOLE = (4, 6)
 _CUTS = (11, 13)
@@ -24,10 +25,17 @@ class ClientOptimizer:
     """The optimizer's parameter groups keep the model's parameters; during a step they hold the parts."""
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, core: _core.Engine, index_of: dict[int, int], device: torch.device
+        self,
+        optimizer: torch.optim.Optimizer,
+        core: _core.Engine,
+        index_of: dict[int, int],
+        device: torch.device,
+        names: dict[int, str],
     ):
-        """index_of: of a parameter's id in core.params(). device: where the optimizer runs and keeps its states."""
+        """index_of: of a parameter's id in core.params(). device: where the optimizer runs and keeps its states. names: of the
+        model's parameters, by id."""
         self.optimizer = optimizer
+        self.known = KnownGroups(optimizer, names, runs_itself=True)
         self.device = device
         self.keys = probe(optimizer, device)
         by_index = {param: (begin, numel) for param, begin, numel in core.kept_parts()}

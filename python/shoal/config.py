@@ -15,6 +15,8 @@ def read(config: str | os.PathLike | Mapping[str, Any]) -> tuple[str, str]:
     """The config as JSON text, and what to call it in messages. A file is passed on as it is, comments too."""
     if isinstance(config, Mapping):
         return to_text(config), "config"
+    if not isinstance(config, (str, os.PathLike)):
+        raise _core.Error(f"[config] is {config!r:.60}. Give a dict, the path of a JSON file, or JSON text.")
     text = os.fspath(config)
     if text.lstrip().startswith("{"):
         return text, "config"
@@ -54,15 +56,17 @@ def to_text(config: Mapping[str, Any]) -> str:
     return json.dumps(_finite(config), default=str)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: Any, path: str = "") -> Any:
     if isinstance(value, Mapping):
         return {
-            str(key): _finite(inner)
+            str(key): _finite(inner, f"{path}.{key}" if path else str(key))
             for key, inner in value.items()
-            if not (isinstance(inner, float) and not math.isfinite(inner))
+            if not (isinstance(inner, float) and math.isinf(inner))
         }
     if isinstance(value, (list, tuple)):
-        return [_finite(inner) for inner in value]
+        return [_finite(inner, path) for inner in value]
+    if isinstance(value, float) and math.isnan(value):
+        raise _core.Error(f"[config {path}] is NaN. Give a number, or leave the key out.")
     return value
 
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import itertools
 import os
 import warnings
 import weakref
-from typing import Any, Iterable, Iterator, Mapping
+from typing import Any, Iterable, Iterator, Mapping, SupportsIndex
 
 import torch
 from torch import nn
 
-from shoal import _core, aliases, beside, buffers, compiling, construction, demand, devices, durable, hooks
+from shoal import _core, aliases, beside, buffers, clipping, compiling, construction, demand, devices, durable, hooks
+from shoal import own_gradients
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
 from shoal.units import UnitRule, find_units, params_of_units
 from shoal.world import world as join_world
 from shoal.world import world_size
 
-# Engines that hold parameters now: a module belongs to one engine at a time, except for reading.
+# Engines that hold parameters now: a module belongs to one engine at a time.
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 
@@ -48,8 +50,28 @@ def initialize(
 
 
 def check_model(model: nn.Module) -> None:
+    """Raises unless it is a model with parameters that no engine holds."""
+    if not isinstance(model, nn.Module):
+        raise _core.Error(f"[initialize] model is {model!r}, and no torch.nn.Module. Pass the model that is trained.")
     if next(model.parameters(), None) is None:
         raise _core.Error(f"[initialize] {type(model).__name__} has no parameters. Pass the model that is trained.")
+    lazy = next((name for name, param in model.named_parameters() if nn.parameter.is_lazy(param)), None)
+    if lazy is not None:
+        raise _core.Error(f"[initialize] {lazy} has no shape yet: it is of a lazy module. Call the model once on a batch first.")
+    if _held(model) is not None:
+        gc.collect()  # an engine that nobody has any more may wait for it
+    held = _held(model)
+    if held is not None:
+        raise _core.Error(
+            f"[initialize] another engine holds {held}. A parameter belongs to one engine at a time: call destroy() of that engine "
+            "first, or use it."
+        )
+    hooks.forget_dropped(model)
+    demand.unwatch(model)
+
+
+def _held(model: nn.Module) -> str | None:
+    return next((name for name, param in model.named_parameters() if owner_of(param) is not None), None)
 
 
 def owner_of(param: torch.Tensor) -> tuple["Engine", str] | None:
@@ -81,8 +103,10 @@ class Engine:
         devices.make_current(self.device)
         ranks = world.size if world is not None else world_size()
         self.core_config = configs.parse(config, ranks)
+        if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+            raise _core.Error(f"[initialize] optimizer is {optimizer!r:.60}. Pass an optimizer of torch, made over the model's parameters.")
+        groups = _checked_groups(groups or (optimizer.param_groups if optimizer is not None else None), model)
         if optimizer is not None:
-            groups = groups or optimizer.param_groups
             names_another = "optimizer" in configs.load(config)
             self.core_config = configs.parse(_without_optimizer(config), ranks)
         if optimizer is not None and self.core_config.bf16_moments:
@@ -92,7 +116,6 @@ class Engine:
             )
         self.world = world or join_world(self.core_config)
         self.module = model
-        self._handles: list[Any] = []
         _prepare(model)
         aliases.check_none(model)
         modules = find_units(model, units)
@@ -118,7 +141,7 @@ class Engine:
         self.client: ClientOptimizer | None = None
         if optimizer is not None:
             index_of = {key: self._index(name) for key, name in self.names.items()}
-            self.client = ClientOptimizer(optimizer, self.core, index_of, self.device)
+            self.client = ClientOptimizer(optimizer, self.core, index_of, self.device, self.names)
             if names_another and self.world.rank == 0:
                 warnings.warn("[config optimizer] has no effect: an optimizer was passed in.")
             if self.core_config.offloads_states and self.world.rank == 0:
@@ -130,15 +153,19 @@ class Engine:
                 "config to its configure(). Those of torch and of the model itself stay on the GPU."
             )
         self._units = modules
+        self._trained = [(name, param) for name, param in model.named_parameters() if param.requires_grad]
         self.uses = hooks.OpenUses(self.core, len(modules) - 1)
         self._watched = [module for path, module in modules if path] if self.core_config.stage == 3 else []
         for index, (_, module) in enumerate(modules):
-            self._handles += hooks.attach(module, index, self.uses)
+            self.uses.handles += hooks.attach(module, index, self.uses)
             if module in self._watched:
                 demand.watch(module, index, self.uses)
         _engines.add(self)
+        clipping.watch(owner_of)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.is_grad_enabled():
+            self.refuse_hooks()
         with self.explaining("forward"):
             return self.module(*args, **kwargs)
 
@@ -162,6 +189,7 @@ class Engine:
         """Back-propagates the loss of this micro-step, divided by the accumulation steps."""
         core = self._live("backward")
         _check_loss("backward", loss)
+        self.refuse_hooks()
         scale = core.loss_scale
         if scale_by_accumulation:
             scale /= self.core_config.accumulation_steps
@@ -175,6 +203,10 @@ class Engine:
             raise
         core.finish_backward()
 
+    def refuse_hooks(self) -> None:
+        """Before a backward, which may be autograd's own: hooks of parameters that would see no gradient are an error."""
+        own_gradients.refuse_hooks(self._trained)
+
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss times the loss scale, for a backward() of its own. That divides by the accumulation steps as it goes."""
         core = self._live("scale")
@@ -185,12 +217,17 @@ class Engine:
     def step(self) -> _core.StepResult:
         """Ends the micro-step; at an accumulation boundary updates the weights."""
         core = self._live("step")
+        own_gradients.refuse_set(self._trained)
+        if self.client is not None:
+            self.client.known.check()
         return core.step(functools.partial(self.client.update, core)) if self.client is not None else core.step()
 
     def save(self, folder: str | os.PathLike, step: int, keep_last: int = 0, extra: dict[str, str] | None = None) -> str:
         """Saves a checkpoint that any number of ranks can load, and returns its path. Every rank calls it, between passes. Between the
         micro-steps of a step it is of the last step, and what is accumulated stays in memory alone."""
         core = self._live("save")
+        if not isinstance(step, SupportsIndex):
+            raise _core.Error(f"[save] step is {step!r}. Give the number of the step, 0 or more.")
         durable.act_together(self.world, "save", lambda: core.check_readable("save"))
         given, folder = dict(extra or {}), os.fspath(folder)
         for key in (beside.KEY, beside.SUMS):
@@ -360,14 +397,14 @@ class Engine:
 
     def destroy(self) -> None:
         """Gives memory back. At stage 3 the parameters stay sharded, for the next engine or for make_whole()."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        self.uses.remove()
         for module in self._watched:
             demand.unwatch(module)
         self._watched = []
-        self.uses.core = self.core = None
+        self.core = None
         _engines.discard(self)
+        if not _engines:
+            clipping.unwatch()
 
     def make_whole(self) -> None:
         """Destroys the engine and turns the parameters into ordinary, whole tensors. Every rank calls it."""
@@ -385,6 +422,9 @@ class Engine:
         unit = self._live("unit").params()[self._index(name)].unit
         return next(index for index, (path, _) in enumerate(self.unit_tuples) if path == unit)
 
+    def __reduce__(self) -> Any:
+        raise TypeError("[engine] an engine cannot be copied or pickled. Save by save(), or copy engine.module whole under shoal.gathered.")
+
     def _live(self, place: str) -> _core.Engine:
         if self.core is None:
             raise _core.Error(f"[{place}] the engine was destroyed. Call initialize again.")
@@ -392,6 +432,8 @@ class Engine:
 
 
 def _check_loss(place: str, loss: torch.Tensor) -> None:
+    if not torch.is_tensor(loss):
+        raise _core.Error(f"[{place}] the loss is {loss!r:.60}, and no tensor. Pass a scalar that the model computed.")
     if loss.numel() != 1 or not loss.requires_grad:
         has = "has" if loss.requires_grad else "has not"
         raise _core.Error(
@@ -415,6 +457,27 @@ def _declare(modules: list, group_of: dict[int, int]) -> list:
         (unit, [(name, param, group_of.get(id(param), 0), False) for name, param in params])
         for unit, params in params_of_units(modules)
     ]
+
+
+def _checked_groups(groups: Any, model: nn.Module) -> list[dict[str, Any]] | None:
+    """The groups, each with a list of parameters, which are all the model's."""
+    known = {id(param) for param in model.parameters()}
+    found = []
+    for number, group in enumerate(groups or []):
+        if not isinstance(group, Mapping) or "params" not in group:
+            raise _core.Error(f'[initialize] group {number} is {group!r:.60}. Give {{"params": [...], "lr": ..., "weight_decay": ...}}.')
+        params = group["params"]
+        if not isinstance(params, list):
+            params = [params] if torch.is_tensor(params) else list(params)
+            group = {**group, "params": params}
+        found.append(group)
+        foreign = [param for param in params if id(param) not in known]
+        if foreign:
+            raise _core.Error(
+                f"[initialize] group {number} of the optimizer has {len(foreign)} of {len(params)} tensors that are no parameters of the "
+                f"model, the first of shape {tuple(foreign[0].shape)}. Make the optimizer over the parameters of the model as it is now."
+            )
+    return found or None
 
 
 def _group_of(groups: list[dict[str, Any]] | None) -> dict[int, int]:

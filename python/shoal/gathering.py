@@ -50,6 +50,10 @@ class gathered:
             else:
                 continue
             self._mine.append(param)
+        ranks = [engine.world.size for engine, _ in by_engine.values()] + ([world().size] if lone else [])
+        if self.written_by is not None and not all(0 <= self.written_by < size for size in ranks):
+            self._mine = []
+            raise _core.Error(f"[gathered] rank {self.written_by} is to write, and there are {min(ranks)}. Give one from 0 on, or None.")
         for engine, names in by_engine.values():
             self._open.append((engine.core, engine.core.begin_gathered(names)))
         if lone:

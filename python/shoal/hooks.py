@@ -12,14 +12,22 @@ from torch.utils.hooks import RemovableHandle
 class OpenUses:
     """The uses of an engine's units that are open now, innermost last, and units that were entered on demand in them."""
 
-    __slots__ = ("core", "root", "units", "inputs", "handled")
+    __slots__ = ("core", "root", "units", "inputs", "handled", "handles")
 
     def __init__(self, core: Any, root: int):
         self.core = core
         self.root = root
+        self.handles: list[RemovableHandle] = []  # of the hooks that report to it
         self.units: list[int] = []
         self.inputs: list[tuple | None] = []  # of a use by its module's call; None: on demand
         self.handled: list[BaseException | None] = []  # that the caller was handling when the use began
+
+    def remove(self) -> None:
+        """Takes the hooks off; the core is its engine's alone then."""
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []
+        self.core = None
 
     def enter(self, unit: int, args: tuple, kwargs: dict) -> None:
         while unit == self.root and unit in self.units:  # Ctrl-C ended it: torch calls no hooks then
@@ -112,3 +120,12 @@ def attach(module: nn.Module, unit: int, uses: OpenUses) -> list[RemovableHandle
 
 def has_forward(module: nn.Module) -> bool:
     return type(module).forward is not nn.Module.forward or "forward" in vars(module)
+
+
+def forget_dropped(model: nn.Module) -> None:
+    """Takes off the hooks of an engine that was dropped without destroy(), which are all that is left of it: its core went on with
+    the module alone. For a model that no engine holds."""
+    for module in model.modules():
+        for hook in list(module._forward_pre_hooks.values()):
+            if isinstance(hook, BeforeForward) and hook.call is not None:
+                hook.call.__self__.remove()

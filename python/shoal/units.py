@@ -10,6 +10,8 @@ from typing import Callable, Iterable, Sequence
 
 from torch import nn
 
+from shoal import _core
+
 # An embedding or head of at least this many elements is a unit of its own.
 LARGE_NUMEL = 1_000_000
 
@@ -45,10 +47,22 @@ def _rule_of(model: nn.Module, rule: UnitRule | Iterable[str | type] | None) -> 
         return lambda name, module: id(module) in blocks or _is_large(module)
     if callable(rule):
         return rule
-    wanted: Sequence[str | type] = list(rule)
+    wanted: Sequence[str | type] = list(rule) if isinstance(rule, Iterable) and not isinstance(rule, str) else [rule]
     types = tuple(word for word in wanted if isinstance(word, type))
     words = {word for word in wanted if isinstance(word, str)}
+    for word in wanted:
+        if not isinstance(word, (str, type)):
+            raise _core.Error(f"[units] {word!r} is no unit. Give names or classes of modules, or a function of name and module.")
+        if not any(_is_named(word, name, module) for name, module in model.named_modules()):
+            shown = word.__name__ if isinstance(word, type) else word
+            raise _core.Error(
+                f"[units] no module of {type(model).__name__} is named {shown} or of that class. Look into model.named_modules()."
+            )
     return lambda name, module: isinstance(module, types) or name in words or type(module).__name__ in words
+
+
+def _is_named(word: str | type, name: str, module: nn.Module) -> bool:
+    return isinstance(module, word) if isinstance(word, type) else word in (name, type(module).__name__)
 
 
 def _blocks(model: nn.Module) -> set[int]:

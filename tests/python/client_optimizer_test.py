@@ -143,8 +143,9 @@ def through_shoal() -> dict:
     found = {"states": engine.memory().held.states, "message": ""}
     found["moment"] = engine.read_state("blocks.0.up.weight", "exp_avg").abs().sum().item()
     schedule = {"scheduler": {"type": "WarmupLR", "params": {}}}
+    other = Net()
     try:
-        shoal.initialize(Net(), config(3, **schedule), optimizer=make("nadam", Net()))
+        shoal.initialize(other, config(3, **schedule), optimizer=make("nadam", other))
     except shoal.Error as error:
         found["message"] = str(error)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -18,8 +19,8 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         self.optimizer = optimizer
         self.overflow = False
         self.engine: Any = None
-        self._optimizer_step_pre_hooks: dict = {}
-        self._optimizer_step_post_hooks: dict = {}
+        self._optimizer_step_pre_hooks: OrderedDict = OrderedDict()
+        self._optimizer_step_post_hooks: OrderedDict = OrderedDict()
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from shoal import durable
+from shoal import Error, durable
 
 from deepspeed.runtime import checkpoint_list as lists
 
@@ -90,6 +90,11 @@ def write(path: str, value: Any) -> None:
     with durable.undone_on_error(undo):
         durable.write(temporary, value)
         os.replace(temporary, path)
+
+
+def check_path(folder: Any, place: str) -> None:
+    if not isinstance(folder, (str, os.PathLike)):
+        raise Error(f"[{place}] {folder!r:.60} is no path. Give the folder of checkpoints.")
 
 
 def read_latest(folder: str, universal: bool = False) -> str | None:

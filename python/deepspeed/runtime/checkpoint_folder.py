@@ -34,7 +34,12 @@ class PendingFolder:
         parent, name = os.path.split(self.folder)
         if os.path.lexists(self.folder) and not os.path.isdir(self.folder):
             raise Error(f"[{place}] {self.folder} is there and is no folder. Move it away, or take another name.")
-        os.makedirs(parent, exist_ok=True)
+        try:
+            os.makedirs(parent, exist_ok=True)
+        except OSError as error:
+            raise Error(
+                f"[{place}] the folder {parent} cannot be made: {error.strerror}. Give a folder on a disk that can be written."
+            ) from None
         settle_dead(parent)
         self.path = os.path.join(parent, f".{name}.tmp-{id}")
         os.mkdir(self.path)

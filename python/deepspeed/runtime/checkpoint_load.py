@@ -16,7 +16,7 @@ from deepspeed.runtime import checkpoint_list as lists
 from deepspeed.runtime import partitions
 from deepspeed.runtime.checkpoint_check import Opened, check_agreement
 from deepspeed.runtime.checkpoint_fit import Fit
-from deepspeed.utils.logging import warning_once
+from deepspeed.utils.logging import logger, warning_once
 
 # What the engine writes at the top level of the model's file; the rest is the client's.
 _OURS = {
@@ -55,6 +55,9 @@ def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
             raise shoal.Error(f"[load_checkpoint] rank 0 loads {names[0]!r} and rank {rank} {name!r} from {load_dir}. Pass one tag, "
                               "from a disk that all hosts share.")
     if folder is None:
+        if world.rank == 0:
+            logger.warning("[load_checkpoint] %s has no file named latest: nothing was loaded. Give the folder of checkpoints, or a tag.",
+                           load_dir)
         return None, None
     takes_states = wanted.optimizer and engine.basic_optimizer is not None
     saved = open_checked(folder, world, _PLACE, needs_states=takes_states)
@@ -81,6 +84,9 @@ def _folder_of(engine: Any, load_dir: str, tag: str | None) -> str | None:
         raise shoal.Error(f"[load_checkpoint] {core.accumulated} micro-steps are accumulated and wait for their update: they are "
                           "of the weights of now. Load after the step() that ends a step.")
     universal = bool((engine.config.get("checkpoint") or {}).get("load_universal"))
+    files.check_path(load_dir, _PLACE)
+    if os.path.exists(load_dir) and not os.path.isdir(load_dir):
+        raise shoal.Error(f"[load_checkpoint] {load_dir} is no folder. Give the folder that has the checkpoints.")
     tag = str(tag) if tag is not None else files.read_latest(load_dir, universal)
     if tag is None and universal:
         raise shoal.Error(f"[load_checkpoint] {load_dir} has no file named latest_universal, and the config has "

@@ -87,9 +87,12 @@ def save(
 
 def _check_ready(core: Any, save_dir: str, tag: str) -> None:
     core.check_readable(_PLACE)
+    files.check_path(save_dir, _PLACE)
     folder, above = os.path.realpath(os.path.join(save_dir, tag)), os.path.realpath(save_dir)
     if os.path.commonpath([folder, above]) == folder:
         raise shoal.Error(f"[save_checkpoint] the tag {tag!r} names no folder of its own in {save_dir}. Give a name.")
+    if os.path.normpath(tag).split(os.sep)[0] == os.pardir:
+        raise shoal.Error(f"[save_checkpoint] the tag {tag!r} leads out of {save_dir}. Give a name in it.")
 
 
 def _publish(pending: PendingFolder, listed: lists.FileList, save_dir: str) -> None:

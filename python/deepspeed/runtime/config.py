@@ -73,7 +73,7 @@ def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any =
     others = {key: value for key, value in config.items() if key not in ("optimizer", "scheduler")}
     for key, value in copy.deepcopy(others).items():
         if key not in known:
-            warning_once(f"[config {key}] is not a key that Shoal knows, and is ignored. {_core.explain_unknown(key)}")
+            warning_once(f"[config {key}] is not a key that Shoal knows, and is ignored. {_core.explain_unknown(str(key))}")
         else:
             result[key] = value if key == "shoal" else without_auto(value)  # there "auto" is a value like others
     result = {key: value for key, value in result.items() if value != "auto"}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import weakref
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 import torch
 from torch import nn
@@ -12,11 +13,13 @@ from torch import nn
 import shoal
 from shoal import durable, gathering, state
 from shoal.engine import check_model
+from shoal.known_groups import KnownGroups
 
 from deepspeed import comm
 from deepspeed.accelerator import rank_device
 from deepspeed.ops.kernel_optimizer import KernelOptimizer
-from deepspeed.runtime import checkpoint_load, checkpoint_plain, checkpoint_save, checkpoint_tag, client_states, lr_schedules, optimizers
+from deepspeed.runtime import checkpoint_load, checkpoint_plain, checkpoint_save, checkpoint_tag, client_states, first_states
+from deepspeed.runtime import lr_schedules, optimizers, step_hooks
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.buffer_dtypes import cast_buffers
 from deepspeed.runtime.config import Source, check, translate, without_auto
@@ -52,11 +55,12 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         self._check_config(source, optimizer, lr_scheduler)
         apply_zero_leaf_module_config(module, self._section("zero_optimization").get("leaf_module"))
         basic = self._basic_optimizer(optimizer, model_parameters, source.origin)
-        section = optimizers.section_of(basic) if basic is not None else None
+        section = optimizers.section_of(basic, lr_scheduler) if basic is not None else None
         self.optimizer_type = section["type"] if section is not None else None
         outside = basic if section is None else None  # runs itself, on the shards
         self._frozen_for_inference = [] if basic is not None else _freeze(module)
         groups = basic.param_groups if basic is not None else None
+        first = first_states.read(basic, section) if section is not None else None
         self._shoal = shoal.Engine(
             module,
             translate(config, section),
@@ -64,6 +68,22 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             optimizer=outside,
             device=_device_for(module),
         )
+        with durable.undone_on_error(self._shoal.destroy):  # or nobody could, and the model would stay the engine's
+            if section is not None:
+                first_states.write(self._shoal, basic, first)
+            self._set_up(basic, optimizer, section, lr_scheduler, training_data, collate_fn)
+
+    def _set_up(
+        self,
+        basic: torch.optim.Optimizer | None,
+        optimizer: Any,
+        section: dict[str, Any] | None,
+        lr_scheduler: Any,
+        training_data: Any,
+        collate_fn: Callable | None,
+    ) -> None:
+        """What stands around the engine. section: of an optimizer that is the engine's."""
+        module, config = self.module, self.config
         if self._shoal.client is not None:
             self.optimizer_type = client_states.register(basic, self._shoal.client.keys)
         self.core_config = self._shoal.core_config
@@ -74,6 +94,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         elif self.zero_optimization_stage() == 3:
             self.optimizer = DeepSpeedZeRoOffload(module)
         self.basic_optimizer = basic
+        self._known_groups = self._groups_of(basic) if section is not None else None
         self.client_optimizer = basic if optimizer is not None else None
         if basic is not None:
             _drop_gradients_too(basic, self)
@@ -98,6 +119,11 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
                 external_parameters(each)
             if isinstance(self.optimizer, DeepSpeedOptimizer):
                 self.optimizer.parameter_offload = DeepSpeedZeRoOffload(module)
+
+    def _groups_of(self, basic: torch.optim.Optimizer) -> KnownGroups:
+        groups = self._shoal.group_dicts
+        rest = groups[-1]["params"] if len(groups) > len(basic.param_groups) else ()
+        return KnownGroups(basic, self._shoal.names, runs_itself=False, rest=rest)
 
     def _optimizer_over(self, basic: torch.optim.Optimizer) -> torch.optim.Optimizer:
         """What initialize returns: at stage 0 in fp32 the optimizer itself, as DeepSpeed does, else one over it."""
@@ -131,7 +157,12 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
 
     def _basic_optimizer(self, optimizer: Any, model_parameters: Any, origin: str) -> torch.optim.Optimizer | None:
         if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-            return optimizer(list(model_parameters or self.module.parameters()))
+            made = optimizer(list(model_parameters or self.module.parameters())) if callable(optimizer) else optimizer
+            if not isinstance(made, torch.optim.Optimizer):
+                raise shoal.Error(
+                    f"[initialize] optimizer is {made!r:.60}. Pass an optimizer of torch, or a function that makes one of parameters."
+                )
+            return made
         if optimizer is not None:
             return optimizer
         section = without_auto(self.config.get("optimizer"))
@@ -140,7 +171,19 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         params = list(model_parameters) if model_parameters is not None else []
         if not params:
             params = [param for param in self.module.parameters() if param.requires_grad]
+        if not params:
+            raise shoal.Error(
+                "[initialize] every parameter of the model is frozen, and the config has an optimizer. Leave it out for inference."
+            )
         return optimizers.from_config(section, params, origin)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "[engine] an engine cannot be copied or pickled. Use save_checkpoint, or copy engine.module under GatheredParameters."
+        )
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        return self.__reduce__()
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -154,6 +197,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         self._tell_boundary()  # a backward that is not the engine's may follow
+        if torch.is_grad_enabled():
+            self._shoal.refuse_hooks()
         if self.fp16_auto_cast():
             args, kwargs = _to_half(args), _to_half(kwargs)
         with self._shoal.explaining("forward"), autocast(self.torch_autocast_dtype(), self.device):
@@ -185,10 +230,16 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
     def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
         if self._coalescing:
             raise shoal.Error("[step] is called inside coalesce_grad_reduction. Leave it first: one block is one step.")
+        if self.basic_optimizer is None:
+            raise shoal.Error("[step] the engine has no optimizer: it was made for inference. Give it one.")
+        backwards = self._shoal._live("step").accumulated
+        around = step_hooks.of(self) if self._ends_step() and backwards > 0 else ()
+        step_hooks.call_before(around)
         self._take_groups()
         self._tell_boundary()
-        backwards = self._shoal._live("step").accumulated
         result = self._shoal.step()
+        if result.applied:
+            step_hooks.call_after(around)
         self.micro_steps += 1
         self._tell_boundary()
         self._step_applied = result.applied
@@ -224,11 +275,23 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             found.append(torch.cat([torch.empty(0, device=self.device), *parts]))
         return found
 
+    def _ends_step(self) -> bool:
+        """Whether the step() of now updates weights."""
+        return not self.managed_gradient_accumulation() or self.is_gradient_accumulation_boundary()
+
     def _take_groups(self) -> None:
         groups = self.basic_optimizer.param_groups
+        if self._known_groups is not None:
+            self._known_groups.check()
+            first_states.refuse_late(self.basic_optimizer)
         values = [(float(group["lr"]), float(group.get("weight_decay", 0.0))) for group in groups]
         values += [(0.0, 0.0)] * (len(self._shoal.groups) - len(values))
         core = self._shoal._live("step")
+        for number, (lr, weight_decay) in enumerate(values):
+            if not (math.isfinite(lr) and math.isfinite(weight_decay)):
+                raise shoal.Error(
+                    f"[step] lr and weight_decay of the optimizer's group {number} are {lr} and {weight_decay}. Give numbers."
+                )
         core.set_groups(values)
         if self._shoal.client is None and "betas" in groups[0]:
             unlike = [tuple(group["betas"]) for group in groups if tuple(group["betas"]) != tuple(groups[0]["betas"])]
@@ -266,6 +329,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         return (self.micro_steps + 1) % self.gradient_accumulation_steps() == 0
 
     def set_gradient_accumulation_boundary(self, is_boundary: bool | None) -> None:
+        if is_boundary not in (None, False, True):
+            raise shoal.Error(f"[boundary] {is_boundary!r} is no boundary. Pass True, False or None.")
         if not self.managed_gradient_accumulation():
             raise shoal.Error("[boundary] with managed_gradient_accumulation false, each step() ends a step. Set no boundary.")
         self._boundary = is_boundary
@@ -363,6 +428,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
     def load_module_state_dict(self, checkpoint: dict[str, Any], strict: bool = True, custom_load_fn: Any = None) -> None:
         """Takes the weights of rank 0. checkpoint: a state dict under "module", as in DeepSpeed's files, or the dict itself."""
         refuse("load_module_state_dict", "Load them yourself under zero.GatheredParameters.", custom_load_fn=custom_load_fn)
+        if not isinstance(checkpoint, Mapping):
+            raise shoal.Error(f"[load_module_state_dict] {checkpoint!r:.60} is no state dict. Pass one, or one under \"module\".")
         inner = checkpoint.get("module")
         with shoal.gathered(self.module.parameters(), written_by=0):
             self.module.load_state_dict(inner if isinstance(inner, dict) else checkpoint, strict=strict)
@@ -386,6 +453,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         save_latest: bool = True,
         exclude_frozen_parameters: bool = False,
     ) -> bool:
+        if client_state is not None and not isinstance(client_state, Mapping):
+            raise shoal.Error(f"[save_checkpoint] client_state is {client_state!r:.60}. Pass a dict.")
         tag = checkpoint_tag.agree(self, str(tag) if tag is not None else f"global_step{self.global_steps}")
         writer = checkpoint_plain.PlainWriter if self.zero_optimization_stage() == 0 else checkpoint_save.Writer
         return checkpoint_save.save(self, save_dir, tag, client_state or {}, save_latest, exclude_frozen_parameters, writer)
@@ -430,6 +499,11 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         num_local_io_workers: int | None = None,
     ) -> Any:
         """A loader of this rank's part of the data: shuffled for the route "train", in order for others."""
+        if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+            raise shoal.Error(
+                f"[initialize] training_data is {dataset!r:.60}, and has no length or no items. Pass a torch.utils.data.Dataset, or "
+                "make the loader yourself."
+            )
         world = self._shoal.world
         sampler = data_sampler or torch.utils.data.DistributedSampler(
             dataset, num_replicas=world.size, rank=world.rank, shuffle=route == "train"

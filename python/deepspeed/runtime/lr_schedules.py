@@ -341,6 +341,8 @@ def make_scheduler(optimizer: Any, basic: Any, config: dict[str, Any], client: A
     """The schedule of an engine: the client's object, what its function makes, or what the config names."""
     if isinstance(client, Callable) and not hasattr(client, "step"):
         return client(basic)
+    if client is not None and not hasattr(client, "step"):
+        raise Error(f"[initialize] lr_scheduler is {client!r:.60}. Pass a schedule, or a function that makes one of an optimizer.")
     if client is not None:
         return client
     section = without_auto(config.get("scheduler"))

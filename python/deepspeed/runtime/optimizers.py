@@ -14,6 +14,7 @@ from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
 from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
 from deepspeed.ops.kernel_optimizer import KernelOptimizer
 from deepspeed.ops.lion import DeepSpeedCPULion, FusedLion
+from deepspeed.utils.logging import warning_once
 
 # Of a section with torch_adam: what torch's class has and the core has not.
 _TORCH_ONLY = ("amsgrad", "maximize", "capturable", "differentiable")
@@ -22,11 +23,14 @@ _SHARED = ("betas", "eps", "momentum", "dampening", "nesterov", "bias_correction
 _KNOWN = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD, torch.optim.Adagrad)
 
 
-def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
-    """The config section that means what a torch optimizer does; None if none does, and it must run itself."""
+def section_of(optimizer: torch.optim.Optimizer, schedule: Any = None) -> dict[str, Any] | None:
+    """The config section that means what a torch optimizer does; None if none does, and it must run itself. schedule: what
+    writes into its groups."""
     groups = optimizer.param_groups
     if not isinstance(optimizer, KernelOptimizer) and type(optimizer) not in _KNOWN:
         return None  # a subclass may do anything
+    if "momentum" in groups[0] and (getattr(schedule, "cycle_momentum", False) or "max_momentum" in groups[0]):
+        return None  # torch's OneCycleLR and CyclicLR write it at each step; the core's is one for the run
     shared = {key: groups[0][key] for key in _SHARED if key in groups[0]}
     for refused in (*_unknown_options(groups), *(key for key in shared if _differ(groups, key))):
         if isinstance(optimizer, KernelOptimizer):
@@ -58,7 +62,14 @@ def section_of(optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
 
 
 def to_check(section: Any) -> Any:
-    """The section of a config as the core can check it: what a class of torch takes beyond that, the class checks."""
+    """The section of a config as the core can check it: what a class of torch takes beyond that, the class checks. Beside type and
+    params DeepSpeed reads nothing."""
+    if isinstance(section, Mapping):
+        for key in [key for key in section if _is_passed_over(key)]:
+            warning_once(
+                f"[config optimizer.{key}] has no effect, in DeepSpeed either: settings are read in optimizer.params. Move it there."
+            )
+        section = {key: value for key, value in section.items() if not _is_passed_over(key)}
     kind = _torch_class(section)
     if kind is None:
         return section
@@ -93,6 +104,12 @@ def from_config(section: Mapping[str, Any], params: Iterable[Any], origin: str =
         raise Error(f"[{origin} optimizer.type] is not given. Use AdamW, Adam, SGD, Adagrad, Lion or a class of torch.optim.")
     made.fp32_optimizer_states = bool(given.get("fp32_optimizer_states", True))  # for section_of
     return made
+
+
+def _is_passed_over(key: str) -> bool:
+    """What is nearly one of the two is a mistake, which the core tells."""
+    known = ("type", "params", "legacy_fusion", "torch_adam")
+    return key not in known and not difflib.get_close_matches(str(key), known, 1, 0.7)
 
 
 def _is_adam(section: Mapping[str, Any]) -> bool:
