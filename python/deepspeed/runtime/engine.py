@@ -182,14 +182,11 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             "[engine] an engine cannot be copied or pickled. Use save_checkpoint, or copy engine.module under GatheredParameters."
         )
 
-    def __deepcopy__(self, memo: dict) -> Any:
-        return self.__reduce__()
-
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name == "module":
+            if name in ("module", "__deepcopy__"):  # a copy of the model would pass for one of the engine
                 raise
             return getattr(super().__getattr__("module"), name)
 
