@@ -283,11 +283,23 @@ def probe(optimizer: torch.optim.Optimizer, device: torch.device) -> dict[str, S
 def _try(
     optimizer: torch.optim.Optimizer, options: dict, shapes: list[tuple[int, ...]], device: torch.device
 ) -> tuple[torch.Tensor, dict]:
-    """A few steps of a copy on small parameters of these shapes: all values in a row, and the states of the first."""
+    """A few steps on small parameters of these shapes, each with a copy of the optimizer as each rank has one: all values in a row,
+    and the states of the first."""
     generator = torch.Generator("cpu").manual_seed(0)
     numels = [torch.Size(shape).numel() for shape in shapes]
     first = torch.randn(sum(numels), generator=generator, device="cpu").to(device)
     params = [nn.Parameter(values.clone().reshape(shape)) for values, shape in zip(first.split(numels), shapes)]
+    twins = [_twin(optimizer, options, param) for param in params]
+    for _ in range(_STEPS):
+        grads = torch.randn(sum(numels), generator=generator, device="cpu").to(device)
+        for param, grad, twin in zip(params, grads.split(numels), twins):
+            param.grad = grad.clone().reshape(param.shape)
+            twin.step()
+    values = torch.cat([param.detach().flatten() for param in params])
+    return values, dict(twins[0].state.get(params[0], {}))
+
+
+def _twin(optimizer: torch.optim.Optimizer, options: dict, param: nn.Parameter) -> torch.optim.Optimizer:
     twin = object.__new__(type(optimizer))
     # What the optimizer keeps on itself is copied, since the trial changes it; parameters are large, and stay.
     memo: dict[int, Any] = {id(param): param for group in optimizer.param_groups for param in group["params"]}
@@ -295,20 +307,13 @@ def _try(
     for key, value in optimizer.__dict__.items():
         if key.endswith("_hooks"):
             twin.__dict__[key] = type(value)()
-        elif key not in ("step", "state", "param_groups"):
+        elif key not in ("step", "zero_grad", "state", "param_groups"):
             twin.__dict__[key] = copy.deepcopy(value, memo)
     twin.state = defaultdict(dict)
-    twin.param_groups = [copy.deepcopy(options) | {"params": params}]
+    twin.param_groups = [copy.deepcopy(options) | {"params": [param]}]
     for known in list(optimizer.state.values())[:1]:  # some make their states in the constructor
-        for param in params:
-            twin.state[param] = {key: _like(value, param) for key, value in known.items()}
-    for _ in range(_STEPS):
-        grads = torch.randn(sum(numels), generator=generator, device="cpu").to(device)
-        for param, grad in zip(params, grads.split(numels)):
-            param.grad = grad.clone().reshape(param.shape)
-        twin.step()
-    values = torch.cat([param.detach().flatten() for param in params])
-    return values, dict(twin.state.get(params[0], {}))
+        twin.state[param] = {key: _like(value, param) for key, value in known.items()}
+    return twin
 
 
 def _like(value: Any, param: nn.Parameter) -> Any:

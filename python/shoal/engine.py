@@ -116,6 +116,7 @@ class Engine:
             )
         self.world = world or join_world(self.core_config)
         self.module = model
+        self.stepping = False  # the update is under way
         _prepare(model)
         aliases.check_none(model)
         modules = find_units(model, units)
@@ -220,7 +221,11 @@ class Engine:
         own_gradients.refuse_set(self._trained)
         if self.client is not None:
             self.client.known.check()
-        return core.step(functools.partial(self.client.update, core)) if self.client is not None else core.step()
+        self.stepping = True
+        try:
+            return core.step(functools.partial(self.client.update, core)) if self.client is not None else core.step()
+        finally:
+            self.stepping = False
 
     def save(self, folder: str | os.PathLike, step: int, keep_last: int = 0, extra: dict[str, str] | None = None) -> str:
         """Saves a checkpoint that any number of ranks can load, and returns its path. Every rank calls it, between passes. Between the

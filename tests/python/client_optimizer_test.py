@@ -49,6 +49,17 @@ class Whitening(torch.optim.Optimizer):
                 param.sub_((torch.linalg.inv(common) @ grad).reshape(param.shape), alpha=group["lr"])
 
 
+class CommonNorm(torch.optim.SGD):
+    """Divides by one norm over all of its parameters, of which a rank has a part."""
+
+    def step(self, closure=None):
+        params = [param for group in self.param_groups for param in group["params"] if param.grad is not None]
+        norm = torch.cat([param.grad.flatten() for param in params]).norm()
+        for param in params:
+            param.grad /= norm
+        return super().step(closure)
+
+
 def make(kind: str, model: nn.Module) -> torch.optim.Optimizer:
     params = list(model.parameters())
     if kind == "rmsprop":
@@ -166,6 +177,7 @@ def refusals() -> dict:
         "Adafactor": lambda model: torch.optim.Adafactor(model.parameters()),
         "LBFGS": lambda model: torch.optim.LBFGS(model.parameters()),
         "Whitening": lambda model: Whitening(model.parameters()),
+        "CommonNorm": lambda model: CommonNorm(model.parameters(), lr=0.1),
     }
     found = {}
     for name, maker in makers.items():

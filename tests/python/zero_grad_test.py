@@ -164,13 +164,24 @@ def accumulate() -> dict:
     kept = net()
     kept.view = kept[2].weight.detach()[1:]
     attribute = message(lambda: deepspeed.initialize(model=kept, config=config(0)))
-    return {"refusal": refusal, "accumulated": accumulated, "buffer": buffer, "attribute": attribute}
+    own = net()
+    passed = torch.optim.SGD(own.parameters(), lr=0.1)
+    without = {key: value for key, value in config(2).items() if key != "optimizer"}
+    held, returned, *_ = deepspeed.initialize(model=own, optimizer=passed, config=without)
+    held.backward(held(batch(0, rank)).square().mean())
+    steps = [message(passed.step), message(returned.step)]
+    held.step()
+    held.destroy()
+    passed.step()  # nobody's now
+    return {"steps": steps, "refusal": refusal, "accumulated": accumulated, "buffer": buffer, "attribute": attribute}
 
 
 def test_what_cannot_be_meant_is_refused():
     for found in run(__file__, "accumulate", 2):
         assert "[zero_grad] 1 of 2 micro-steps are accumulated" in found["refusal"], found
         assert found["accumulated"] == 0, found
+        for step in found["steps"]:
+            assert "is an engine's, which updates by itself. Call engine.step()" in step, found
         assert "[buffer mirror] shares its memory with parameter 0.weight" in found["buffer"], found
         assert "[attribute view] shares its memory with parameter 2.weight" in found["attribute"], found
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
+import shoal
+
 from deepspeed.runtime.fp16.loss_scaler import LossScalerOfEngine
-from deepspeed.utils.arguments import refuse
+from deepspeed.utils.logging import warning_once
 
 
 class DeepSpeedOptimizer(torch.optim.Optimizer):
@@ -78,7 +80,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     def step(self, closure: Any = None) -> None:
         """The engine updates: call engine.step()."""
-        refuse("optimizer.step", "Compute the loss before engine.step().", closure=closure)
+        raise shoal.Error("[optimizer.step] the optimizer is an engine's, which updates by itself. Call engine.step().")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As the engine's: drops the gradients of a step that is not to be taken."""
@@ -90,6 +92,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """The groups without their parameters; states are saved with the engine."""
+        warning_once("optimizer.state_dict() has the settings and no states: those are saved by engine.save_checkpoint().")
         groups = [{key: value for key, value in group.items() if key != "params"} for group in self.param_groups]
         return {"param_groups": groups}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
+import types
 import weakref
 from typing import Any, Callable, Iterable, Iterator, Mapping
 
@@ -97,7 +99,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         self._known_groups = self._groups_of(basic) if section is not None else None
         self.client_optimizer = basic if optimizer is not None else None
         if basic is not None:
-            _drop_gradients_too(basic, self)
+            _hold(basic, self)
         self.lr_scheduler = lr_schedules.make_scheduler(self.optimizer if basic is not None else None, basic, config, lr_scheduler)
         self.client_lr_scheduler = lr_scheduler
         self.global_steps = 0
@@ -563,7 +565,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             return
         self._shoal.destroy()
         if self.basic_optimizer is not None:
-            vars(self.basic_optimizer).pop("zero_grad", None)
+            _let_go(self.basic_optimizer)
         if isinstance(self.basic_optimizer, KernelOptimizer):
             self.basic_optimizer.held_by_engine = False
         for param in self._frozen_for_inference:
@@ -574,17 +576,33 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
                     unmark(param)
 
 
-def _drop_gradients_too(optimizer: Any, engine: DeepSpeedEngine) -> None:
-    """The optimizer's own zero_grad() reaches what the engine has of its parameters."""
-    own = type(optimizer).zero_grad
-    target, owner = weakref.ref(engine), weakref.ref(optimizer)
+def _hold(optimizer: torch.optim.Optimizer, engine: DeepSpeedEngine) -> None:
+    """zero_grad() and step() of an optimizer that is the engine's: the first drops the engine's gradients, the second is its own."""
+    target = weakref.ref(engine)
+    own_step = optimizer.step.__func__  # a schedule of torch may have wrapped it
 
-    def zero_grad(set_to_none: bool = True) -> None:
-        own(owner(), set_to_none)
+    def zero_grad(self: torch.optim.Optimizer, set_to_none: bool = True) -> None:
+        type(self).zero_grad(self, set_to_none)
         if target() is not None:
             target().zero_grad(set_to_none)
 
-    optimizer.zero_grad = zero_grad
+    @functools.wraps(own_step)
+    def step(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if target() is not None and not target()._shoal.stepping:
+            raise shoal.Error(f"[{type(self).__name__}] is an engine's, which updates by itself. Call engine.step().")
+        return own_step(self, *args, **kwargs)
+
+    step.before = vars(optimizer).get("step")
+    optimizer.zero_grad = types.MethodType(zero_grad, optimizer)
+    optimizer.step = types.MethodType(step, optimizer)
+
+
+def _let_go(optimizer: torch.optim.Optimizer) -> None:
+    vars(optimizer).pop("zero_grad", None)
+    held = vars(optimizer).pop("step", None)
+    before = getattr(held, "before", None)
+    if before is not None:
+        optimizer.step = before
 
 
 def _device_for(module: nn.Module) -> torch.device:
