@@ -14,7 +14,7 @@ def check_none(model: nn.Module) -> None:
     """Raises where a buffer, or a tensor kept as an attribute, is made of a parameter's memory."""
     ranges = {}  # of the parameters, by storage
     for name, param in model.named_parameters():
-        if param.numel() and param.device.type != "meta":
+        if _has_memory(param):
             ranges.setdefault(param.untyped_storage().data_ptr(), []).append((*_bytes_of(param), name))
     for what, tensor in _others(model):
         begin, end = _bytes_of(tensor)
@@ -32,9 +32,18 @@ def _others(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         held = [("buffer", name, value) for name, value in module._buffers.items()]
         held += [("attribute", name, value) for name, value in vars(module).items()]
         for what, name, value in held:
-            if type(value) is torch.Tensor and value.layout == torch.strided and value.numel() and value.device.type != "meta":
-                if value.grad_fn is None:  # what was computed from a parameter is of an earlier forward
-                    yield f"{what} {dot}{name}", value
+            # What was computed from a parameter is of an earlier forward.
+            if type(value) is torch.Tensor and value.layout == torch.strided and value.grad_fn is None and _has_memory(value):
+                yield f"{what} {dot}{name}", value
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    if not tensor.numel() or tensor.device.type == "meta":
+        return False
+    try:
+        return tensor.untyped_storage().data_ptr() != 0
+    except RuntimeError:  # released by an engine that had it before
+        return False
 
 
 def _bytes_of(tensor: torch.Tensor) -> tuple[int, int]:

@@ -579,20 +579,20 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
 def _hold(optimizer: torch.optim.Optimizer, engine: DeepSpeedEngine) -> None:
     """zero_grad() and step() of an optimizer that is the engine's: the first drops the engine's gradients, the second is its own."""
     target = weakref.ref(engine)
-    own_step = optimizer.step.__func__  # a schedule of torch may have wrapped it
+    before = vars(optimizer).get("step")  # of a schedule of torch, which counts calls
 
     def zero_grad(self: torch.optim.Optimizer, set_to_none: bool = True) -> None:
         type(self).zero_grad(self, set_to_none)
         if target() is not None:
             target().zero_grad(set_to_none)
 
-    @functools.wraps(own_step)
+    @functools.wraps(before or type(optimizer).step)
     def step(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
         if target() is not None and not target()._shoal.stepping:
             raise shoal.Error(f"[{type(self).__name__}] is an engine's, which updates by itself. Call engine.step().")
-        return own_step(self, *args, **kwargs)
+        return before(*args, **kwargs) if before is not None else type(self).step(self, *args, **kwargs)
 
-    step.before = vars(optimizer).get("step")
+    step.before = before
     optimizer.zero_grad = types.MethodType(zero_grad, optimizer)
     optimizer.step = types.MethodType(step, optimizer)
 
