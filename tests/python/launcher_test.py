@@ -40,6 +40,18 @@ def hostfile(folder: str) -> str:
     return str(path)
 
 
+def test_a_script_that_is_not_there_is_named():
+    from deepspeed.launcher import runner
+
+    for script in ("nowhere.py", os.path.dirname(__file__)):
+        try:
+            runner.main([script])
+        except SystemExit as error:
+            assert str(error) == f"deepspeed: there is no script {script}. Give the path of a file.", error
+        else:
+            raise AssertionError(f"{script} was accepted")
+
+
 def test_hostfiles_are_parsed_and_faults_named_by_line():
     from deepspeed.launcher import hosts
 

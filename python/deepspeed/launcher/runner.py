@@ -178,6 +178,8 @@ def main(arguments: list[str] | None = None) -> None:
     from deepspeed.utils.logging import logger
 
     options = parse(arguments)
+    if not options.module and not options.no_python and not os.path.isfile(options.user_script):
+        raise SystemExit(f"deepspeed: there is no script {options.user_script}. Give the path of a file.")
     logger.setLevel("ERROR" if options.quiet else options.log_level.upper())
     command = torchrun_arguments(options)
     from torch.distributed.run import main as run
