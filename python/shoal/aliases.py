@@ -30,7 +30,8 @@ def _others(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for path, module in model.named_modules():
         dot = f"{path}." if path else ""
         held = [("buffer", name, value) for name, value in module._buffers.items()]
-        held += [("attribute", name, value) for name, value in vars(module).items()]
+        # Spectral norms and their like make `weight` anew from `weight_orig` in each forward.
+        held += [("attribute", name, value) for name, value in vars(module).items() if f"{name}_orig" not in module._parameters]
         for what, name, value in held:
             # What was computed from a parameter is of an earlier forward.
             if type(value) is torch.Tensor and value.layout == torch.strided and value.grad_fn is None and _has_memory(value):

@@ -163,6 +163,9 @@ def accumulate() -> dict:
     buffer = message(lambda: deepspeed.initialize(model=aliased, config=config(0)))
     kept = net()
     kept.view = kept[2].weight.detach()[1:]
+    made_anew = net()
+    nn.utils.spectral_norm(made_anew[0])
+    deepspeed.initialize(model=made_anew, config=config(0))
     attribute = message(lambda: deepspeed.initialize(model=kept, config=config(0)))
     own = net()
     passed = torch.optim.SGD(own.parameters(), lr=0.1)
