@@ -30,7 +30,6 @@ UNREAD = {
     "ops.kernel_optimizer._update_rows": "refused as a whole",
     "ops.op_builder.is_compatible verbose": "there is nothing to say",
     "ops.op_builder.load verbose": "refused as a whole",
-    "runtime.base_optimizer.zero_grad set_to_none": "gradients are the engine's, and gone after a step",
     "runtime.base_optimizer.add_param_group": "refused as a whole",
     "runtime.base_optimizer.load_state_dict": "DeepSpeed's further arguments choose between ways of loading states",
     "runtime.checkpoint_load.take_names engine": "has something to do for checkpoints of stage 0 alone",

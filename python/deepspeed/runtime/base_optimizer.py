@@ -10,6 +10,7 @@ import torch
 import shoal
 
 from deepspeed.runtime.fp16.loss_scaler import LossScalerOfEngine
+from deepspeed.utils.arguments import refuse
 from deepspeed.utils.logging import warning_once
 
 
@@ -80,6 +81,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     def step(self, closure: Any = None) -> None:
         """The engine updates: call engine.step()."""
+        refuse("optimizer.step", "Compute the loss before engine.step().", closure=closure)
         raise shoal.Error("[optimizer.step] the optimizer is an engine's, which updates by itself. Call engine.step().")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
