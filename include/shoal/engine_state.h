@@ -1,7 +1,7 @@
 // What the next step depends on, as a checkpoint sees it: runs of elements of named parameters, and a few numbers.
 // Values pass as fp32, in which every state is exact: a trained weight stands for its fp32 master, whatever the
-// precision of the run, so that a checkpoint does not know stage, world size or precision. A run that keeps a state in 16
-// bits alone rounds what is written to it.
+// precision of the run, so that a checkpoint does not know stage, world size or precision. A run that keeps a state in
+// 16 bits alone rounds what is written to it.
 #pragma once
 
 #include <cstdint>
