@@ -335,5 +335,70 @@ def test_training_goes_on_after_an_interrupt_in_forward():
         run(__file__, "interrupted", 1, stage=stage)
 
 
+def aside_loss(how: str, call: object, x: torch.Tensor) -> torch.Tensor:
+    """A loss on whose way torch.autograd.grad runs through the model."""
+    x = x.clone().requires_grad_(True)
+    loss = call(x)
+    if how == "penalty":
+        (slope,) = torch.autograd.grad(loss, x, create_graph=True)
+        return loss + slope.square().sum()
+    (slope,) = torch.autograd.grad(loss, x)  # an attack: the loss of another input
+    return call((x + 0.1 * slope.sign()).detach())
+
+
+def asides(how: str, stage: int | None, door: str) -> list[float]:
+    import shoal
+
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.manual_seed(0)
+    if stage is None:
+        model = Model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    elif door == "deepspeed":
+        engine, model = make(stage, 2)
+    else:
+        model = Model()
+        config = {
+            "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "gradient_clipping": 0,
+            "optimizer": {"type": "SGD", "params": {"lr": 0.5}}, "zero_optimization": {"stage": stage},
+        }  # fmt: skip
+        engine = shoal.initialize(model, config)
+    for micro in range(2 * STEPS):
+        if stage is not None:
+            engine.backward(aside_loss(how, engine, batch(micro, rank)))
+            engine.step()
+            continue
+        for other in range(world):
+            (aside_loss(how, model, batch(micro, other)) / (2 * world)).backward()
+        if micro % 2 == 1:
+            optimizer.step()
+            optimizer.zero_grad()
+    numbers = weights(model)
+    if stage is not None:
+        engine.destroy()
+    return numbers
+
+
+def all_asides() -> dict:
+    found = {
+        how: [asides(how, stage, door) for stage in (0, 1, 2) for door in ("deepspeed", "shoal")] + [asides(how, None, "")]
+        for how in ("penalty", "attack")
+    }
+    for how in ("penalty", "attack"):
+        engine = make(3, 1)[0]
+        found[f"{how} at stage 3"] = message(lambda: aside_loss(how, engine, batch(0, int(os.environ["RANK"]))))
+    return found
+
+
+def test_autograd_grad_through_the_model_is_no_backward_of_the_step():
+    for found in run(__file__, "all_asides", 2):
+        for how in ("penalty", "attack"):
+            *engines, expected = found[how]
+            for index, numbers in enumerate(engines):
+                difference = largest_difference(numbers, expected)
+                assert difference < 1e-5, (how, index, difference)
+            assert "[backward] torch.autograd.grad, or a backward with inputs=, runs" in found[f"{how} at stage 3"], found
+
+
 if __name__ == "__main__":
     main(globals())
