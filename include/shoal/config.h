@@ -163,6 +163,7 @@ struct ShoalConfig {
 // What a config file leaves open and somebody else knows.
 struct ConfigContext {
   int world_size = 1;
+  std::optional<int> data_ranks = {};            // ranks that take samples of their own; not said: all of them
   std::optional<int64_t> hidden_size = {};       // for "auto" bucket sizes
   std::optional<int64_t> micro_batch_size = {};  // for "auto" batch keys
   std::optional<int64_t> accumulation_steps = {};

@@ -26,16 +26,16 @@ json::Mark mark_of(const Settings& settings) {
 }
 
 // "" or why the triple cannot be completed. Ranges keep every product within 64 bits.
-std::string complete(Triple& triple, int64_t world) {
-  const auto ranks = [&] { return fmt::format("{} {}", world, world == 1 ? "rank" : "ranks"); };
+std::string complete(Triple& triple, int64_t data_ranks) {
+  const auto ranks = [&] { return fmt::format("{} {}", data_ranks, data_ranks == 1 ? "rank" : "ranks"); };
   if (triple.micro && !triple.batch) {
     if (!triple.accum) triple.accum = 1;
-    triple.batch = *triple.micro * *triple.accum * world;
+    triple.batch = *triple.micro * *triple.accum * data_ranks;
     return "";
   }
   const int64_t batch = *triple.batch;
   if (triple.micro && triple.accum) {
-    const int64_t product = *triple.micro * *triple.accum * world;
+    const int64_t product = *triple.micro * *triple.accum * data_ranks;
     if (batch == product) return "";
     return fmt::format(
         "{} is not {} (micro-batch) x {} (accumulation) x {} = {}. Set it to {}, or leave one of the "
@@ -45,13 +45,13 @@ std::string complete(Triple& triple, int64_t world) {
   const bool by_micro = triple.micro.has_value();
   if (!by_micro && !triple.accum) triple.accum = 1;
   const int64_t factor = by_micro ? *triple.micro : *triple.accum;
-  if (batch % (factor * world) != 0) {
-    const int64_t unit = factor * world;
+  if (batch % (factor * data_ranks) != 0) {
+    const int64_t unit = factor * data_ranks;
     const int64_t below = batch / unit * unit;
     return fmt::format("{} cannot be divided by {} ({}) x {}. Give a multiple of {}, such as {}.", batch, factor,
                        by_micro ? "micro-batch" : "accumulation", ranks(), unit, below > 0 ? below : unit);
   }
-  (by_micro ? triple.accum : triple.micro) = batch / (factor * world);
+  (by_micro ? triple.accum : triple.micro) = batch / (factor * data_ranks);
   return "";
 }
 
@@ -75,7 +75,7 @@ void derive_batch(Settings& settings, const ConfigContext& context, Problems& pr
     if (!triple.accum) triple.accum = context.accumulation_steps;
   }
   const json::Mark mark = mark_of(settings);
-  std::string mistake = complete(triple, context.world_size);
+  std::string mistake = complete(triple, context.data_ranks.value_or(context.world_size));
   if (!mistake.empty()) {
     problems.add(mark, kTrainBatch, std::move(mistake));
     return;

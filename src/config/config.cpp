@@ -67,6 +67,12 @@ Config Config::from_text(std::string_view text, const ConfigContext& context, st
   if (context.world_size < 1) {
     throw Error("config world_size", fmt::format("{} is no number of ranks. Give at least 1.", context.world_size));
   }
+  if (const int ranks = context.data_ranks.value_or(1); ranks < 1 || context.world_size % ranks != 0) {
+    throw Error("config data_ranks",
+                fmt::format("{} cannot be the ranks that take samples of their own among {}. Give a "
+                            "number that divides it.",
+                            ranks, context.world_size));
+  }
   Problems problems(overrides);
   std::vector<json::Duplicate> duplicates;
   Value root = json::parse(text, origin, &duplicates, json::Syntax::hjson);

@@ -20,7 +20,7 @@ namespace shoal {
 namespace {
 
 const Config& checked(const Config& config, const Group& world) {
-  check_world(config, world.size());
+  check_batch(config, mesh_of(config, world.size()));
   return config;
 }
 
@@ -54,7 +54,7 @@ EngineParts::EngineParts(const std::vector<Unit>& units, const Config& given, Gr
       gradients_channel(std::in_place, agreeing(blueprint, config, options, *weights_channel, world), "gradients",
                         *queue),
       weights(layout, shard_options(config), std::move(shard_file), weights_channel->bytes(), *queue, ledger),
-      gradients(layout, gradient_options(config), reduce_options(config, world.size()), gradients_channel->bytes(),
+      gradients(layout, gradient_options(config), reduce_options(config, layout.mesh), gradients_channel->bytes(),
                 *queue, gradients_channel->queue(), ledger,
                 device.is_cuda() ? gradients_of_host(layout, config) : HostFlats{}),
       state_access(blueprint, layout, states, weights),

@@ -10,9 +10,9 @@
 
 namespace shoal {
 
-ReduceOptions reduce_options(const Config& config, int world) {
-  const double before = config.prescale_gradients ? world : config.gradient_predivide_factor;
-  const double total = config.gradient_sum ? 1.0 : world;
+ReduceOptions reduce_options(const Config& config, const Mesh& mesh) {
+  const double before = config.prescale_gradients ? mesh.data_ranks() : config.gradient_predivide_factor;
+  const double total = config.gradient_sum ? 1.0 : mesh.data_ranks();
   ReduceOptions options;
   options.pre = static_cast<float>(1.0 / before);
   options.post = static_cast<float>(before / total);
@@ -39,14 +39,15 @@ std::vector<double> group_weight_decays(const EngineOptions& options, const Conf
   return decays;
 }
 
-void check_world(const Config& config, int world) {
+void check_batch(const Config& config, const Mesh& mesh) {
   const BatchConfig& batch = config.batch;
-  const int64_t product = batch.micro_batch_size * batch.accumulation_steps * world;
+  const int ranks = mesh.data_ranks();
+  const int64_t product = batch.micro_batch_size * batch.accumulation_steps * ranks;
   if (batch.train_batch_size == product) return;
   throw Error("config train_batch_size",
               fmt::format("{} is not {} a rank * {} accumulation steps * {} ranks = {}. Read the config with the world "
                           "size that it is used with (ConfigContext::world_size).",
-                          batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps, world, product));
+                          batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps, ranks, product));
 }
 
 void check_gradients(const ModelLayout& layout, const Config& config, at::Device device) {

@@ -10,9 +10,9 @@
 
 namespace shoal {
 
-// Before the sum each rank divides by the predivide factor, or with prescale_gradients by the world size at once; the
-// rest of the division follows the sum.
-ReduceOptions reduce_options(const Config& config, int world);
+// Before the sum each rank divides by the predivide factor, or with prescale_gradients by the number of data ranks at
+// once; the rest of the division follows the sum.
+ReduceOptions reduce_options(const Config& config, const Mesh& mesh);
 
 PassOptions pass_options(const Config& config, const ModelLayout& layout);
 
@@ -20,8 +20,8 @@ PassOptions pass_options(const Config& config, const ModelLayout& layout);
 std::vector<double> group_lrs(const EngineOptions& options, const Config& config);
 std::vector<double> group_weight_decays(const EngineOptions& options, const Config& config);
 
-// Throws when the config's batch sizes were derived for another number of ranks.
-void check_world(const Config& config, int world);
+// Throws when the config's batch sizes were derived for another number of data ranks.
+void check_batch(const Config& config, const Mesh& mesh);
 
 // Gradients that are to leave a GPU can.
 void check_gradients(const ModelLayout& layout, const Config& config, at::Device device);

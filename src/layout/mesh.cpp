@@ -24,6 +24,21 @@ int Mesh::data_ranks() const {
   return ranks;
 }
 
+int Mesh::data_rank(int rank) const {
+  const Place place = place_of(rank);
+  int among = 0;
+  for (size_t axis = 0; axis < axes_.size(); ++axis) {
+    if (axes_[axis].own_samples) among = among * axes_[axis].size + place.at[axis];
+  }
+  return among;
+}
+
+std::vector<int> Mesh::first_of_data_ranks() const {
+  std::vector<int> first(static_cast<size_t>(data_ranks()), -1);
+  for (int rank = world_ - 1; rank >= 0; --rank) first[static_cast<size_t>(data_rank(rank))] = rank;
+  return first;
+}
+
 int Mesh::size_of(std::string_view name) const {
   for (const Axis& axis : axes_) {
     if (axis.name == name) return axis.size;

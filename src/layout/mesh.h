@@ -33,6 +33,10 @@ class Mesh {
   int world() const { return world_; }
   // Ranks that take different samples: what means, batches and the order of samples count.
   int data_ranks() const;
+  // The rank's number among them: ranks that take the same samples have the same one.
+  int data_rank(int rank) const;
+  // Of each data rank the first rank, in their order: whose losses a mean counts.
+  std::vector<int> first_of_data_ranks() const;
   // Of an axis that is not there: 1.
   int size_of(std::string_view axis) const;
   const std::vector<Axis>& axes() const { return axes_; }

@@ -5,8 +5,10 @@
 
 namespace shoal {
 
+Mesh mesh_of(const Config& /*config*/, int world) { return {world}; }
+
 LayoutOptions layout_options(const Config& config, int world) {
-  return {.mesh = world,
+  return {.mesh = mesh_of(config, world),
           .persistence_threshold = config.zero.param_persistence_threshold,
           .model_persistence_threshold = config.zero.model_persistence_threshold};
 }

@@ -9,6 +9,9 @@
 
 namespace shoal {
 
+// Where so many ranks stand. Today along one axis, whatever the config says; all of them take samples of their own.
+Mesh mesh_of(const Config& config, int world);
+
 LayoutOptions layout_options(const Config& config, int world);
 GradientOptions gradient_options(const Config& config);
 // Without the buffers of shards on disk, which take the layout.

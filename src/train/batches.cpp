@@ -47,12 +47,12 @@ Batches::Batches(const TokenSource& source, const CutOptions& cut, const BatchPl
       order_(cut.seed, checked_train_samples(source, cut, place)) {}
 
 int64_t Batches::evaluation_steps() const {
-  return validation_samples_ / (place_.batch.micro_batch_size * place_.world);
+  return validation_samples_ / (place_.batch.micro_batch_size * place_.data_ranks);
 }
 
 std::vector<int64_t> Batches::train_sample_indices(int64_t consumed, int64_t micro_step) const {
   const int64_t micro = place_.batch.micro_batch_size;
-  const int64_t begin = consumed + (micro_step * place_.world + place_.rank) * micro;
+  const int64_t begin = consumed + (micro_step * place_.data_ranks + place_.data_rank) * micro;
   std::vector<int64_t> samples;
   for (int64_t i = 0; i < micro; ++i) samples.push_back(order_.at(begin + i));
   return samples;
@@ -67,7 +67,7 @@ std::vector<int64_t> Batches::validation(int64_t step) const {
   const int64_t micro = place_.batch.micro_batch_size;
   std::vector<int64_t> samples;
   for (int64_t i = 0; i < micro; ++i) {
-    samples.push_back(order_.samples() + (step * place_.world + place_.rank) * micro + i);
+    samples.push_back(order_.samples() + (step * place_.data_ranks + place_.data_rank) * micro + i);
   }
   return read(samples);
 }

@@ -1,5 +1,5 @@
 // Samples cut from tokens, and who takes which: the split into training and validation, and each rank's part of a
-// global batch. The same global batch arises at every world size.
+// global batch. The same global batch arises at every number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct CutOptions {
   uint64_t seed = 0;        // of the order
 };
 
-// A rank among ranks, and the batch they share.
+// A rank among those that take samples of their own (Mesh::data_ranks), and the batch they share.
 struct BatchPlace {
   BatchConfig batch;
-  int rank = 0;
-  int world = 1;
+  int data_rank = 0;
+  int data_ranks = 1;
 };
 
 class Batches {
@@ -36,7 +36,7 @@ class Batches {
 
   // Tokens of this rank's part: micro_batch_size rows of sequence + 1.
   // `consumed`: samples that all ranks have taken so far. The global batch is the next train_batch_size of the row;
-  // micro-step a of rank r takes its (a * world + r)-th micro-batch.
+  // micro-step a of data rank r takes its (a * data_ranks + r)-th micro-batch.
   std::vector<int64_t> train(int64_t consumed, int64_t micro_step) const;
   std::vector<int64_t> validation(int64_t step) const;
   // The samples that train() reads, for tests and messages.

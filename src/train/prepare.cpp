@@ -101,12 +101,13 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   if (std::string doubt = doubt_about_tokens(*run.source, run.vocabulary); !doubt.empty()) {
     run.choices.push_back(std::move(doubt));
   }
-  const Batches batches(*run.source, run.cut, {.batch = run.config.batch, .rank = 0, .world = world});
+  const int data_ranks = mesh_of(run.config, world).data_ranks();
+  const Batches batches(*run.source, run.cut, {.batch = run.config.batch, .data_ranks = data_ranks});
   if (options.eval_every > 0 && batches.evaluation_steps() == 0) {
     throw Error("--eval-every",
                 fmt::format("the {} validation samples are fewer than one micro-batch of each rank, {}. Give a larger "
                             "--validation or more data.",
-                            batches.validation_samples(), run.config.batch.micro_batch_size * world));
+                            batches.validation_samples(), run.config.batch.micro_batch_size * data_ranks));
   }
   run.start = {.samples = 0,
                .seed = options.seed,

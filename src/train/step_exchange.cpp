@@ -19,9 +19,9 @@ StepNews StepExchange::share(const std::vector<double>& losses, int stop_signal)
   StepNews news;
   news.waited_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (size_t micro_step = 0; micro_step + 1 < row; ++micro_step) {
-    for (size_t rank = 0; rank < ranks; ++rank) news.mean_loss += all[rank * row + micro_step];
+    for (const int rank : counted_) news.mean_loss += all[static_cast<size_t>(rank) * row + micro_step];
   }
-  news.mean_loss /= static_cast<double>((row - 1) * ranks);
+  news.mean_loss /= static_cast<double>((row - 1) * counted_.size());
   for (size_t rank = 0; rank < ranks && news.stop_signal == 0; ++rank) {
     news.stop_signal = static_cast<int>(all[rank * row + row - 1]);
   }

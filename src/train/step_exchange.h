@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "layout/mesh.h"
 #include "shoal/group.h"
 
 namespace shoal::train {
@@ -17,14 +18,16 @@ struct StepNews {
 
 class StepExchange {
  public:
-  explicit StepExchange(Group& world) : channel_(world.channel("train")) {}
+  StepExchange(Group& world, const Mesh& mesh)
+      : channel_(world.channel("train")), counted_(mesh.first_of_data_ranks()) {}
 
   // Every rank calls it with its losses in the order of micro-steps, as many on each rank. The mean is summed in fp64
-  // in the order of the global batch: micro-step by micro-step, ranks in order.
+  // in the order of the global batch: micro-step by micro-step, data ranks in order.
   StepNews share(const std::vector<double>& losses, int stop_signal);
 
  private:
   std::unique_ptr<Group> channel_;
+  std::vector<int> counted_;  // one rank of each data rank
 };
 
 }  // namespace shoal::train

@@ -77,6 +77,11 @@ void check_tokens_together(const PreparedRun& run, Group& world) {
   });
 }
 
+BatchPlace place_of(const Config& config, const Group& world) {
+  const Mesh mesh = mesh_of(config, world.size());
+  return {config.batch, mesh.data_rank(world.rank()), mesh.data_ranks()};
+}
+
 // What the run left to the memory that there is; then its config.
 const Config& fit_to_memory(PreparedRun& run, Group& world, at::Device device) {
   carry_out_recompute(run, world, device);
@@ -91,7 +96,7 @@ class Trainer {
         run_(run),
         world_(world),
         threads_(threads),
-        batches_(*run.source, run.cut, {run.config.batch, world.rank(), world.size()}),
+        batches_(*run.source, run.cut, place_of(run.config, world)),
         position_(run.start),
         progress_({.out = stdout,
                    .columns = columns_of_terminal(),
@@ -99,7 +104,7 @@ class Trainer {
                    .steps = options.steps,
                    .last = options.stop_at > 0 ? std::min(options.stop_at, options.steps) : options.steps,
                    .log_every = options.log_every}),
-        exchange_(world),
+        exchange_(world, mesh_of(run.config, world.size())),
         nonfinite_(run.config.fp16, options.nonfinite_steps),
         // Every parameter has a source of its first values, equal on every rank.
         engine_(run.model->units(), fit_to_memory(run, world, device), world,
@@ -340,10 +345,11 @@ class Trainer {
     for (int64_t i = 0; i < micro_steps; ++i) {
       engine_.evaluate([&] { losses.push_back(loss_of(batches_.validation(i)).item<double>()); });
     }
+    const int data_ranks = mesh_of(run_.config, world_.size()).data_ranks();
     EvalMetrics metrics;
     metrics.step = step_;
     metrics.loss = exchange_.share(losses, 0).mean_loss;
-    metrics.tokens = micro_steps * run_.config.batch.micro_batch_size * world_.size() * run_.cut.sequence;
+    metrics.tokens = micro_steps * run_.config.batch.micro_batch_size * data_ranks * run_.cut.sequence;
     metrics.eval_ms = milliseconds_since(begin);
     if (evaluations_ != nullptr) append(*evaluations_, to_line(metrics));
     progress_.say(fmt::format("step {}/{} | validation loss {:.4f} on {} tokens", step_, options_.steps, metrics.loss,

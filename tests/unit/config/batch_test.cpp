@@ -37,6 +37,15 @@ TEST(Batch, EverySubsetOfTheTripleGivesTheSameTriple) {
   }
 }
 
+TEST(Batch, RanksThatShareSamplesCountOnce) {
+  const ConfigContext shared{.world_size = 6, .data_ranks = 3};
+  EXPECT_EQ(Config::from_text(batch_text("24", "2", "-"), shared).batch, (BatchConfig{24, 2, 4}));
+  EXPECT_EQ(Config::from_text(batch_text("-", "2", "4"), shared).batch, (BatchConfig{24, 2, 4}));
+  for (const int ranks : {0, 4, 12}) {
+    EXPECT_THROW(Config::from_text(batch_text("24", "-", "-"), {.world_size = 6, .data_ranks = ranks}), Error) << ranks;
+  }
+}
+
 TEST(Batch, NumbersThatDoNotFitAreExplained) {
   const ConfigContext two{.world_size = 2};
   EXPECT_EQ(mistakes_of_text(batch_text("64", "4", "8"), {}),

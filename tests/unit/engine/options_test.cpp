@@ -64,6 +64,17 @@ TEST(EngineOptions, TheMeanDividesOnceAfterTheSum) {
   EXPECT_EQ(options.post, 0.25f);
 }
 
+TEST(EngineOptions, RanksThatShareSamplesCountOnce) {
+  const Mesh pairs({{.name = "shard", .size = 4}, {.name = "sequence", .size = 2, .own_samples = false}});
+  EXPECT_EQ(reduce_options(Config{}, pairs).post, 0.25f);
+  Config config;
+  config.prescale_gradients = true;
+  EXPECT_EQ(reduce_options(config, pairs).pre, 0.25f);
+  config.batch = {16, 2, 2};
+  check_batch(config, pairs);
+  EXPECT_THROW(check_batch(config, 8), Error);
+}
+
 TEST(EngineOptions, PrescalingDividesBeforeTheSumInstead) {
   Config config;
   config.prescale_gradients = true;
@@ -93,8 +104,8 @@ TEST(EngineOptions, AGroupWithoutItsOwnValuesHasTheConfigs) {
 TEST(EngineOptions, RefusesABatchThatWasDerivedForAnotherWorld) {
   Config config;
   config.batch = {8, 2, 2};
-  check_world(config, 2);
-  EXPECT_THAT(testing::message_of([&] { check_world(config, 4); }), HasSubstr("8 is not 2 a rank * 2"));
+  check_batch(config, 2);
+  EXPECT_THAT(testing::message_of([&] { check_batch(config, 4); }), HasSubstr("8 is not 2 a rank * 2"));
 }
 
 }  // namespace

@@ -45,6 +45,20 @@ TEST(Mesh, AxesThatShareSamplesAreNoDataRanks) {
   const Mesh mesh({{.name = "shard", .size = 3}, {.name = "sequence", .size = 2, .own_samples = false}});
   EXPECT_EQ(mesh.world(), 6);
   EXPECT_EQ(mesh.data_ranks(), 3);
+  EXPECT_EQ(mesh.data_rank(4), 2);
+  EXPECT_EQ(mesh.data_rank(5), 2);
+  EXPECT_EQ(mesh.first_of_data_ranks(), (std::vector<int>{0, 2, 4}));
+}
+
+TEST(Mesh, DataRanksAreCountedRowByRow) {
+  const Mesh mesh({{.name = "replica", .size = 2},
+                   {.name = "sequence", .size = 2, .own_samples = false},
+                   {.name = "shard", .size = 3}});
+  EXPECT_EQ(mesh.data_ranks(), 6);
+  EXPECT_EQ(mesh.data_rank(2), 2);
+  EXPECT_EQ(mesh.data_rank(5), 2);
+  EXPECT_EQ(mesh.data_rank(11), 5);
+  EXPECT_EQ(mesh.first_of_data_ranks(), (std::vector<int>{0, 1, 2, 6, 7, 8}));
 }
 
 TEST(Mesh, AnAxisHasARank) { EXPECT_THROW(Mesh(0), BrokenPromise); }
