@@ -7,12 +7,13 @@ JOBS = $(shell tools/jobs.sh)
 FILES = $(shell find include src apps bindings tests bench examples tools -name "*.h" -o -name "*.cpp")
 LINT_FILES = $(filter src/%.cpp examples/%.cpp,$(FILES))
 
-.PHONY: help setup build demo test unit wheel sanitize sanitize-address sanitize-thread bench format check-format lint clean FORCE
+.PHONY: help setup build demo test unit grids wheel sanitize sanitize-address sanitize-thread bench format check-format lint clean FORCE
 
 help:
 	@echo "make demo       train a small language model on 2 ranks with sharded weights, stop, resume on 1"
 	@echo "make test       build everything, run all tests and checks"
 	@echo "make unit       only the quick tests"
+	@echo "make grids      the tests that make test runs a part of, whole: every stage, dtype and tier with every other"
 	@echo "make sanitize   the tests, small, under address and undefined-behaviour, then thread sanitizers"
 	@echo "make bench      measure against DDP, FSDP2 and DeepSpeed; writes bench/results/"
 	@echo "make wheel      wheels of shoal and of the package that answers as deepspeed, in build/wheels"
@@ -45,6 +46,9 @@ test: build
 
 unit: build
 	@tools/run_tests.sh dev -L unit
+
+grids: build
+	@SHOAL_TEST_SIZE=whole tools/run_tests.sh dev -L grid
 
 # SANITIZE_SECONDS=600: only what that time reaches, and the names of the rest. See tools/sanitize.py.
 SANITIZE = .venv/bin/python3 tools/sanitize.py $(if $(SANITIZE_SECONDS),--seconds $(SANITIZE_SECONDS))

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "cuda/torch_gpu.h"
+#include "test_size.h"
 #include "training/exactness.h"
 
 namespace shoal::testing {
@@ -16,7 +17,7 @@ TEST_P(GpuExactness, StagesOverlapAndRecomputeGiveTheSameBits) {
 }
 
 std::vector<Cell> cells() {
-  if (small_matrix()) return {{1, Precision::bf16, 3, true}, {2, Precision::fp16, 1, true}};
+  if (tests_are_small()) return {{1, Precision::bf16, 3, true}, {2, Precision::fp16, 1, true}};
   return every_cell({1, 2, 4});
 }
 

@@ -6,18 +6,15 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "test_size.h"
 
 namespace shoal {
 
-inline bool tests_are_small() {
-  const char* size = std::getenv("SHOAL_TEST_SIZE");
-  return size != nullptr && std::string_view(size) == "small";
-}
+using testing::tests_are_small;
 
 // Empty where a GPU can be used, else the reason in words.
 inline std::string why_no_gpu() {

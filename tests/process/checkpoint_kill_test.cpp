@@ -20,6 +20,7 @@
 #include "process/spawn.h"
 #include "shoal/checkpoint.h"
 #include "temp_folder.h"
+#include "test_size.h"
 #include "training/outcome.h"
 #include "training/state_bits.h"
 
@@ -180,11 +181,11 @@ void expect_kills_to_do_no_harm(int world, int kills) {
 }
 
 TEST(KilledSave, FiftyKillsOfOneRankLoseNothing) {
-  expect_kills_to_do_no_harm(1, setting("SHOAL_TEST_SIZE") == "small" ? 5 : 50);
+  expect_kills_to_do_no_harm(1, tests_are_small() ? 5 : 50);
 }
 
 TEST(KilledSave, KillsOfEitherOfTwoRanksLoseNothing) {
-  expect_kills_to_do_no_harm(2, setting("SHOAL_TEST_SIZE") == "small" ? 2 : 8);
+  expect_kills_to_do_no_harm(2, tests_are_small() ? 2 : 8);
 }
 
 // A save that cannot be written, and one that can again, on two ranks.

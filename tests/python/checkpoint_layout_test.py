@@ -17,7 +17,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
 from models import Net, tokens
-from ranks import main, run
+from ranks import main, run, whole
 
 
 class Frozen(Net):
@@ -167,9 +167,11 @@ def test_stage_0_has_all_states_in_the_models_file():
             assert sorted(os.listdir(Path(folder, "global_step2"))) == [MODEL_FILE, "shoal_files.json"]
             check_plain(read(folder, MODEL_FILE), kind, masters)
             options = {"kind": kind, "precision": precision}
-            for world, stage in ((2, 0), (1, 3)):
+            for world, stage in ((2, 0), (1, 3)) if whole() or masters != "fp32_groups" else ((1, 3),):
                 found = run(__file__, "load", world, folder=folder, stage=stage, **options)[0]
                 assert found == saved, {key: (found[key], saved[key]) for key in saved if found[key] != saved[key]} | options
+            if masters == "fp32_groups" and not whole():
+                continue
             source, target = Path(folder, "global_step2"), Path(folder, "global_step2_universal")
             command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal"]
             subprocess.run([*command, "--input_folder", str(source), "--output_folder", str(target)], check=True, timeout=120)
@@ -243,6 +245,9 @@ ODD = {
 }
 
 
+TRIPS = ((0, 0), (0, 3), (2, 0))  # the stage that saves, and the one that resumes
+
+
 def odd_round_trips(folder: str) -> dict:
     """By case: whether runs that resume go on as the one that saved, and the names of states in the file of stage 0."""
     import deepspeed
@@ -270,8 +275,9 @@ def odd_round_trips(folder: str) -> dict:
 
     found = {}
     for case, precision in ((case, precision) for case, precisions in ODD.items() for precision in precisions):
-        places = [os.path.join(folder, f"{case} {precision} {number}") for number in range(3)]
-        same = [goes_on(case, precision, *stages, place) for stages, place in zip(((0, 0), (0, 3), (2, 0)), places)]
+        trips = TRIPS if whole() or precision == "fp32" else TRIPS[1:2]
+        places = [os.path.join(folder, f"{case} {precision} {number}") for number in range(len(trips))]
+        same = [goes_on(case, precision, *stages, place) for stages, place in zip(trips, places)]
         model = torch.load(Path(places[0], "global_step2", MODEL_FILE), weights_only=False)["optimizer"]
         states = model.get("optimizer_state_dict", model)["state"]
         found[f"{case}, {precision}"] = [same, sorted({key for state in states.values() for key in state})]
@@ -281,7 +287,7 @@ def odd_round_trips(folder: str) -> dict:
 def test_stage_0_resumes_with_groups_of_any_kind():
     with tempfile.TemporaryDirectory() as folder:
         found = run(__file__, "odd_round_trips", 2, folder=folder)[0]
-    assert all(same == [True, True, True] for same, _ in found.values()), found
+    assert all(all(same) for same, _ in found.values()), found
     assert found["no states, fp32"][1] == ["step"] and found["Adagrad, fp32"][1] == ["exp_avg_sq", "step"]
     assert "mu_product" in found["one number for all elements, fp32"][1]
 

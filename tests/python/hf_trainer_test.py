@@ -13,56 +13,62 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from hf_runs import Samples, ds_config, main_with_models, make_model, make_trainer, numbers_of, shared_folder, train
 from models import largest_difference
-from ranks import message, run
+from ranks import message, run, whole
 
 
-def train_all(kind: str, against_plain: bool, **options) -> list[list[float]]:
-    """At every stage, and last without DeepSpeed."""
-    stages = [0, 1, 2, 3, *([None] if against_plain else [])]
+def train_all(kind: str, stages: list[int | None], **options) -> list[list[float]]:
     return [train(kind, stage, **options) for stage in stages]
 
 
-def compare(kind: str, tolerance: float = 1e-5, against_plain: bool = True, **options) -> None:
-    runs = run(__file__, "train_all", 2, kind=kind, against_plain=against_plain, **options)[0]
-    for stage, numbers in enumerate(runs[:4]):
-        assert numbers == runs[0], f"{kind}: stage {stage} differs from stage 0:\n{numbers}\n{runs[0]}"
-    assert len(runs[0]) > 6, runs[0]
+def stages_for(*stages: int) -> list[int]:
+    """All of them in the whole grid."""
+    return [0, 1, 2, 3] if whole() else list(stages)
+
+
+def compare(kind: str, stages: list[int], against_plain: bool = True, **options) -> None:
+    """The stages with each other, to the bit, and with the Trainer without DeepSpeed, which is stage None."""
+    every = [*stages, *([None] if against_plain else [])]
+    runs = dict(zip(every, run(__file__, "train_all", 2, kind=kind, stages=every, **options)[0]))
+    first = runs[stages[0]]
+    for stage in stages:
+        assert runs[stage] == first, f"{kind}: stage {stage} differs from stage {stages[0]}:\n{runs[stage]}\n{first}"
+    assert len(first) > 6, first
     if against_plain:
-        assert len(runs[4]) == len(runs[0]), runs
-        difference = largest_difference(runs[0], runs[4])
-        assert difference < tolerance, f"{kind}: {difference} away from DDP:\n{runs[4]}\n{runs[0]}"
+        assert len(runs[None]) == len(first), runs
+        difference = largest_difference(first, runs[None])
+        assert difference < 1e-5, f"{kind}: {difference} away from DDP:\n{runs[None]}\n{first}"
 
 
 def test_gpt2():
-    compare("gpt2")
+    compare("gpt2", [0, 1, 2, 3])
 
 
 def test_llama_with_accumulation_and_a_short_last_window():
     os.environ["SHOAL_REPRODUCIBLE"] = "1"
     try:
-        compare("llama", gradient_accumulation_steps=3, max_steps=5)
+        compare("llama", [0, 1, 2, 3], gradient_accumulation_steps=3, max_steps=5)
     finally:
         del os.environ["SHOAL_REPRODUCIBLE"]
 
 
 def test_llama_with_gradient_checkpointing():
-    compare("llama", gradient_checkpointing=True)
+    compare("llama", stages_for(1, 3), gradient_checkpointing=True)
 
 
 def test_optimizer_and_schedule_of_the_config():
-    compare("gpt2", config_optimizer=True, against_plain=False)
+    compare("gpt2", stages_for(2, 3), config_optimizer=True, against_plain=False)
 
 
 def test_bf16():
-    compare("llama-bf16", bf16=True, against_plain=False)
+    compare("llama-bf16", [0, 1, 2, 3], bf16=True, against_plain=False)
 
 
 def test_t5():
-    compare("t5")
+    compare("t5", stages_for(0, 3))
 
 
 def test_vision_transformer():
-    compare("vit")
+    compare("vit", stages_for(2, 3))
 
 
 def used_experts(trainer, facts: dict) -> None:
@@ -76,9 +82,9 @@ def used_experts(trainer, facts: dict) -> None:
     experts.register_forward_pre_hook(note, with_kwargs=True)
 
 
-def train_experts(kind: str) -> dict:
+def train_experts(kind: str, stages: list[int]) -> dict:
     facts: dict = {"runs": []}
-    for stage in (0, 1, 2, 3, None):
+    for stage in (*stages, None):
         with tempfile.TemporaryDirectory() as folder:
             trainer = make_trainer(kind, folder, None if stage is None else ds_config(stage), max_steps=4)
             used_experts(trainer, facts)
@@ -87,23 +93,23 @@ def train_experts(kind: str) -> dict:
     return facts
 
 
-def compare_experts(kind: str, count: int) -> None:
+def compare_experts(kind: str, count: int, stages: list[int]) -> None:
     """The ranks' samples are sent to other experts, and to some that no sample of the other rank is sent to."""
-    first, second = run(__file__, "train_experts", 2, kind=kind)
+    first, second = run(__file__, "train_experts", 2, kind=kind, stages=stages)
     assert set(first["experts"]) - set(second["experts"]) and set(second["experts"]) - set(first["experts"]), (first, second)
     assert max(len(first["experts"]), len(second["experts"])) < count, (first["experts"], second["experts"])
-    *stages, plain = first["runs"]
-    assert stages[0] == stages[1] == stages[2] == stages[3] and len(plain) > 6, stages
-    difference = largest_difference(stages[0], plain)
-    assert difference < 1e-5, (plain, stages[0])
+    *runs, plain = first["runs"]
+    assert all(numbers == runs[0] for numbers in runs) and len(plain) > 6, runs
+    difference = largest_difference(runs[0], plain)
+    assert difference < 1e-5, (plain, runs[0])
 
 
 def test_two_experts_a_token_that_run_on_some_ranks_only():
-    compare_experts("mixtral", 32)
+    compare_experts("mixtral", 32, [0, 1, 2, 3])
 
 
 def test_one_expert_a_token_that_runs_on_some_ranks_only():
-    compare_experts("qwen", 16)
+    compare_experts("qwen", 16, stages_for(1, 3))
 
 
 def train_compiled() -> list[list[float]]:

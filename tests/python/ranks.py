@@ -58,6 +58,11 @@ def _under_torchrun(file: str, job: dict[str, Any]) -> tuple[list[int], str]:
     return [done.returncode], done.stdout + done.stderr
 
 
+def whole() -> bool:
+    """Whether every combination of a grid is to run, as `make grids` asks, or the part that `make test` has time for."""
+    return os.environ.get("SHOAL_TEST_SIZE") == "whole"
+
+
 def message(call: Callable[[], Any]) -> str:
     """What the error says that a call raises."""
     try:

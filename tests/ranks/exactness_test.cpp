@@ -2,6 +2,7 @@
 // bits of loss, norm and weights.
 #include <gtest/gtest.h>
 
+#include "test_size.h"
 #include "training/exactness.h"
 
 namespace shoal::testing {
@@ -12,7 +13,7 @@ class Exactness : public ::testing::TestWithParam<Cell> {};
 TEST_P(Exactness, StagesOverlapAndRecomputeGiveTheSameBits) { expect_same_bits_in(GetParam(), at::kCPU); }
 
 std::vector<Cell> cells() {
-  if (small_matrix()) {
+  if (tests_are_small()) {
     return {{1, Precision::bf16, 3, true},
             {2, Precision::fp16, 1, true},
             {3, Precision::bf16, 3, true},
@@ -45,7 +46,7 @@ TEST(Exactness, StagesThatAccumulateFirstAgreeWithEachOther) {
   options.accumulation = 3;
   options.reproducible = false;
   options.precision = Precision::bf16;
-  if (small_matrix()) options.steps = 10;
+  if (tests_are_small()) options.steps = 10;
   const std::vector<RunResult> stage0 = train_on_threads(2, options);
   options.stage = 1;
   EXPECT_TRUE(train_on_threads(2, options)[0] == stage0[0]);
@@ -61,7 +62,7 @@ TEST(Exactness, EveryOptimizerGivesTheSameBitsAtEveryStage) {
     RunOptions options;
     options.optimizer = kind;
     options.precision = Precision::bf16;
-    if (small_matrix()) options.steps = 10;
+    if (tests_are_small()) options.steps = 10;
     const RunResult expected = train_on_threads(2, options)[0];
     for (int stage = 1; stage <= 3; ++stage) {
       options.stage = stage;

@@ -3,14 +3,20 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include "test_size.h"
 
 namespace shoal::testing {
 
-bool small_matrix() {
-  const char* size = std::getenv("SHOAL_TEST_SIZE");
-  return size != nullptr && std::string(size) == "small";
+namespace {
+
+// Each stage with overlap, with recompute, with both and with neither: all four, or two of them, of which the cell that
+// only differs in clipping has the others.
+bool runs(const Cell& cell, int stage, bool overlap, bool recompute) {
+  if (tests_are_whole()) return true;
+  return (recompute == overlap) == ((stage % 2 == 0) == cell.clip);
 }
+
+}  // namespace
 
 std::vector<Cell> every_cell(const std::vector<int>& worlds) {
   std::vector<Cell> all;
@@ -36,7 +42,7 @@ void expect_same_bits_in(const Cell& cell, at::Device device) {
   options.precision = cell.precision;
   options.accumulation = cell.accumulation;
   options.clip = cell.clip;
-  if (small_matrix()) options.steps = 10;
+  if (tests_are_small()) options.steps = 10;
   options.overlap = false;
   const std::vector<RunResult> expected = train_on_threads(cell.world, options);
   for (int rank = 0; rank < cell.world; ++rank) {
@@ -49,8 +55,7 @@ void expect_same_bits_in(const Cell& cell, at::Device device) {
       for (int stage = 0; stage <= 3; ++stage) {
         // The run to compare with. A GPU must also repeat itself.
         if (stage == 0 && !overlap && !recompute && device.is_cpu()) continue;
-        if (small_matrix() && (recompute == overlap) != (stage % 2 == 0))
-          continue;  // each stage with both, in two runs
+        if (!runs(cell, stage, overlap, recompute)) continue;
         options.stage = stage;
         options.overlap = overlap;
         options.recompute = recompute;

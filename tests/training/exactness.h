@@ -14,9 +14,6 @@
 
 namespace shoal::testing {
 
-// SHOAL_TEST_SIZE=small: a part of the matrix, for the sanitizers.
-bool small_matrix();
-
 struct Cell {
   int world;
   Precision precision;
