@@ -14,7 +14,6 @@
 #include "engine/meters.h"
 #include "engine/out_of_memory.h"
 #include "engine/recompute.h"
-#include "engine/soundness.h"
 #include "engine/state_doors.h"
 #include "engine/training.h"
 #include "engine/user_gathers.h"
@@ -36,16 +35,15 @@ class Engine::Impl {
  public:
   Impl(const std::vector<Unit>& units, const Config& config, Group& world, const EngineOptions& options)
       : parts(units, config, world, options),
-        training(parts, soundness, gathers, meters, options.backward_from_outside) {}
+        training(parts, gathers, meters, options.backward_from_outside) {}
 
   ~Impl() { parts.settle(); }  // while what the user gathered is still open
 
   EngineParts parts;
-  Soundness soundness{parts.passes, parts.stepper};
-  UserGathers gathers{parts, soundness};
+  UserGathers gathers{parts};
   Meters meters{parts};
   Training training;
-  StateDoors doors{parts, soundness, gathers, training};
+  StateDoors doors{parts, gathers, training};
 };
 
 Engine::Engine(std::vector<Unit> units, const Config& config, Group& world, EngineOptions options) {
@@ -84,7 +82,7 @@ bool Engine::in_backward() const { return impl_->parts.passes.in_backward(); }
 
 void Engine::begin_backward(const at::Tensor& root) { impl_->training.begin_backward(root); }
 void Engine::finish_backward() { impl_->training.finish_backward(); }
-void Engine::abandon_backward(const std::string& because) { impl_->soundness.abandon_backward(because); }
+void Engine::abandon_backward(const std::string& because) { impl_->parts.soundness.backward_failed(because); }
 void Engine::expect_scaled_loss() { impl_->training.expect_scaled_loss(); }
 void Engine::set_boundary(std::optional<bool> is_last) { impl_->training.micro_steps().tell(is_last); }
 bool Engine::at_boundary() const { return impl_->training.micro_steps().next_ends_step(); }
