@@ -3,7 +3,8 @@
 
 #include <string>
 
-#include "shoal/engine.h"
+#include "shoal/config.h"
+#include "shoal/step_result.h"
 
 namespace shoal {
 
