@@ -35,15 +35,28 @@ class Install(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result.stdout
 
-    def test_each_header_compiles_alone(self):
+    def compile_alone(self, text, *options):
+        """With the few names of torch that the headers use. What the compiler said."""
         source = self.folder / "alone.cpp"
+        source.write_text(text)
+        words = [compiler_of(BUILD), "-std=c++20", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fsyntax-only", *options,
+                 "-I", self.prefix / "include", "-I", ROOT / "tests/install/torch_names", source]
+        result = subprocess.run(words, capture_output=True, text=True, timeout=600)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stderr
+
+    def test_each_header_compiles_alone(self):
         headers = sorted(path.name for path in (self.prefix / "include/shoal").glob("*.h"))
         self.assertIn("engine.h", headers)
         for header in headers:
             with self.subTest(header):
-                source.write_text(f'#include "shoal/{header}"\n')
-                self.run_well(compiler_of(BUILD), "-std=c++20", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-fsyntax-only",
-                              "-I", self.prefix / "include", "-I", ROOT / "tests/install/torch_names", source)
+                self.compile_alone(f'#include "shoal/{header}"\n', "-Werror")
+
+    def test_a_name_of_0_1_says_the_new_one(self):
+        use = '#include "shoal/engine.h"\nvoid use(shoal::Engine& engine) { engine.memory(); engine.begin_backward(); }\n'
+        said = self.compile_alone(use)
+        self.assertIn("use engine.meters().memory()", said)
+        self.assertIn("use engine.hooks().begin_backward()", said)
 
     def test_the_example_builds_against_the_package_and_trains(self):
         prefix, build = self.prefix, self.folder / "build"
