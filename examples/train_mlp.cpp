@@ -62,7 +62,7 @@ void play_rank(shoal::Group& world) {
   const shoal::Config config = shoal::Config::from_text(kConfig, {.world_size = world.size()});
   shoal::Engine engine(units, config, world);
   if (world.rank() == 0) {
-    fmt::print("memory of one rank at stage {}:\n{}", config.zero.stage, to_text(engine.memory().planned));
+    fmt::print("memory of one rank at stage {}:\n{}", config.zero.stage, to_text(engine.meters().memory().planned));
   }
 
   // 3. The loop: run() around each unit, backward, step.

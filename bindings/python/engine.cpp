@@ -9,6 +9,8 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
+#include <utility>
 
 #include "bindings.h"
 #include "plan/from_config.h"
@@ -74,14 +76,14 @@ void enter(Engine& engine, int unit, const py::tuple& args, const py::dict& kwar
   collect_tensors(args, inputs);
   collect_tensors(kwargs, inputs);
   py::gil_scoped_release without_gil;
-  engine.enter(unit, inputs);
+  engine.hooks().enter(unit, inputs);
 }
 
 void leave(Engine& engine, int unit, const py::object& output) {
   std::vector<at::Tensor> outputs;
   collect_tensors(output, outputs);
   py::gil_scoped_release without_gil;
-  engine.exit(unit, outputs);
+  engine.hooks().exit(unit, outputs);
 }
 
 void read_outside_uses(Engine& engine, int unit, const py::tuple& args, const py::dict& kwargs) {
@@ -89,7 +91,7 @@ void read_outside_uses(Engine& engine, int unit, const py::tuple& args, const py
   collect_tensors(args, inputs);
   collect_tensors(kwargs, inputs);
   py::gil_scoped_release without_gil;
-  engine.read_outside_uses(unit, inputs);
+  engine.hooks().read_outside_uses(unit, inputs);
 }
 
 // What this rank owns of one state of a parameter, as (begin, fp32 values).
@@ -97,10 +99,10 @@ using Runs = std::vector<std::pair<int64_t, at::Tensor>>;
 
 Runs owned_runs(const Engine& engine, StateKind kind, int param) {
   Runs found;
-  for (const StateRun& run : engine.owned_state()) {
+  for (const StateRun& run : engine.state().owned()) {
     if (run.kind != kind || run.param != param) continue;
     at::Tensor values = at::empty({run.numel}, at::kFloat);
-    engine.read_state(run, values.mutable_data_ptr<float>());
+    engine.state().read(run, values.mutable_data_ptr<float>());
     found.emplace_back(run.begin, std::move(values));
   }
   return found;
@@ -108,10 +110,10 @@ Runs owned_runs(const Engine& engine, StateKind kind, int param) {
 
 Runs gradient_runs(Engine& engine, int param) {
   Runs found;
-  for (const StateRun& run : engine.owned_gradients()) {
+  for (const StateRun& run : engine.state().owned_gradients()) {
     if (run.param != param) continue;
     at::Tensor values = at::empty({run.numel}, at::kFloat);
-    engine.read_gradient(run, values.mutable_data_ptr<float>());
+    engine.state().read_gradient(run, values.mutable_data_ptr<float>());
     found.emplace_back(run.begin, std::move(values));
   }
   return found;
@@ -119,7 +121,7 @@ Runs gradient_runs(Engine& engine, int param) {
 
 // The whole of a parameter, as fp32 in host memory.
 at::Tensor whole_values(const Engine& engine, int param, const at::Tensor& whole) {
-  const ParamInfo& info = engine.params().at(static_cast<size_t>(param));
+  const ParamInfo& info = engine.state().params().at(static_cast<size_t>(param));
   int64_t numel = 1;
   for (const int64_t extent : info.shape) numel *= extent;
   if (whole.numel() != numel) {
@@ -133,27 +135,27 @@ at::Tensor whole_values(const Engine& engine, int param, const at::Tensor& whole
 // Writes what this rank keeps of a parameter's state, from the whole of it.
 void write_param(Engine& engine, StateKind kind, int param, const at::Tensor& whole) {
   const at::Tensor values = whole_values(engine, param, whole);
-  for (const StateRun& run : engine.kept_state()) {
-    if (run.param == param && run.kind == kind) engine.write_state(run, values.const_data_ptr<float>() + run.begin);
+  for (const StateRun& run : engine.state().kept()) {
+    if (run.param == param && run.kind == kind) engine.state().write(run, values.const_data_ptr<float>() + run.begin);
   }
 }
 
 // The same between the micro-steps of a step too.
 void edit_param(Engine& engine, StateKind kind, int param, const at::Tensor& whole) {
   const at::Tensor values = whole_values(engine, param, whole);
-  for (const StateRun& run : engine.kept_state()) {
-    if (run.param == param && run.kind == kind) engine.edit_state(run, values.const_data_ptr<float>() + run.begin);
+  for (const StateRun& run : engine.state().kept()) {
+    if (run.param == param && run.kind == kind) engine.state().edit(run, values.const_data_ptr<float>() + run.begin);
   }
 }
 
 // The same of its mean gradient, with the loss scale.
 void write_gradient(Engine& engine, int param, const at::Tensor& whole) {
-  const ParamInfo& info = engine.params().at(static_cast<size_t>(param));
+  const ParamInfo& info = engine.state().params().at(static_cast<size_t>(param));
   if (!info.trainable) throw Error("gradient of " + info.name, "the parameter is frozen, and has none.");
   const at::Tensor values = whole_values(engine, param, whole);
   py::gil_scoped_release without_gil;
-  for (const StateRun& run : engine.kept_gradients()) {
-    if (run.param == param) engine.write_gradient(run, values.const_data_ptr<float>() + run.begin);
+  for (const StateRun& run : engine.state().kept_gradients()) {
+    if (run.param == param) engine.state().write_gradient(run, values.const_data_ptr<float>() + run.begin);
   }
 }
 
@@ -163,7 +165,7 @@ using Parts = std::vector<std::tuple<int, int64_t, int64_t>>;
 Parts trained_parts(const Engine& engine, const std::vector<StateRun>& runs) {
   Parts found;
   for (const StateRun& run : runs) {
-    if (run.kind != StateKind::weight || !engine.params()[static_cast<size_t>(run.param)].trainable) continue;
+    if (run.kind != StateKind::weight || !engine.state().params()[static_cast<size_t>(run.param)].trainable) continue;
     found.emplace_back(run.param, run.begin, run.numel);
   }
   return found;
@@ -171,19 +173,19 @@ Parts trained_parts(const Engine& engine, const std::vector<StateRun>& runs) {
 
 at::Tensor read_weight(const Engine& engine, int param, int64_t begin, int64_t numel) {
   at::Tensor values = at::empty({numel}, at::kFloat);
-  engine.read_state({param, StateKind::weight, begin, numel}, values.mutable_data_ptr<float>());
+  engine.state().read({param, StateKind::weight, begin, numel}, values.mutable_data_ptr<float>());
   return values;
 }
 
 at::Tensor read_gradient(const Engine& engine, int param, int64_t begin, int64_t numel) {
   at::Tensor values = at::empty({numel}, at::kFloat);
-  engine.read_gradient({param, StateKind::weight, begin, numel}, values.mutable_data_ptr<float>());
+  engine.state().read_gradient({param, StateKind::weight, begin, numel}, values.mutable_data_ptr<float>());
   return values;
 }
 
 void write_weight(Engine& engine, int param, int64_t begin, const at::Tensor& values) {
   const at::Tensor contiguous = values.detach().to(at::kCPU, at::kFloat).contiguous();
-  engine.write_state({param, StateKind::weight, begin, contiguous.numel()}, contiguous.const_data_ptr<float>());
+  engine.state().write({param, StateKind::weight, begin, contiguous.numel()}, contiguous.const_data_ptr<float>());
 }
 
 void bind_results(py::module_& module) {
@@ -222,6 +224,15 @@ void bind_results(py::module_& module) {
       .def_readwrite("loss_scale_last_overflow", &EngineProgress::loss_scale_last_overflow);
 }
 
+// A method of one of the engine's views, as one of the engine.
+template <class Of, class View, class Result, class... Args>
+auto through(Of view, Result (View::*method)(Args...) const) {
+  return [view, method](Engine& engine, Args... args) -> Result {
+    return (std::invoke(view, engine).*method)(std::forward<Args>(args)...);
+  };
+}
+StateView state_of(Engine& engine) { return engine.state(); }
+
 }  // namespace
 
 void bind_engine(py::module_& module) {
@@ -232,13 +243,13 @@ void bind_engine(py::module_& module) {
            py::keep_alive<1, 4>())
       .def("enter", &enter)
       .def("leave", &leave)
-      .def("abandon", &Engine::abandon, Released())
+      .def("abandon", through(&Engine::hooks, &HooksView::abandon), Released())
       .def("read_outside_uses", &read_outside_uses)
-      .def_property_readonly("in_backward", &Engine::in_backward)
-      .def("begin_backward", &Engine::begin_backward, py::arg("root"), Released())
-      .def("finish_backward", &Engine::finish_backward, Released())
-      .def("abandon_backward", &Engine::abandon_backward, py::arg("because"), Released())
-      .def("expect_scaled_loss", &Engine::expect_scaled_loss)
+      .def_property_readonly("in_backward", through(&Engine::hooks, &HooksView::in_backward))
+      .def("begin_backward", through(&Engine::hooks, &HooksView::begin_backward), py::arg("root"), Released())
+      .def("finish_backward", through(&Engine::hooks, &HooksView::finish_backward), Released())
+      .def("abandon_backward", through(&Engine::hooks, &HooksView::abandon_backward), py::arg("because"), Released())
+      .def("expect_scaled_loss", through(&Engine::hooks, &HooksView::expect_scaled_loss))
       .def("set_boundary", &Engine::set_boundary, py::arg("is_last"))
       .def_property_readonly("at_boundary", &Engine::at_boundary)
       .def("set_groups",
@@ -248,34 +259,35 @@ void bind_engine(py::module_& module) {
              engine.set_groups(values);
            })
       .def("step", &Engine::step, py::arg("update") = OutsideUpdate{}, Released())
-      .def("kept_parts", [](const Engine& engine) { return trained_parts(engine, engine.kept_state()); })
-      .def("owned_parts", [](const Engine& engine) { return trained_parts(engine, engine.owned_state()); })
+      .def("kept_parts", [](const Engine& engine) { return trained_parts(engine, engine.state().kept()); })
+      .def("owned_parts", [](const Engine& engine) { return trained_parts(engine, engine.state().owned()); })
       .def("read_weight", &read_weight)
       .def("read_gradient", &read_gradient)
       .def("write_weight", &write_weight)
       .def("write_gradient", &write_gradient)
-      .def("begin_gathered", &Engine::begin_gathered, Released())
-      .def("finish_gathered", &Engine::finish_gathered, py::arg("id"), py::arg("written_by") = py::none(), Released())
-      .def("params", &Engine::params)
+      .def("begin_gathered", through(&Engine::hooks, &HooksView::begin_gathered), Released())
+      .def("finish_gathered", through(&Engine::hooks, &HooksView::finish_gathered), py::arg("id"),
+           py::arg("written_by") = py::none(), Released())
+      .def("params", through(state_of, &ConstStateView::params))
       .def("owned_runs", &owned_runs)
-      .def("check_readable", &Engine::check_readable, py::arg("place"))
-      .def_property_readonly("accumulated", &Engine::accumulated)
-      .def_property_readonly("has_gradients", &Engine::has_gradients)
+      .def("check_readable", through(state_of, &ConstStateView::check_readable), py::arg("place"))
+      .def_property_readonly("accumulated", through(state_of, &ConstStateView::accumulated))
+      .def_property_readonly("has_gradients", through(state_of, &ConstStateView::has_gradients))
       .def("drop_gradients", &Engine::drop_gradients)
       .def("gradient_runs", &gradient_runs, Released())
-      .def("set_betas", &Engine::set_betas)
+      .def("set_betas", through(&Engine::hooks, &HooksView::set_betas))
       .def("write_param", &write_param)
       .def("edit_param", &edit_param)
-      .def("finish_edits", &Engine::finish_edits, Released())
-      .def("progress", &Engine::progress)
-      .def("finish_restore", &Engine::finish_restore, Released())
-      .def_property_readonly("loss_scale", &Engine::loss_scale)
-      .def("memory", &Engine::memory)
+      .def("finish_edits", through(state_of, &StateView::finish_edits), Released())
+      .def("progress", through(state_of, &ConstStateView::progress))
+      .def("finish_restore", through(state_of, &StateView::finish_restore), Released())
+      .def_property_readonly("loss_scale", through(state_of, &ConstStateView::loss_scale))
+      .def("memory", through(&Engine::meters, &MetersView::memory))
       .def("explain_out_of_memory",
            [](const Engine& engine, const std::string& phase, const std::string& said) {
-             return std::string(engine.explain_out_of_memory(phase, said).what());
+             return std::string(engine.meters().explain_out_of_memory(phase, said).what());
            })
-      .def_property_readonly("waited_seconds", &Engine::waited_seconds);
+      .def_property_readonly("waited_seconds", through(&Engine::meters, &MetersView::waited_seconds));
 
   module.def(
       "make_whole",

@@ -34,7 +34,7 @@ struct ParamInfo {
 
 // Elements [begin, begin + numel) of one parameter in one state.
 struct StateRun {
-  int param = 0;  // index into Engine::params()
+  int param = 0;  // index into the state's params()
   StateKind kind = StateKind::weight;
   int64_t begin = 0;
   int64_t numel = 0;

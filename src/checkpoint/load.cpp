@@ -238,16 +238,16 @@ Restored load_state(const StateSink& sink, Group& world, const std::string& path
 
 LoadedCheckpoint load_checkpoint(Engine& engine, Group& world, const std::string& path) {
   checkpoint::StateSink sink;
-  sink.params = engine.params();
-  sink.runs = engine.kept_state();
-  sink.write = [&engine](const StateRun& part, const float* values) { engine.write_state(part, values); };
+  sink.params = engine.state().params();
+  sink.runs = engine.state().kept();
+  sink.write = [&engine](const StateRun& part, const float* values) { engine.state().write(part, values); };
   sink.kept = {moment_dtype(engine.config()), has_narrow_masters(engine.config())};
   checkpoint::Restored restored = checkpoint::load_state(sink, world, path);
   if (restored.weights_only) {
-    restored.progress = engine.progress();
+    restored.progress = engine.state().progress();
     restored.progress.random_state.clear();
   }
-  engine.finish_restore(restored.progress);
+  engine.state().finish_restore(restored.progress);
   const auto left_out = restored.loaded.extra.find(std::string(checkpoint::kAccumulated));
   if (left_out != restored.loaded.extra.end() && world.rank() == 0) {
     fmt::print(

@@ -125,15 +125,15 @@ std::string save_state(const StateSource& source, Group& world, const SaveOption
 
 std::string save_checkpoint(const Engine& engine, Group& world, const SaveOptions& options) {
   checkpoint::StateSource source;
-  source.params = engine.params();
-  source.runs = engine.owned_state();
-  source.read = [&engine](const StateRun& part, float* values) { engine.read_state(part, values); };
-  source.progress = engine.progress();
+  source.params = engine.state().params();
+  source.runs = engine.state().owned();
+  source.read = [&engine](const StateRun& part, float* values) { engine.state().read(part, values); };
+  source.progress = engine.state().progress();
   source.config = engine.config().to_json();
   source.kept = {moment_dtype(engine.config()), has_narrow_masters(engine.config())};
   SaveOptions saving = options;
   saving.extra.erase(std::string(checkpoint::kAccumulated));  // of the checkpoint that the run was taken up from
-  if (const int64_t accumulated = engine.accumulated(); accumulated > 0) {
+  if (const int64_t accumulated = engine.state().accumulated(); accumulated > 0) {
     saving.extra[std::string(checkpoint::kAccumulated)] = std::to_string(accumulated);
     if (world.rank() == 0) {
       fmt::print(

@@ -19,40 +19,36 @@ namespace shoal {
 
 namespace {
 
-const Config& checked(const Config& config, const Group& world) {
-  check_batch(config, mesh_of(config, world.size()));
-  return config;
+// Checked as it comes to be, before anything is allocated.
+EngineBasis decide(const std::vector<Unit>& units, const Config& config, int world, const EngineOptions& options) {
+  check_batch(config, mesh_of(config, world));
+  EngineBasis basis{config, make_blueprint(units, config, options.groups.size()), {}};
+  basis.layout = lay_out(basis.blueprint.specs, layout_options(config, world));
+  check_gradients(basis.layout, config, options.device);
+  check_speculation(basis.layout, config, options.device);
+  return basis;
 }
 
-at::Device checked(at::Device device, const ModelLayout& layout, const Config& config) {
-  check_gradients(layout, config, device);
-  check_speculation(layout, config, device);
-  return device;
-}
-
-// The second channel, once the first has shown that ranks agree.
-Group& agreeing(const Blueprint& blueprint, const Config& config, const EngineOptions& options, const Channel& first,
-                Group& world) {
-  check_agreement(blueprint, config, options.groups, first.notes());
-  return world;
+// The second channel, once ranks have agreed on the first.
+std::optional<Channel> open_gradients_channel(const EngineBasis& basis, const EngineOptions& options,
+                                              const Channel& first, Group& world, Queue& queue) {
+  check_agreement(basis.blueprint, basis.config, options.groups, first.notes());
+  return Channel(world, "gradients", queue);
 }
 
 }  // namespace
 
 EngineParts::EngineParts(const std::vector<Unit>& units, const Config& given, Group& world,
                          const EngineOptions& options)
-    : config(checked(given, world)),
-      blueprint(make_blueprint(units, config, options.groups.size())),
-      layout(lay_out(blueprint.specs, layout_options(config, world.size()))),
-      device(checked(options.device, layout, config)),
+    : EngineBasis(decide(units, given, world.size(), options)),
+      device(options.device),
       queue(make_compute_queue(device)),
       ledger(std::make_shared<Ledger>()),
       states(layout, config, world.rank(), *queue, ledger),
       updater(layout, blueprint.specs, config, states, *queue, ledger),
       shard_file(make_shard_file(layout, config, ledger)),
       weights_channel(std::in_place, world, "weights", *queue),
-      gradients_channel(std::in_place, agreeing(blueprint, config, options, *weights_channel, world), "gradients",
-                        *queue),
+      gradients_channel(open_gradients_channel(*this, options, *weights_channel, world, *queue)),
       weights(layout, shard_options(config), std::move(shard_file), weights_channel->bytes(), *queue, ledger),
       gradients(layout, gradient_options(config), reduce_options(config, layout.mesh), gradients_channel->bytes(),
                 *queue, gradients_channel->queue(), ledger,
@@ -72,8 +68,15 @@ EngineParts::EngineParts(const std::vector<Unit>& units, const Config& given, Gr
   }
   passes.when_weights_are_needed([this](int unit) { stepper.settle(unit); });
   passes.when_work_goes_on([this] { updater.pace(); });
+  passes.when_lost([this](const std::string& because) { soundness.pass_failed(because); });
+  stepper.when_torn([this] { soundness.step_failed(); });
   name_holds();
   say_what_was_found();
+}
+
+void EngineParts::check_sound(const std::string& place) {
+  if (passes.in_backward() && RunningGraph::id_of_now() < 0) soundness.backward_failed("it never came to its end.");
+  soundness.check(place);
 }
 
 void EngineParts::settle() noexcept {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/blueprint.h"
@@ -12,6 +13,7 @@
 #include "engine/host_inputs.h"
 #include "engine/module_calls.h"
 #include "engine/passes.h"
+#include "engine/soundness.h"
 #include "engine/state_access.h"
 #include "optim/stepper.h"
 #include "optim/updater.h"
@@ -19,23 +21,31 @@
 
 namespace shoal {
 
-struct EngineParts {
+// What is decided before anything is built.
+struct EngineBasis {
+  Config config;
+  Blueprint blueprint;
+  ModelLayout layout;
+};
+
+struct EngineParts : EngineBasis {
   // Collective: ranks compare models and configs, and the parameters' values are taken over.
   EngineParts(const std::vector<Unit>& units, const Config& config, Group& world, const EngineOptions& options);
   ~EngineParts();
   EngineParts(const EngineParts&) = delete;
   EngineParts& operator=(const EngineParts&) = delete;
 
+  // Throws unless the engine may go on. No backward is to be under way but one that runs: one of autograd's own that
+  // ended with an exception told nobody.
+  void check_sound(const std::string& place);
   // Carries out the updates that the last step has left to do, before the engine goes.
   void settle() noexcept;
 
   int rank() const { return weights_channel->notes().rank(); }
   bool on_gpu() const { return device.is_cuda(); }
 
-  Config config;
-  Blueprint blueprint;
-  ModelLayout layout;
   at::Device device;
+  Soundness soundness;
   std::unique_ptr<Queue> queue;    // on which the rank computes
   std::shared_ptr<Ledger> ledger;  // shared with slabs that outlive the engine
   // Before ranks talk: one that has no room for its states ends alone, and the others say who is missing.

@@ -3,7 +3,7 @@
 
 #include "engine/engine_parts.h"
 #include "engine/step_line.h"
-#include "shoal/engine.h"
+#include "shoal/meters_view.h"
 
 namespace shoal {
 

@@ -19,7 +19,7 @@ class ModuleCalls {
   void exit(int unit, const std::vector<at::Tensor>& outputs);
   // The use ended with an exception. A use that was never entered is left alone.
   void abandon(int unit);
-  // See Engine::read_outside_uses.
+  // See HooksView::read_outside_uses.
   void read_outside_uses(int unit, const std::vector<at::Tensor>& inputs);
 
  private:

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "device/cuda.h"
-#include "shoal/engine.h"
+#include "shoal/config.h"
 #include "shoal/error.h"
+#include "shoal/meters_view.h"
+#include "shoal/unit.h"
 
 namespace shoal {
 

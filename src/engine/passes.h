@@ -138,13 +138,12 @@ class Passes {
   // The unit that was entered last, in forward or backward: where something that goes wrong goes wrong.
   int unit_at_work() const { return unit_at_work_; }
 
-  // Why a pass could not gather its weights; empty: none failed so. What is gathered is not what the schedule holds for
-  // gathered any more, so nothing goes on.
-  const std::string& lost_because() const { return lost_because_; }
-  // A pass cannot be finished.
+  // A pass cannot be finished: what is gathered is not what the schedule holds for gathered any more, and nothing goes
+  // on. Whoever keeps that in mind is told.
   void lose(const std::string& because) {
-    if (lost_because_.empty()) lost_because_ = because;
+    if (on_lost_) on_lost_(because);
   }
+  void when_lost(std::function<void(const std::string& because)> call) { on_lost_ = std::move(call); }
 
   bool between_passes() const { return !schedule_.is_open(); }
   bool in_backward() const { return mode_ == Mode::backward; }
@@ -238,10 +237,10 @@ class Passes {
   std::function<void(int)> on_need_;
   std::function<void(int)> on_reduced_;
   std::function<void()> on_work_;
+  std::function<void(const std::string&)> on_lost_;
   std::function<void()> begin_outside_;
   Mode mode_ = Mode::forward;
   int unit_at_work_ = 0;
-  std::string lost_because_;
   int64_t micro_step_ = 0;
   bool gather_orders_agreed_ = false;
   bool evaluation_order_agreed_ = false;

@@ -1,5 +1,5 @@
 // Steps that were taken and whose results nobody has read yet. Results are read in the order of the steps, whoever asks
-// for which; see PendingStep in shoal/engine.h.
+// for which; see PendingStep in shoal/step_result.h.
 #pragma once
 
 #include <deque>
@@ -9,7 +9,7 @@
 
 #include "engine/step_line.h"
 #include "optim/stepper.h"
-#include "shoal/engine.h"
+#include "shoal/step_result.h"
 
 namespace shoal {
 

@@ -1,31 +1,30 @@
-// Whether the engine may go on. A step that threw half-way has updated some units and not others; a pass that could not
-// gather its weights, or a backward that failed, has some gathered or some gradients and not others. From then on every
-// door refuses, in one sentence.
+// Whether the engine may go on: the one place that knows. A step that threw half-way has updated some units and not
+// others; a pass that could not gather its weights, or a backward that failed, has some gathered or some gradients and
+// not others. Whoever finds that out says so here, and from then on every door refuses, in one sentence: that of the
+// first failure.
 #pragma once
 
 #include <string>
-
-#include "engine/passes.h"
-#include "optim/stepper.h"
 
 namespace shoal {
 
 class Soundness {
  public:
-  // Both outlive this.
-  Soundness(Passes& passes, const Stepper& stepper) : passes_(passes), stepper_(stepper) {}
-
+  bool is_lost() const { return !because_.empty(); }
   // Throws unless the engine may go on.
-  void check_whole(const std::string& place) const;
-  // The same where no backward is to be under way but one that runs: one of autograd's own that ended with an exception
-  // told nobody.
-  void check(const std::string& place);
+  void check(const std::string& place) const;
+
+  // An update threw: some units may have taken the step, and others not.
+  void step_failed();
   // A backward cannot be finished.
-  void abandon_backward(const std::string& because);
+  void backward_failed(const std::string& because);
+  // What is gathered is not what the schedule holds for gathered any more. `because`: a sentence.
+  void pass_failed(const std::string& because);
 
  private:
-  Passes& passes_;
-  const Stepper& stepper_;
+  void lose(std::string because);
+
+  std::string because_;  // sentences; empty: sound
 };
 
 }  // namespace shoal

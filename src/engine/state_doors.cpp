@@ -11,13 +11,13 @@
 namespace shoal {
 
 void StateDoors::check_between_steps(const std::string& place) {
-  soundness_.check(place);
+  parts_.check_sound(place);
   if (parts_.passes.between_passes() && training_.micro_steps().count() == 0 && !gathers_.inside()) return;
   throw Error(place, "a step is under way. Read and write the state after step(), before the next forward.");
 }
 
 void StateDoors::check_readable(const std::string& place) {
-  soundness_.check(place);
+  parts_.check_sound(place);
   if (parts_.passes.between_passes() && !gathers_.inside()) return;
   throw Error(place,
               gathers_.inside()

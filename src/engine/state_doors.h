@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "engine/engine_parts.h"
-#include "engine/soundness.h"
 #include "engine/training.h"
 #include "engine/user_gathers.h"
 
@@ -14,8 +13,8 @@ namespace shoal {
 class StateDoors {
  public:
   // All of them outlive this.
-  StateDoors(EngineParts& parts, Soundness& soundness, const UserGathers& gathers, Training& training)
-      : parts_(parts), soundness_(soundness), gathers_(gathers), training_(training) {}
+  StateDoors(EngineParts& parts, const UserGathers& gathers, Training& training)
+      : parts_(parts), gathers_(gathers), training_(training) {}
 
   void check_between_steps(const std::string& place);
   // The state is that of the last step until the next one is taken, so it may be read between micro-steps too.
@@ -38,7 +37,6 @@ class StateDoors {
   std::vector<StateRun> trained_weights(std::vector<StateRun> runs) const;
 
   EngineParts& parts_;
-  Soundness& soundness_;
   const UserGathers& gathers_;
   Training& training_;
 };

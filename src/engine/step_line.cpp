@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+
 namespace shoal {
 
 std::string step_line(const StepResult& result) {
@@ -21,6 +23,14 @@ std::string time_line(const StepResult& result, const StepTimes& times) {
   if (times.host > 0) line += fmt::format(", {:.1f} ms of an earlier step waiting for the host", times.host * 1e3);
   if (times.disk > 0) line += fmt::format(", {:.1f} ms since the last step waiting for the disk", times.disk * 1e3);
   return line;
+}
+
+void print_step(const Config& config, const StepResult& result, const StepTimes& times) {
+  const int64_t number = result.applied_steps + result.skipped_steps;
+  if (!result.applied || (config.steps_per_print > 0 && number % config.steps_per_print == 0)) {
+    fmt::print(stderr, "shoal: {}\n", step_line(result));
+  }
+  if (config.wall_clock_breakdown) fmt::print(stderr, "shoal: {}\n", time_line(result, times));
 }
 
 }  // namespace shoal

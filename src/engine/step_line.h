@@ -3,7 +3,8 @@
 
 #include <string>
 
-#include "shoal/engine.h"
+#include "shoal/config.h"
+#include "shoal/step_result.h"
 
 namespace shoal {
 
@@ -18,5 +19,8 @@ struct StepTimes {
 
 std::string step_line(const StepResult& result);
 std::string time_line(const StepResult& result, const StepTimes& times);
+
+// On stderr, as far as the config asks for it; a step that was skipped is always said.
+void print_step(const Config& config, const StepResult& result, const StepTimes& times);
 
 }  // namespace shoal

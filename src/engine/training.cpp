@@ -20,16 +20,16 @@
 
 namespace shoal {
 
-Training::Training(EngineParts& parts, Soundness& soundness, UserGathers& gathers, Meters& meters, bool hooked)
+Training::Training(EngineParts& parts, UserGathers& gathers, Meters& meters, bool hooked)
     : parts_(parts),
-      soundness_(soundness),
       gathers_(gathers),
       meters_(meters),
       tuning_(parts),
       micro_steps_(parts.config.batch),
       hooked_(hooked),
-      pending_(parts.stepper, parts.passes.alive(), timing_,
-               [this](const StepResult& result, const StepTimes& times) { print(result, times); }) {
+      pending_(parts.stepper, parts.passes.alive(), timing_, [this](const StepResult& result, const StepTimes& times) {
+        if (parts_.rank() == 0) print_step(parts_.config, result, times);
+      }) {
   parts_.passes.when_reduced([this](int unit) {
     const bool is_own = !updates_outside_ && !accumulates_more_;
     if (micro_steps_.next_ends_step() && is_own) parts_.stepper.begin_ahead(unit);
@@ -54,7 +54,7 @@ void Training::check_stream(int unit) const {
 void Training::check_use(int unit) {
   check_unit(unit);
   if (gathers_.inside()) throw Error("run", "a unit is used inside with_gathered. Leave it first.");
-  soundness_.check("run");
+  parts_.check_sound("run");
   gathers_.check_usable(unit);
   check_stream(unit);
 }
@@ -93,7 +93,7 @@ OutOfMemory Training::out_of_memory(const std::string& phase, const std::string&
 void Training::evaluate(const std::function<void()>& forward) {
   double evaluation = 0;  // no part of a step's times
   Stopwatch watch(evaluation, timing_);
-  soundness_.check("evaluate");
+  parts_.check_sound("evaluate");
   Passes& passes = parts_.passes;
   passes.begin_evaluation();
   at::NoGradGuard without_graph;
@@ -101,7 +101,7 @@ void Training::evaluate(const std::function<void()>& forward) {
     forward();
   } catch (...) {
     // The next pass begins clean, and the other ranks' gathers have this rank.
-    if (passes.lost_because().empty()) passes.finish_evaluation();
+    if (!parts_.soundness.is_lost()) passes.finish_evaluation();
     throw;
   }
   passes.finish_evaluation();
@@ -115,7 +115,7 @@ void Training::begin_backward(const at::Tensor& root) {
 }
 
 void Training::prepare_backward() {
-  soundness_.check("backward");
+  parts_.check_sound("backward");
   if (parts_.passes.in_backward()) throw Error("backward", "is called inside a backward of the same engine.");
   if (parts_.passes.evaluating()) {
     throw Error("backward", "a forward without gradients was interrupted. Run a forward of the model first.");
@@ -151,7 +151,7 @@ void Training::accumulate_more() {
   try {
     parts_.gradients.accumulate_more();
   } catch (const std::exception& error) {
-    soundness_.abandon_backward(first_line(error.what()));
+    parts_.soundness.backward_failed(first_line(error.what()));
     throw;
   }
   parts_.updater.find_gradients_again();
@@ -169,7 +169,7 @@ void Training::tell_gradients() {
 }
 
 void Training::finish_backward() {
-  soundness_.check_whole("backward");
+  parts_.soundness.check("backward");
   micro_steps_.begin_end();
   parts_.passes.finish_backward();
   micro_steps_.add();
@@ -207,10 +207,10 @@ void Training::backward(const at::Tensor& loss) {
   try {
     torch::autograd::backward({root}, {backward_scale(root)});
   } catch (const c10::OutOfMemoryError& error) {
-    soundness_.abandon_backward("the GPU's memory was full.");
+    parts_.soundness.backward_failed("the GPU's memory was full.");
     throw explain(out_of_memory("backward", error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    soundness_.abandon_backward(first_line(error.what()));
+    parts_.soundness.backward_failed(first_line(error.what()));
     throw;
   }
   finish_backward();
@@ -232,7 +232,7 @@ double Training::loss_scale() {
 }
 
 PendingStep Training::step_later(const OutsideUpdate& update) {
-  soundness_.check("step");
+  parts_.check_sound("step");
   if (micro_steps_.count() == 0) {
     throw Error("step", "no gradient has come since the last step. Call backward(loss) first.");
   }
@@ -264,17 +264,8 @@ PendingStep Training::step_later(const OutsideUpdate& update) {
   return PendingStep(step);
 }
 
-void Training::print(const StepResult& result, const StepTimes& times) const {
-  const int64_t number = result.applied_steps + result.skipped_steps;
-  if (parts_.rank() != 0) return;
-  if (!result.applied || (parts_.config.steps_per_print > 0 && number % parts_.config.steps_per_print == 0)) {
-    fmt::print(stderr, "shoal: {}\n", step_line(result));
-  }
-  if (parts_.config.wall_clock_breakdown) fmt::print(stderr, "shoal: {}\n", time_line(result, times));
-}
-
 void Training::drop_gradients() {
-  soundness_.check("zero_grad");
+  parts_.check_sound("zero_grad");
   if (parts_.passes.in_backward()) throw Error("zero_grad", "is called inside a backward. Call it after that.");
   if (micro_steps_.count() == 0) return;
   parts_.stepper.settle_all();  // and takes back what it updated ahead of a step
@@ -286,7 +277,7 @@ void Training::drop_gradients() {
 }
 
 void Training::await_gradients() {
-  soundness_.check("gradients");
+  parts_.check_sound("gradients");
   if (!parts_.passes.between_passes() || !micro_steps_.has_gradients()) {
     throw Error("gradients", "there are none: they are complete after the backward that ends a step, until step().");
   }

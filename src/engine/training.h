@@ -10,7 +10,6 @@
 #include "engine/offload_tuning.h"
 #include "engine/out_of_memory.h"
 #include "engine/pending_steps.h"
-#include "engine/soundness.h"
 #include "engine/user_gathers.h"
 
 namespace shoal {
@@ -21,7 +20,7 @@ class Training {
 
   // All of them outlive this. `hooked`: hooks of modules report uses, every forward begins with one, and a backward may
   // begin outside.
-  Training(EngineParts& parts, Soundness& soundness, UserGathers& gathers, Meters& meters, bool hooked);
+  Training(EngineParts& parts, UserGathers& gathers, Meters& meters, bool hooked);
 
   Tensors run(int unit, const Tensors& inputs, const Engine::Forward& forward);
   void evaluate(const std::function<void()>& forward);
@@ -54,10 +53,8 @@ class Training {
   at::Tensor backward_scale(const at::Tensor& root);
   void check_unit(int unit) const;
   void check_stream(int unit) const;
-  void print(const StepResult& result, const StepTimes& times) const;
 
   EngineParts& parts_;
-  Soundness& soundness_;
   UserGathers& gathers_;
   Meters& meters_;
   OffloadTuning tuning_;

@@ -36,7 +36,7 @@ GatherParts UserGathers::gather_parts() const {
 
 void UserGathers::with_gathered(const std::vector<std::string>& names, Access access,
                                 const std::function<void()>& use) {
-  soundness_.check("with_gathered");
+  parts_.check_sound("with_gathered");
   if (!parts_.passes.between_passes()) {
     throw Error("with_gathered", "a pass is open: its forward ran and its backward did not. Gather between passes.");
   }
@@ -55,7 +55,7 @@ void UserGathers::with_gathered(const std::vector<std::string>& names, Access ac
 }
 
 int UserGathers::begin(const std::vector<std::string>& names) {
-  soundness_.check("gather");
+  parts_.check_sound("gather");
   parts_.stepper.settle_all();
   auto gathered = std::make_unique<GatheredParams>(gather_parts(), addresses_of(names));
   open_[++last_] = std::move(gathered);

@@ -10,14 +10,13 @@
 
 #include "engine/engine_parts.h"
 #include "engine/gathered.h"
-#include "engine/soundness.h"
 
 namespace shoal {
 
 class UserGathers {
  public:
-  // Both outlive this.
-  UserGathers(EngineParts& parts, Soundness& soundness) : parts_(parts), soundness_(soundness) {}
+  // The parts outlive this.
+  explicit UserGathers(EngineParts& parts) : parts_(parts) {}
 
   void with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use);
   int begin(const std::vector<std::string>& names);
@@ -35,7 +34,6 @@ class UserGathers {
   GatherParts gather_parts() const;
 
   EngineParts& parts_;
-  Soundness& soundness_;
   bool inside_ = false;
   std::map<int, std::unique_ptr<GatheredParams>> open_;  // begun and not finished
   int last_ = 0;

@@ -138,7 +138,7 @@ void Stepper::begin_updates() {
     parts_.updater.begin_step(pending_->constants, parts_.weights, parts_.gradients);
   } catch (...) {
     pending_.reset();
-    torn_ = true;
+    on_torn_();
     throw;
   }
 }
@@ -161,7 +161,7 @@ void Stepper::update_to(int unit) {
   } catch (...) {
     parts_.updater.abandon_step();
     pending_.reset();
-    torn_ = true;
+    on_torn_();
     throw;
   }
 }
@@ -177,7 +177,7 @@ void Stepper::update_from_outside(const OutsideUpdate& update, double grad_scale
     for (int unit = 0; unit < static_cast<int>(parts_.layout.units.size()); ++unit) publish(unit);
     parts_.weights.finish_publish();
   } catch (...) {
-    torn_ = true;
+    on_torn_();
     throw;
   }
 }

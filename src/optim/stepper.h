@@ -26,6 +26,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -77,8 +78,8 @@ class Stepper {
   void settle_all();
   bool has_pending() const { return pending_.has_value(); }
 
-  // Whether an update threw: some units may have taken the step, and others not.
-  bool torn() const { return torn_; }
+  // Called when an update threw: some units may have taken the step, and others not.
+  void when_torn(std::function<void()> call) { on_torn_ = std::move(call); }
 
   // What a micro-step's loss is multiplied by, where that moves from step to step: one float in the queue's memory, as
   // the steps taken so far leave it. Null: the loss scale is loss_scale() for ever.
@@ -144,7 +145,7 @@ class Stepper {
   std::vector<double> weight_decays_;
   std::vector<double> lrs_;                         // told from outside; empty: by the schedule
   std::optional<std::pair<double, double>> betas_;  // told from outside
-  bool torn_ = false;
+  std::function<void()> on_torn_ = [] {};
   int64_t applied_steps_ = 0;  // as far as was read
   int64_t skipped_steps_ = 0;
   std::deque<int> reducing_;  // units that are to be updated ahead, in the order of their reductions

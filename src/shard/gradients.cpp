@@ -134,7 +134,6 @@ void Gradients::make_sums() {
 
 void Gradients::begin_micro_step(int64_t index) {
   micro_step_ = index;
-  last_ = index + 1 == options_.accumulation_steps;
   for (Unit& unit : units_) {
     for (Param& param : unit.params) param.seen = param.lent = false;
     unit.reduced = false;

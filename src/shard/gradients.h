@@ -35,7 +35,7 @@ class Gradients {
 
   // The micro-step that follows is number `index` of the step.
   void begin_micro_step(int64_t index);
-  // Whether it ends the step; until told, it does when it is the last of the accumulation steps.
+  // Whether it, and those that follow, end the step: whoever counts micro-steps says so. Until told, they do.
   void set_last(bool last) { last_ = last; }
   // Takes one gradient of a parameter, times a factor; a second one in the same micro-step is added. One that comes
   // when the unit's reduction has begun would be lost, and is an error.

@@ -151,7 +151,9 @@ class Trainer {
     HostTraffic host;
     DiskTraffic disk;
   };
-  Mark now() const { return {Clock::now(), engine_.waited_seconds(), engine_.host(), engine_.disk()}; }
+  Mark now() const {
+    return {Clock::now(), engine_.meters().waited_seconds(), engine_.meters().host(), engine_.meters().disk()};
+  }
 
   void print_banner() {
     if (world_.rank() != 0) return;
@@ -401,7 +403,7 @@ class Trainer {
     const auto stats = at::accelerator::getDeviceStats(engine_.device().index());
     const auto peak = static_cast<size_t>(
         stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak);
-    const MemoryReport memory = engine_.memory();
+    const MemoryReport memory = engine_.meters().memory();
     const MemoryPlan& states = memory.held;
     const size_t planned = activations_of(run_, engine_.device()).device;
     progress_.say(
@@ -418,14 +420,14 @@ class Trainer {
 
   // Bytes that states of the host moved in a step, how much of the GPU they pass through, and what the host updates.
   void say_host_traffic() {
-    const HostTraffic host = engine_.host();
+    const HostTraffic host = engine_.meters().host();
     if (step_ == first_step_) return;
     const auto steps = static_cast<uint64_t>(step_ - first_step_);
     if (host.to_device_nbytes > 0) {
       progress_.say(fmt::format("states of the host: {} to the GPU and {} back a step, through {} of its memory",
                                 format_nbytes(host.to_device_nbytes / steps),
                                 format_nbytes(host.to_host_nbytes / steps),
-                                format_nbytes(engine_.memory().held.state_ring)));
+                                format_nbytes(engine_.meters().memory().held.state_ring)));
     }
     if (host.host_updated_numel > 0) {
       progress_.say(fmt::format("the host updates {:.3g} billion parameters a step",

@@ -86,7 +86,7 @@ ActivationResult result_of(const ActivationRun& run) {
   }
   models::MicroStep planned = {kBatch, run.time, DType::bf16, at::DeviceType::CUDA, run.inputs_on_host};
   result.planned = model->activation_nbytes(planned);
-  const MemoryReport memory = engine.memory();
+  const MemoryReport memory = engine.meters().memory();
   result.states = memory.held.total();
   result.planned_states = memory.planned.total();
   result.host = memory.host_activations;

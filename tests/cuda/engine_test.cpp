@@ -56,7 +56,7 @@ TEST(GpuMemory, WhatThePlanSaysIsWhatTheGpuLoses) {
         LargeModel model;
         Engine engine(model.units(), config, *world, on_gpu());
         const size_t free_now = cuda::facts_of(gpu().index()).free_nbytes;
-        const MemoryReport report = engine.memory();
+        const MemoryReport report = engine.meters().memory();
         EXPECT_EQ(report.held.weights, report.planned.weights);
         EXPECT_EQ(report.held.gradients, report.planned.gradients);
         EXPECT_EQ(report.held.states, report.planned.states);
@@ -138,20 +138,20 @@ TEST(GpuEngine, ItsStateIsTheSameBitsOnTheCpu) {
     MatrixEngine there(*world, options, on_gpu());
     for (int step = 0; step < 5; ++step) there.train_step(step);
     MatrixEngine here(*world, options);
-    const std::vector<StateRun> runs = there.engine->owned_state();
+    const std::vector<StateRun> runs = there.engine->state().owned();
     for (const StateRun& run : runs) {
       std::vector<float> values(static_cast<size_t>(run.numel));
-      there.engine->read_state(run, values.data());
-      here.engine->write_state(run, values.data());
+      there.engine->state().read(run, values.data());
+      here.engine->state().write(run, values.data());
     }
-    here.engine->finish_restore(there.engine->progress());
+    here.engine->state().finish_restore(there.engine->state().progress());
     for (const StateRun& run : runs) {
       std::vector<float> first(static_cast<size_t>(run.numel)), second(first.size());
-      there.engine->read_state(run, first.data());
-      here.engine->read_state(run, second.data());
+      there.engine->state().read(run, first.data());
+      here.engine->state().read(run, second.data());
       EXPECT_EQ(0, std::memcmp(first.data(), second.data(), first.size() * sizeof(float)));
     }
-    EXPECT_EQ(here.engine->progress().applied_steps, 5);
+    EXPECT_EQ(here.engine->state().progress().applied_steps, 5);
   }
 }
 

@@ -226,16 +226,16 @@ TEST(GpuOffload, WhatIsSetCountsWhereTheHostUpdatesAhead) {
         });
         run->engine->backward(run->loss(step));
         if (step % 3 == 1) {
-          for (const StateRun& kept : run->engine->kept_gradients()) {
+          for (const StateRun& kept : run->engine->state().kept_gradients()) {
             const std::vector<float> values(static_cast<size_t>(kept.numel), 0.125f);
-            run->engine->write_gradient(kept, values.data());
+            run->engine->state().write_gradient(kept, values.data());
           }
         }
         run->engine->step();
       }
       EXPECT_TRUE(plain.weights() == speculative.weights()) << step;
     }
-    EXPECT_GT(speculative.engine->host().ahead_numel, 0);
+    EXPECT_GT(speculative.engine->meters().host().ahead_numel, 0);
     return 0;
   });
 }
@@ -420,10 +420,10 @@ TEST(GpuOffload, EveryStepMovesEveryStateOfTheHostToTheGpuAndBack) {
       const Blocks model(1024);
       Engine engine(model.units(), config_of(options, 1), *world, on_gpu);
       const uint64_t per_step = static_cast<uint64_t>(model.numel()) * (precision == Precision::bf16 ? 10 : 12);
-      HostTraffic before = engine.host();
+      HostTraffic before = engine.meters().host();
       for (int step = 0; step < 8; ++step) {
         model.train_step(engine);
-        const HostTraffic now = engine.host();
+        const HostTraffic now = engine.meters().host();
         if (step > 2) {  // before that the ring is filled, and grows where it may
           EXPECT_EQ(now.to_device_nbytes - before.to_device_nbytes, per_step)
               << name_of(precision) << ", ring " << ring;

@@ -69,7 +69,7 @@ Outcome train(Group& world, const RunOptions& options, Reading reading) {
     if (reading == Reading::at_once) steps.back().result();
     if (reading == Reading::a_step_later && step > 0) steps[static_cast<size_t>(step - 1)].result();
   }
-  outcome.loss_scale = engine.loss_scale();
+  outcome.loss_scale = engine.state().loss_scale();
   for (const PendingStep& step : steps) note(step.result());
   engine.with_gathered(MatrixModel::names(), Access::read, [&] {
     for (const at::Tensor& tensor : model.tensors()) outcome.weights += bytes_of(tensor.detach().to(at::kCPU));

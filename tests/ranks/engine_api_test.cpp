@@ -388,7 +388,7 @@ TEST_P(EngineApi, DestroyingAnEngineGivesItsMemoryBack) {
   auto engine = std::make_unique<Engine>(units, config_of(options(), 1), *group);
   engine->backward(engine->run(0, at::ones({1}), [&](const at::Tensor& x) { return (weight * x).sum(); }));
   engine->step();
-  const MemoryPlan held = engine->memory().held;
+  const MemoryPlan held = engine->meters().memory().held;
   EXPECT_GE(held.states, 2 * weight.nbytes());
   const size_t before = resident_nbytes();
   engine.reset();

@@ -88,7 +88,7 @@ TEST(Memory, ModelStatesFollowTheFormulaOfEachStage) {
       Engine engine(model.units(), stack_config(stage, world, 0), group);
       engine.backward(model.loss(engine));
       engine.step();
-      EXPECT_EQ(engine.memory().held.model_states(), expected[stage]) << "stage " << stage;
+      EXPECT_EQ(engine.meters().memory().held.model_states(), expected[stage]) << "stage " << stage;
       return true;
     });
   }
@@ -105,7 +105,7 @@ TEST(Memory, TheArenaIsTheLargestLiveSetOfTheSchedule) {
         engine.backward(model.loss(engine));
         engine.step();
       }
-      const MemoryReport memory = engine.memory();
+      const MemoryReport memory = engine.meters().memory();
       EXPECT_EQ(memory.held.gather_arena, memory.planned.gather_arena);
       EXPECT_EQ(memory.held.gather_arena, unit_nbytes * static_cast<size_t>(std::min<int64_t>(6, 1 + prefetch_units)));
       return true;
@@ -148,7 +148,7 @@ TEST(Memory, TheLedgerAgreesWithTheKernelAndFreedMemoryIsFreed) {
       engine->backward(model->loss(*engine));
       engine->step();
     }
-    const size_t held = engine->memory().held.total();
+    const size_t held = engine->meters().memory().held.total();
     const size_t during = resident_nbytes();
     // The user's own 16 MiB of weights went back when the engine took the parameters over.
     EXPECT_NEAR(static_cast<double>(during - before) / mib, static_cast<double>(held) / mib - 16.0, 6.0)

@@ -48,9 +48,9 @@ std::filesystem::path only_file_named(const std::string& name, const std::string
 // The state as a checkpoint sees it, whole, by name.
 std::map<std::string, std::vector<float>> state_of(const Engine& engine) {
   std::map<std::string, std::vector<float>> state;
-  for (const StateRun& run : engine.owned_state()) {
+  for (const StateRun& run : engine.state().owned()) {
     std::vector<float> values(static_cast<size_t>(run.numel));
-    engine.read_state(run, values.data());
+    engine.state().read(run, values.data());
     state[fmt::format("{} {} {}", run.param, static_cast<int>(run.kind), run.begin)] = values;
   }
   return state;
@@ -203,10 +203,10 @@ TEST(Deferred, WhateverReadsThroughTheEngineSeesTheStep) {
       return loss;
     });
     after_a_step([](MatrixEngine& run) {
-      const StateRun first = run.engine->kept_state().front();
+      const StateRun first = run.engine->state().kept().front();
       std::vector<float> values(static_cast<size_t>(first.numel), 0.25f);
-      run.engine->write_state(first, values.data());
-      run.engine->finish_restore(run.engine->progress());
+      run.engine->state().write(first, values.data());
+      run.engine->state().finish_restore(run.engine->state().progress());
       return run.weights();
     });
     after_a_step([](MatrixEngine& run) {
@@ -312,9 +312,9 @@ TEST(Speculation, WhatIsWrittenBeforeTheStepCounts) {
         run->engine->backward(run->loss(step));
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
         if (step % 3 == 1) {
-          for (const StateRun& kept : run->engine->kept_gradients()) {
+          for (const StateRun& kept : run->engine->state().kept_gradients()) {
             const std::vector<float> values(static_cast<size_t>(kept.numel), 0.125f);
-            run->engine->write_gradient(kept, values.data());
+            run->engine->state().write_gradient(kept, values.data());
           }
         } else if (step % 3 == 2) {
           run->engine->with_gathered(MatrixModel::names(), Access::write, [&] {
@@ -327,8 +327,8 @@ TEST(Speculation, WhatIsWrittenBeforeTheStepCounts) {
       EXPECT_TRUE(plain.weights() == speculative.weights()) << step;
     }
     EXPECT_EQ(state_of(*plain.engine), state_of(*speculative.engine));
-    EXPECT_GT(speculative.engine->host().taken_ahead_numel, 0);
-    EXPECT_LT(speculative.engine->host().taken_ahead_numel, speculative.engine->host().ahead_numel);
+    EXPECT_GT(speculative.engine->meters().host().taken_ahead_numel, 0);
+    EXPECT_LT(speculative.engine->meters().host().taken_ahead_numel, speculative.engine->meters().host().ahead_numel);
     return 0;
   });
 }
@@ -370,7 +370,7 @@ TEST(Offload, TheEngineHoldsWhatThePlanCountsOnEveryTier) {
         on_threads<int>(2, [&](Group& group) {
           MatrixEngine run(group, options);
           run.train_step(0);
-          const MemoryReport memory = run.engine->memory();
+          const MemoryReport memory = run.engine->meters().memory();
           EXPECT_EQ(memory.held.states, memory.planned.states);
           EXPECT_EQ(memory.held.host_states, memory.planned.host_states);
           EXPECT_EQ(memory.held.disk_states, memory.planned.disk_states);
@@ -391,7 +391,7 @@ TEST(Offload, ParametersInHostMemoryAreCountedThere) {
   on_threads<int>(2, [&](Group& group) {
     MatrixEngine run(group, config);
     run.train_step(0);
-    const MemoryReport memory = run.engine->memory();
+    const MemoryReport memory = run.engine->meters().memory();
     EXPECT_EQ(memory.held.weights, memory.planned.weights);
     EXPECT_EQ(memory.held.host_weights, memory.planned.host_weights);
     EXPECT_GT(memory.held.host_weights, 0u);
@@ -410,7 +410,7 @@ TEST(WeightsOnDisk, TheEngineHoldsWhatThePlanCounts) {
         MatrixEngine run(group, options);
         run.train_step(0);
         run.train_step(1);
-        const MemoryReport memory = run.engine->memory();
+        const MemoryReport memory = run.engine->meters().memory();
         EXPECT_EQ(memory.held.weights, memory.planned.weights);
         EXPECT_EQ(memory.held.host_weights, memory.planned.host_weights);
         EXPECT_EQ(memory.held.disk_weights, memory.planned.disk_weights);
@@ -434,11 +434,11 @@ TEST(WeightsOnDisk, AStepReadsThemThreeTimesAndWritesThemOnce) {
   MatrixEngine run(*group, options);
   for (int step = 0; step < 3; ++step) run.train_step(step);
   run.weights();  // what was changed last is written
-  const DiskTraffic before = run.engine->disk();
+  const DiskTraffic before = run.engine->meters().disk();
   run.train_step(3);
   run.weights();
-  const DiskTraffic after = run.engine->disk();
-  const size_t file = run.engine->memory().held.disk_weights;
+  const DiskTraffic after = run.engine->meters().disk();
+  const size_t file = run.engine->meters().memory().held.disk_weights;
   EXPECT_EQ(after.written_nbytes - before.written_nbytes, file);
   EXPECT_GE(after.read_nbytes - before.read_nbytes, 3 * file - 3 * file / 4);
   EXPECT_LE(after.read_nbytes - before.read_nbytes, 6 * file);  // the matrix model uses two of its units twice
@@ -554,7 +554,7 @@ TEST(WeightsOnDisk, ADamagedFileIsAnErrorAtThePassThatNeedsItAndTheProcessLives)
   for (const auto& use :
        {std::function<void()>([&] { run.train_step(2); }), std::function<void()>([&] { run.weights(); }),
         std::function<void()>([&] { run.engine->evaluate([&] { run.loss(0); }); }),
-        std::function<void()>([&] { run.engine->finish_restore({}); })}) {
+        std::function<void()>([&] { run.engine->state().finish_restore({}); })}) {
     const std::string later = message_of(use);
     EXPECT_NE(later.find("an earlier pass could not gather its weights"), std::string::npos) << later;
     EXPECT_NE(later.find(file.string()), std::string::npos) << later;
@@ -651,7 +651,7 @@ TEST(Offload, ADamagedFileIsAnErrorAtTheStepThatNeedsItAndTheProcessLives) {
   EXPECT_NE(message.find(file.string()), std::string::npos) << message;
   for (const auto& use :
        {std::function<void()>([&] { run.train_step(2); }), std::function<void()>([&] { run.weights(); }),
-        std::function<void()>([&] { run.engine->finish_restore({}); })}) {
+        std::function<void()>([&] { run.engine->state().finish_restore({}); })}) {
     EXPECT_NE(message_of(use).find("an earlier step failed half-way"), std::string::npos);
   }
   MatrixEngine another(*group, options);
@@ -673,12 +673,12 @@ TEST(Offload, AStateReadFromDiskIsTheResidentOneAndCanBeWrittenBack) {
     }
     EXPECT_EQ(state_of(*resident.engine), state_of(*offloaded.engine));
     MatrixEngine later(group, from_disk);
-    for (const StateRun& run : resident.engine->kept_state()) {
+    for (const StateRun& run : resident.engine->state().kept()) {
       std::vector<float> values(static_cast<size_t>(run.numel));
-      resident.engine->read_state(run, values.data());
-      later.engine->write_state(run, values.data());
+      resident.engine->state().read(run, values.data());
+      later.engine->state().write(run, values.data());
     }
-    later.engine->finish_restore(resident.engine->progress());
+    later.engine->state().finish_restore(resident.engine->state().progress());
     resident.train_step(3);
     later.train_step(3);
     EXPECT_EQ(resident.weights(), later.weights());

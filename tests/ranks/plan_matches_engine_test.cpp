@@ -31,7 +31,7 @@ std::vector<MemoryPlan> held_by_engines(const Config& config, int world) {
       Group& group = *groups[static_cast<size_t>(rank)];
       const auto model = models::open_model("llama-tiny");  // each rank has its own, as processes do
       const Engine engine(model->units(), config, group);
-      held[static_cast<size_t>(rank)] = engine.memory().held;
+      held[static_cast<size_t>(rank)] = engine.meters().memory().held;
       group.barrier({"end", ""}).wait();
     });
   }

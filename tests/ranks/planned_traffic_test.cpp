@@ -41,13 +41,13 @@ uint64_t sent_in_one_step(const Case& c, const std::string& folder) {
     const at::Tensor tokens = at::empty({1, 8}, at::kLong).fill_(3);
     uint64_t before = 0;
     for (int step = 0; step < 3; ++step) {
-      before = engine.traffic().sent_nbytes;
+      before = engine.meters().traffic().sent_nbytes;
       for (int64_t i = 0; i < c.accumulation; ++i) {
         engine.backward(model->loss(engine, tokens, tokens));
         engine.step();
       }
     }
-    return engine.traffic().sent_nbytes - before;
+    return engine.meters().traffic().sent_nbytes - before;
   });
   return sent.front();
 }

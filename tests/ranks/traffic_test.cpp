@@ -31,7 +31,7 @@ Traffic traffic_of_one_step(int stage, int world, int64_t prefetch, bool overlap
     Engine engine(units, config_of(options, world), group);
     Traffic before;
     for (int step = 0; step < 4; ++step) {
-      before = engine.traffic();
+      before = engine.meters().traffic();
       at::Tensor x = at::ones({2, kSide});
       for (int unit = 0; unit < kUnits; ++unit) {
         x = engine.run(unit, x, [&](const at::Tensor& t) { return at::linear(t, weights[unit]); });
@@ -39,7 +39,7 @@ Traffic traffic_of_one_step(int stage, int world, int64_t prefetch, bool overlap
       engine.backward(x.sum());
       engine.step();
     }
-    Traffic after = engine.traffic();
+    Traffic after = engine.meters().traffic();
     after.sent_nbytes -= before.sent_nbytes;
     after.received_nbytes -= before.received_nbytes;
     return after;

@@ -95,8 +95,8 @@ RunResult train(Group& world, const RunOptions& options) {
       result.weights.append(static_cast<const char*>(there.const_data_ptr()), there.nbytes());
     }
   });
-  result.memory = engine.memory();
-  const HostTraffic host = engine.host();
+  result.memory = engine.meters().memory();
+  const HostTraffic host = engine.meters().host();
   result.host_updated_numel = host.host_updated_numel;
   result.ahead_numel = host.ahead_numel;
   result.taken_ahead_numel = host.taken_ahead_numel;

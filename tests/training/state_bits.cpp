@@ -15,13 +15,13 @@ namespace shoal::testing {
 
 std::string read_bits(const Engine& engine, const StateRun& run) {
   std::vector<float> values(static_cast<size_t>(run.numel));
-  engine.read_state(run, values.data());
+  engine.state().read(run, values.data());
   return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
 }
 
 std::string state_bits(const Engine& engine, Group& world) {
   std::string mine;
-  for (const StateRun& run : engine.owned_state()) {
+  for (const StateRun& run : engine.state().owned()) {
     const int64_t head[] = {run.param, static_cast<int64_t>(run.kind), run.begin, run.numel};
     mine.append(reinterpret_cast<const char*>(head), sizeof(head));
     mine += read_bits(engine, run);
@@ -43,7 +43,7 @@ std::string state_bits(const Engine& engine, Group& world) {
 
 std::string kept_bits(const Engine& engine) {
   std::string bits;
-  for (const StateRun& run : engine.kept_state()) bits += read_bits(engine, run);
+  for (const StateRun& run : engine.state().kept()) bits += read_bits(engine, run);
   return bits;
 }
 

@@ -206,7 +206,7 @@ TEST_P(EngineOfOneRank, AGradientThatIsNotFiniteSkipsTheStepAndNamesTheUnit) {
     MatrixEngine matrix(*world_, run);
     matrix.train_step(0);
     const std::string before = matrix.weights();
-    const double scale = matrix.engine->loss_scale();
+    const double scale = matrix.engine->state().loss_scale();
     const at::Tensor loss = matrix.loss(1);
     const at::Tensor bad =
         matrix.engine->run(3, at::ones({1, kWidth}).to(matrix.model.sometimes.scalar_type()),
@@ -219,7 +219,7 @@ TEST_P(EngineOfOneRank, AGradientThatIsNotFiniteSkipsTheStepAndNamesTheUnit) {
     EXPECT_EQ(result.skipped_steps, 1);
     EXPECT_EQ(result.applied_steps, 1);
     EXPECT_EQ(matrix.weights(), before);
-    EXPECT_EQ(matrix.engine->loss_scale(), precision == Precision::fp16 ? scale / 2 : 1);
+    EXPECT_EQ(matrix.engine->state().loss_scale(), precision == Precision::fp16 ? scale / 2 : 1);
     EXPECT_TRUE(matrix.train_step(2).applied);
     EXPECT_NE(matrix.weights(), before);
   }
@@ -233,7 +233,7 @@ TEST_P(EngineOfOneRank, TheLossScaleStopsTheRunWhenItsMinimumOverflows) {
   config.fp16.min_loss_scale = 1;
   MatrixEngine matrix(*world_, config);
   for (const double expected : {2.0, 1.0}) {
-    EXPECT_EQ(matrix.engine->loss_scale(), expected);
+    EXPECT_EQ(matrix.engine->state().loss_scale(), expected);
     matrix.engine->backward(matrix.loss(0) * INFINITY);
     if (expected == 2) {
       EXPECT_FALSE(matrix.engine->step().applied);

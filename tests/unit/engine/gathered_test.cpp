@@ -46,14 +46,14 @@ TEST_P(Gathered, ReadsTheValuesThatTheModelStartedWith) {
 TEST_P(Gathered, CountsItsMemoryWhileInsideAndGivesItBack) {
   const std::unique_ptr<Group> group = make_single_group();
   MatrixEngine matrix(*group, released_at(GetParam()));
-  const MemoryPlan held = matrix.engine->memory().held;
+  const MemoryPlan held = matrix.engine->meters().memory().held;
   matrix.engine->with_gathered({"drop.w"}, Access::read, [&] {
     // The flat of the unit's trainable parameters: each begins at a multiple of 128 elements.
     const size_t flat_nbytes = (kWidth * kWidth + 64 + 128) * sizeof(float);
-    EXPECT_EQ(matrix.engine->memory().user_gathered, GetParam() == 3 ? flat_nbytes : 0);
-    EXPECT_EQ(matrix.engine->memory().held, held);
+    EXPECT_EQ(matrix.engine->meters().memory().user_gathered, GetParam() == 3 ? flat_nbytes : 0);
+    EXPECT_EQ(matrix.engine->meters().memory().held, held);
   });
-  EXPECT_EQ(matrix.engine->memory().user_gathered, 0u);
+  EXPECT_EQ(matrix.engine->meters().memory().user_gathered, 0u);
   EXPECT_EQ(message_of([&] { matrix.model.w.sum(); }).empty(), GetParam() < 3);
 }
 
@@ -137,7 +137,7 @@ TEST_P(Gathered, AnExceptionInsideReleasesAndLeavesTheValues) {
               matrix.engine->with_gathered({"drop.w"}, Access::read, [] { throw std::runtime_error("stop"); });
             }),
             "stop");
-  EXPECT_EQ(matrix.engine->memory().user_gathered, 0u);
+  EXPECT_EQ(matrix.engine->meters().memory().user_gathered, 0u);
   EXPECT_EQ(matrix.weights(), before);
   EXPECT_TRUE(matrix.train_step(0).applied);
 }

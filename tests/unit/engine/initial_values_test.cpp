@@ -45,7 +45,7 @@ TEST(InitialValues, WithoutBroadcastEveryRankKeepsItsShardOfItsOwn) {
     EngineOptions options = testing::two_groups();
     options.broadcast_weights = false;
     MatrixEngine matrix(group, released_at(3), options);
-    EXPECT_EQ(matrix.engine->traffic().received_nbytes,
+    EXPECT_EQ(matrix.engine->meters().traffic().received_nbytes,
               3 * sizeof(uint64_t));  // the comparison of models, and no weights
     std::string expected;
     for (const at::Tensor& tensor : MatrixModel().tensors()) expected += bytes_of(tensor);

@@ -142,9 +142,9 @@ TEST(LoneShards, AreTakenOverByAnEngineAtEveryStage) {
       config.zero.param_persistence_threshold = 0;
       config.batch.train_batch_size = group.size();
       Engine engine({{"unit", {{"w", param}}}}, config, group);
-      const int id = engine.begin_gathered({"w"});
+      const int id = engine.hooks().begin_gathered({"w"});
       const float sum = param.detach().sum().item<float>();
-      engine.finish_gathered(id);
+      engine.hooks().finish_gathered(id);
       return sum;
     });
     EXPECT_EQ(sums, (std::vector<float>{44850, 44850})) << "stage " << stage;

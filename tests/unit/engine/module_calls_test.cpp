@@ -29,17 +29,17 @@ struct Nest {
     return {{"first", {{"first", first}}}, {"second", {{"second", second}}}, {"root", {{"last", last}}}};
   }
   static at::Tensor use(Engine& engine, int unit, const at::Tensor& x, const at::Tensor& weight) {
-    engine.enter(unit, {x});
+    engine.hooks().enter(unit, {x});
     at::Tensor y = at::mm(x, weight);
-    engine.exit(unit, {y});
+    engine.hooks().exit(unit, {y});
     return y;
   }
   at::Tensor loss(Engine& engine) const {
     const at::Tensor x = at::linspace(-1, 1, 8).reshape({2, 4});
-    engine.enter(2, {x});
+    engine.hooks().enter(2, {x});
     const at::Tensor y = use(engine, 1, use(engine, 0, x, first), second);
     at::Tensor loss = at::mm(y, last).square().mean();
-    engine.exit(2, {loss});
+    engine.hooks().exit(2, {loss});
     return loss;
   }
 };
@@ -92,10 +92,10 @@ TEST_P(ModuleCallsAtStage, TheOutermostUseWithoutGradientsIsAnEvaluation) {
 TEST_P(ModuleCallsAtStage, AnExceptionInsideLeavesAnEngineThatWorks) {
   {
     at::NoGradGuard without_graph;
-    engine_.enter(2, {});
-    engine_.enter(0, {});
-    engine_.abandon(2);  // and with it what was entered inside
-    engine_.abandon(1);  // never entered
+    engine_.hooks().enter(2, {});
+    engine_.hooks().enter(0, {});
+    engine_.hooks().abandon(2);  // and with it what was entered inside
+    engine_.hooks().abandon(1);  // never entered
   }
   engine_.backward(nest_.loss(engine_));
   EXPECT_TRUE(engine_.step().applied);
@@ -127,7 +127,7 @@ TEST(ModuleCalls, BoundariesFromOutsideEndAWindowEarlyOrLate) {
       norms.push_back(result.grad_norm);
     }
     EXPECT_GT(norms[1], 2 * norms[0]);
-    EXPECT_EQ(engine.progress().applied_steps, 3);
+    EXPECT_EQ(engine.state().progress().applied_steps, 3);
   }
 }
 
@@ -152,7 +152,7 @@ TEST(ModuleCalls, ABoundaryThatIsNotOneTakesTheMemoryToAccumulate) {
   EXPECT_FALSE(engine.step().boundary);
   engine.set_boundary(true);
   engine.backward(nest.loss(engine));
-  EXPECT_EQ(engine.memory().held.gradients, engine.memory().planned.gradients);
+  EXPECT_EQ(engine.meters().memory().held.gradients, engine.meters().memory().planned.gradients);
   EXPECT_TRUE(engine.step().applied);
 }
 

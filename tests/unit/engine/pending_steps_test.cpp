@@ -40,7 +40,7 @@ TEST_P(PendingStepsOfOneRank, AStepMayBeReadWheneverSomebodyAsks) {
     steps.push_back(later.engine->step_later());
     EXPECT_TRUE(steps.back().known() || micro % 2 == 0);
   }
-  EXPECT_EQ(later.engine->loss_scale(), at_once.engine->loss_scale());
+  EXPECT_EQ(later.engine->state().loss_scale(), at_once.engine->state().loss_scale());
   for (size_t micro = 1; micro < 8; micro += 2) {
     const StepResult& result = steps[micro].result();
     EXPECT_TRUE(result.boundary);
@@ -52,7 +52,7 @@ TEST_P(PendingStepsOfOneRank, AStepMayBeReadWheneverSomebodyAsks) {
   }
   EXPECT_FALSE(steps[0].result().boundary);
   EXPECT_EQ(later.weights(), at_once.weights());
-  EXPECT_EQ(later.engine->progress().applied_steps, 3);
+  EXPECT_EQ(later.engine->state().progress().applied_steps, 3);
 }
 
 TEST_P(PendingStepsOfOneRank, AStepThatNobodyReadCannotBeReadWithoutItsEngine) {

@@ -323,7 +323,7 @@ TEST_P(Recompute, InAnEngineOfTheHostTakesInputsOnTheHostAndMovesNothing) {
     asked.train_step(step, {.recompute = true});
   }
   EXPECT_EQ(asked.weights(), plain.weights());
-  EXPECT_EQ(asked.engine->memory().host_activations, 0u);
+  EXPECT_EQ(asked.engine->meters().memory().host_activations, 0u);
 }
 
 }  // namespace shoal

@@ -45,27 +45,27 @@ WholeState train_and_read(int world, const RunOptions& run, std::vector<EnginePr
     MatrixEngine trained(group, run);
     for (int step = 0; step < 2; ++step) trained.train_step(step);
     const std::lock_guard lock(mutex);
-    for (const StateRun& owned : trained.engine->owned_state()) {
-      const ParamInfo& info = trained.engine->params()[static_cast<size_t>(owned.param)];
+    for (const StateRun& owned : trained.engine->state().owned()) {
+      const ParamInfo& info = trained.engine->state().params()[static_cast<size_t>(owned.param)];
       std::vector<float>& values = whole[{info.name, owned.kind}];
       values.resize(static_cast<size_t>(numel_of(info)), NAN);
       for (int64_t i = 0; i < owned.numel; ++i) {
         EXPECT_TRUE(std::isnan(values[static_cast<size_t>(owned.begin + i)])) << info.name << " is owned twice";
       }
-      trained.engine->read_state(owned, values.data() + owned.begin);
+      trained.engine->state().read(owned, values.data() + owned.begin);
     }
-    if (progress != nullptr) (*progress)[static_cast<size_t>(group.rank())] = trained.engine->progress();
+    if (progress != nullptr) (*progress)[static_cast<size_t>(group.rank())] = trained.engine->state().progress();
     return 0;
   });
   return whole;
 }
 
 void write_all(Engine& engine, const WholeState& whole, const EngineProgress& progress) {
-  for (const StateRun& kept : engine.kept_state()) {
-    const ParamInfo& info = engine.params()[static_cast<size_t>(kept.param)];
-    engine.write_state(kept, whole.at({info.name, kept.kind}).data() + kept.begin);
+  for (const StateRun& kept : engine.state().kept()) {
+    const ParamInfo& info = engine.state().params()[static_cast<size_t>(kept.param)];
+    engine.state().write(kept, whole.at({info.name, kept.kind}).data() + kept.begin);
   }
-  engine.finish_restore(progress);
+  engine.state().finish_restore(progress);
 }
 
 std::string text_of(const WholeState& whole) {
@@ -105,7 +105,7 @@ TEST(StateAccess, ARestoredEngineGoesOnWithTheSameBits) {
       const auto weights = on_threads<std::string>(2, [&](Group& group) {
         MatrixEngine restored(group, run_of(stage, precision));
         write_all(*restored.engine, whole, progress[static_cast<size_t>(group.rank())]);
-        EXPECT_EQ(restored.engine->progress().applied_steps, 2);
+        EXPECT_EQ(restored.engine->state().progress().applied_steps, 2);
         for (int step = 2; step < 4; ++step) restored.train_step(step);
         return restored.weights();
       });
@@ -131,11 +131,11 @@ TEST(StateAccess, AnotherWorldSizeHoldsTheSameValues) {
       no_random.random_state.clear();
       write_all(*restored.engine, whole, no_random);
       const std::lock_guard lock(mutex);
-      for (const StateRun& owned : restored.engine->owned_state()) {
-        const ParamInfo& info = restored.engine->params()[static_cast<size_t>(owned.param)];
+      for (const StateRun& owned : restored.engine->state().owned()) {
+        const ParamInfo& info = restored.engine->state().params()[static_cast<size_t>(owned.param)];
         std::vector<float>& values = again[{info.name, owned.kind}];
         values.resize(static_cast<size_t>(numel_of(info)), NAN);
-        restored.engine->read_state(owned, values.data() + owned.begin);
+        restored.engine->state().read(owned, values.data() + owned.begin);
       }
       return 0;
     });
@@ -147,7 +147,7 @@ TEST(StateAccess, TiedNamesAreAliasesOfOneParameter) {
   const std::unique_ptr<Group> world = make_single_group();
   MatrixEngine matrix(*world, released_at(3));
   int aliases = 0;
-  for (const ParamInfo& info : matrix.engine->params()) aliases += static_cast<int>(info.aliases.size());
+  for (const ParamInfo& info : matrix.engine->state().params()) aliases += static_cast<int>(info.aliases.size());
   EXPECT_GT(aliases, 0);
 }
 
@@ -156,25 +156,25 @@ TEST(StateAccess, TheStateIsReadBetweenPassesOnly) {
   MatrixEngine matrix(*world, released_at(3));
   const at::Tensor loss = matrix.loss(0);
   std::vector<float> values(1 << 16);
-  const StateRun run = matrix.engine->owned_state().at(0);
-  EXPECT_THAT(message_of([&] { matrix.engine->read_state(run, values.data()); }),
+  const StateRun run = matrix.engine->state().owned().at(0);
+  EXPECT_THAT(message_of([&] { matrix.engine->state().read(run, values.data()); }),
               HasSubstr("[read_state] a pass is open: its forward ran and its backward did not"));
 }
 
 // Reads everything between the micro-steps of each step, or not; the bytes of the weights after three steps.
 std::string accumulate(Group& group, const RunOptions& run, bool reads) {
   MatrixEngine matrix(group, run);
-  const std::vector<StateRun> owned = matrix.engine->owned_state();
+  const std::vector<StateRun> owned = matrix.engine->state().owned();
   const auto read = [&](const StateRun& part) {
     std::vector<float> values(static_cast<size_t>(part.numel));
-    matrix.engine->read_state(part, values.data());
+    matrix.engine->state().read(part, values.data());
     return values;
   };
   for (int step = 0; step < 3; ++step) {
     const std::vector<float> before = reads ? read(owned[0]) : std::vector<float>();
     for (int64_t micro_step = 0; micro_step < run.accumulation; ++micro_step) {
       matrix.engine->backward(matrix.loss(step * run.accumulation + micro_step));
-      EXPECT_EQ(matrix.engine->accumulated(), micro_step + 1);
+      EXPECT_EQ(matrix.engine->state().accumulated(), micro_step + 1);
       for (const StateRun& part : owned) {
         if (!reads) continue;
         const std::vector<float> values = read(part);
@@ -184,7 +184,7 @@ std::string accumulate(Group& group, const RunOptions& run, bool reads) {
       }
       matrix.engine->step();
     }
-    EXPECT_EQ(matrix.engine->accumulated(), 0);
+    EXPECT_EQ(matrix.engine->state().accumulated(), 0);
   }
   return matrix.weights();
 }
@@ -211,13 +211,13 @@ TEST(StateAccess, WrittenGradientsAreTheStepsAtEveryStage) {
           MatrixEngine matrix(group, run_of(stage, precision));
           matrix.engine->backward(matrix.loss(0));
           double squares = 0;
-          for (const ParamInfo& info : matrix.engine->params()) {
+          for (const ParamInfo& info : matrix.engine->state().params()) {
             if (info.trainable) squares += 4.0 * static_cast<double>(numel_of(info));
           }
-          for (const StateRun& kept : matrix.engine->kept_gradients()) {
+          for (const StateRun& kept : matrix.engine->state().kept_gradients()) {
             std::vector<float> values;
             for (int64_t i = 0; i < kept.numel; ++i) values.push_back((kept.begin + i) % 2 == 0 ? 2.0f : -2.0f);
-            matrix.engine->write_gradient(kept, values.data());
+            matrix.engine->state().write_gradient(kept, values.data());
           }
           EXPECT_NEAR(matrix.engine->step().grad_norm, std::sqrt(squares), 1e-9 * std::sqrt(squares));
           return matrix.weights();
@@ -233,13 +233,13 @@ TEST(StateAccess, GradientsAreWrittenBetweenBackwardAndStep) {
   const std::unique_ptr<Group> world = make_single_group();
   MatrixEngine matrix(*world, released_at(3));
   const auto refused = HasSubstr("[gradients] there are none: they are complete after the backward that ends a step");
-  EXPECT_THAT(message_of([&] { matrix.engine->kept_gradients(); }), refused);
+  EXPECT_THAT(message_of([&] { matrix.engine->state().kept_gradients(); }), refused);
   matrix.engine->backward(matrix.loss(0));
-  const StateRun part = matrix.engine->kept_gradients().at(0);
+  const StateRun part = matrix.engine->state().kept_gradients().at(0);
   const std::vector<float> zeros(static_cast<size_t>(part.numel));
-  matrix.engine->write_gradient(part, zeros.data());
+  matrix.engine->state().write_gradient(part, zeros.data());
   matrix.engine->step();
-  EXPECT_THAT(message_of([&] { matrix.engine->write_gradient(part, zeros.data()); }), refused);
+  EXPECT_THAT(message_of([&] { matrix.engine->state().write_gradient(part, zeros.data()); }), refused);
 }
 
 // Halves all moments before the second step's pass, or between its backward and its step.
@@ -248,20 +248,20 @@ std::string halved(Group& group, const RunOptions& run, bool after_backward) {
   matrix.train_step(0);
   const auto halve = [&] {
     std::vector<float> values(1 << 16);
-    for (const StateRun& kept : matrix.engine->kept_state()) {
+    for (const StateRun& kept : matrix.engine->state().kept()) {
       if (kept.kind == StateKind::weight) continue;  // the backward's gradients are of those of before
-      matrix.engine->read_state(kept, values.data());
+      matrix.engine->state().read(kept, values.data());
       for (float& value : values) value *= 0.5f;
-      matrix.engine->edit_state(kept, values.data());
+      matrix.engine->state().edit(kept, values.data());
     }
-    matrix.engine->finish_edits();
+    matrix.engine->state().finish_edits();
   };
   if (!after_backward) halve();
   matrix.engine->backward(matrix.loss(1));
   if (after_backward) {
     EXPECT_THAT(message_of([&] {
                   std::vector<float> values(1 << 16);
-                  matrix.engine->write_state(matrix.engine->kept_state().at(0), values.data());
+                  matrix.engine->state().write(matrix.engine->state().kept().at(0), values.data());
                 }),
                 HasSubstr("[write_state] a step is under way"));
     halve();

@@ -48,4 +48,20 @@ TEST(StepLine, SaysWhereTheTimeWent) {
             "the disk");
 }
 
+TEST(StepLine, IsPrintedEverySoManyStepsAndWhereOneIsSkipped) {
+  const auto printed = [](int64_t every, bool applied) {
+    Config config;
+    config.steps_per_print = every;
+    StepResult result = applied_step();
+    result.applied = applied;
+    ::testing::internal::CaptureStderr();
+    print_step(config, result, {});
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(printed(4, true), "shoal: " + step_line(applied_step()) + "\n");
+  EXPECT_EQ(printed(5, true), "");
+  EXPECT_EQ(printed(0, true), "");
+  EXPECT_NE(printed(0, false), "");
+}
+
 }  // namespace shoal

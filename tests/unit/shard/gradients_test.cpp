@@ -54,6 +54,7 @@ float after_micro_steps(int stage, const std::vector<float>& micro_steps, Gradie
   Gradients gradients = parts.gradients(options);
   for (size_t step = 0; step < micro_steps.size(); ++step) {
     gradients.begin_micro_step(static_cast<int64_t>(step));
+    gradients.set_last(step + 1 == micro_steps.size());
     gradients.deposit(0, 0, tensor_of(std::vector<float>(3, micro_steps[step])));
     gradients.reduce(0);
     gradients.wait();
@@ -123,6 +124,7 @@ TEST(Gradients, HasNoRoomForWhatIsAddedOrConverted) {
   options.accumulation_steps = 2;
   Gradients gradients = parts.gradients(options);
   gradients.begin_micro_step(0);
+  gradients.set_last(false);
   const DType kept = gradients.rule(0, 0).kept;
   EXPECT_EQ(gradients.target(0, 0, kept == DType::bf16 ? DType::f32 : DType::bf16), nullptr);
   gradients.deposit(0, 0, tensor_of(std::vector<float>(3, 1)));
@@ -353,6 +355,7 @@ std::string bits_after_two_steps(Group& group, int stage, DType dtype, const Gra
   for (int step = 0; step < 2; ++step) {
     for (int64_t micro = 0; micro < options.accumulation_steps; ++micro) {
       gradients.begin_micro_step(micro);
+      gradients.set_last(micro + 1 == options.accumulation_steps);
       const auto values = [&](int64_t numel) {
         std::vector<float> grad = grad_of(group.rank() + step, numel);
         for (float& value : grad) value = value / 7 + static_cast<float>(micro);

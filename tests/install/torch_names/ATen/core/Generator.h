@@ -1,0 +1,8 @@
+// See Tensor.h.
+#pragma once
+
+namespace at {
+
+class Generator {};
+
+}  // namespace at
