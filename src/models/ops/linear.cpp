@@ -21,7 +21,7 @@ namespace {
 
 namespace ag = torch::autograd;
 using at::Tensor;
-using kernels::cuda::Fp8;
+using cuda::Fp8;
 
 Tensor rows_of(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
@@ -291,7 +291,7 @@ void check_fp8(const Tensor& x) {
   if (!x.is_cuda()) {
     throw Error("config fp8.enabled", fmt::format("true, and the model is on the {}. {}", x.device().str(), kWhatToDo));
   }
-  if (!kernels::cuda::multiplies_fp8()) {
+  if (!cuda::multiplies_fp8()) {
     throw Error("config fp8.enabled", fmt::format("true, and this GPU does not multiply fp8. {}", kWhatToDo));
   }
 }

@@ -1,12 +1,12 @@
 // See rope.h. A block has whole rows, where they are short enough, so that the only divisions are those of a thread's
 // place in its block. A thread holds the angles of one pack of pairs and turns that pack in up to four heads of a row.
-#include "kernels/cuda/rope.h"
+#include "models/ops/cuda/rope.h"
 
 #include <algorithm>
 
-#include "kernels/cuda/pack.cuh"
+#include "models/ops/cuda/pack.cuh"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
 
 namespace {
 
@@ -122,4 +122,4 @@ void rope(const Rope& args, Stream stream) {
   });
 }
 
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

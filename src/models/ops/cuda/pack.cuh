@@ -12,7 +12,13 @@
 #include "kernels/cuda/launch.cuh"
 #include "shoal/dtype.h"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
+
+using kernels::cuda::check_cuda;
+using kernels::cuda::check_launch;
+using kernels::cuda::stream_of;
+using kernels::cuda::Stream;
+
 namespace {
 
 __device__ __forceinline__ float to_float(float value) { return value; }
@@ -137,4 +143,4 @@ inline unsigned blocks_for(int64_t threads, int per_block) {
 }
 
 }  // namespace
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

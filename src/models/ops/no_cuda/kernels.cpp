@@ -1,13 +1,14 @@
-// Stands in for the models' kernels (kernels/cuda/norm.cu, rope.cu, activation.cu, cross_entropy.cu,
-// fp8.cu) where there is no nvcc.
-#include "kernels/cuda/activation.h"
-#include "kernels/cuda/cross_entropy.h"
-#include "kernels/cuda/fp8.h"
-#include "kernels/cuda/norm.h"
-#include "kernels/cuda/rope.h"
+// Stands in for all of models/ops/cuda where there is no nvcc.
 #include "kernels/no_cuda/missing.h"
+#include "models/ops/cuda/activation.h"
+#include "models/ops/cuda/cross_entropy.h"
+#include "models/ops/cuda/fp8.h"
+#include "models/ops/cuda/norm.h"
+#include "models/ops/cuda/rope.h"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
+
+using kernels::cuda::throw_no_cuda;
 
 void rms_norm(const NormForward&, Stream) { throw_no_cuda(); }
 void layer_norm(const NormForward&, Stream) { throw_no_cuda(); }
@@ -29,4 +30,4 @@ void scale_gradient(const ScaleGradient&, Stream) { throw_no_cuda(); }
 bool multiplies_fp8() { throw_no_cuda(); }
 void to_fp8(const ToFp8&, Stream) { throw_no_cuda(); }
 
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

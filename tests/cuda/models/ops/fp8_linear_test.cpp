@@ -1,5 +1,5 @@
 #include "cuda/tensors.h"
-#include "kernels/cuda/fp8.h"
+#include "models/ops/cuda/fp8.h"
 #include "models/ops/linear.h"
 #include "shoal/error.h"
 
@@ -15,7 +15,7 @@ class Fp8Linear : public OnGpuTensors {
  protected:
   void SetUp() override {
     OnGpuTensors::SetUp();
-    if (!IsSkipped() && !kernels::cuda::multiplies_fp8()) GTEST_SKIP() << "this GPU does not multiply fp8";
+    if (!IsSkipped() && !models::ops::cuda::multiplies_fp8()) GTEST_SKIP() << "this GPU does not multiply fp8";
   }
 };
 

@@ -17,7 +17,12 @@
 
 #include "kernels/cuda/launch.cuh"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
+
+using kernels::cuda::check_cuda;
+using kernels::cuda::stream_of;
+using kernels::cuda::Stream;
+
 namespace {
 
 constexpr bool are_at_least_90(std::initializer_list<int> architectures) {
@@ -51,4 +56,4 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 }
 
 }  // namespace
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

@@ -7,11 +7,11 @@
 // cannot be read 16 bytes at a time, have more threads.
 #pragma once
 
-#include "kernels/cuda/norm.h"
-#include "kernels/cuda/pack.cuh"
-#include "kernels/cuda/row_sum.cuh"
+#include "models/ops/cuda/norm.h"
+#include "models/ops/cuda/pack.cuh"
+#include "models/ops/cuda/row_sum.cuh"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
 namespace {
 
 // Threads of a block; kLanes is 0 where the number of lanes is known at run time only.
@@ -140,4 +140,4 @@ __global__ void __launch_bounds__(kForwardThreads<kLanes>,
 }
 
 }  // namespace
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

@@ -1,7 +1,7 @@
 // Sums over the threads that share a row.
 #pragma once
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
 namespace {
 
 // Each of `values` summed over the `lanes` threads of a row, a power of two, in a fixed order and with the same bits in
@@ -36,4 +36,4 @@ __device__ __forceinline__ void sum_over_row(float (&values)[kSums], int lanes, 
 }
 
 }  // namespace
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

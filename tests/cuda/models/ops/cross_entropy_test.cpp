@@ -1,4 +1,4 @@
-#include "kernels/cuda/cross_entropy.h"
+#include "models/ops/cuda/cross_entropy.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -33,7 +33,7 @@ Rows rows_of(const at::Tensor& logits, const at::Tensor& targets, bool with_grad
   buffer.narrow(1, 0, vocab).copy_(logits);
   Rows out;
   out.losses = at::empty({rows}, logits.options().dtype(at::kFloat));
-  kernels::cuda::CrossEntropy args;
+  models::ops::cuda::CrossEntropy args;
   args.logits = buffer.mutable_data_ptr();
   args.targets = targets.const_data_ptr<int64_t>();
   args.losses = out.losses.mutable_data_ptr<float>();
@@ -42,7 +42,7 @@ Rows rows_of(const at::Tensor& logits, const at::Tensor& targets, bool with_grad
   args.stride = stride;
   args.with_gradient = with_gradient;
   args.dtype = dtype_of(logits);
-  kernels::cuda::cross_entropy(args, stream_of(logits));
+  models::ops::cuda::cross_entropy(args, stream_of(logits));
   out.gradient = buffer.narrow(1, 0, vocab);
   return out;
 }
@@ -81,7 +81,7 @@ TEST_F(FusedCrossEntropy, ManyRowsAreEachWhatTheyAreAlone) {
       const int64_t rows = vocab < 10000 ? 3000 : 500;
       const at::Tensor logits = on_gpu({rows, vocab}, dtype, 4);
       const at::Tensor targets = random_targets(rows, vocab);
-      for (int64_t row = 1; row < rows; row += 7) targets[row].fill_(kernels::cuda::kIgnoredTarget);
+      for (int64_t row = 1; row < rows; row += 7) targets[row].fill_(models::ops::cuda::kIgnoredTarget);
       const Rows all = rows_of(logits, targets);
       const std::string words = words_of("rows", dtype, {rows, vocab});
       EXPECT_TRUE(rows_of(logits, targets, false).losses.equal(all.losses)) << words;
@@ -90,7 +90,7 @@ TEST_F(FusedCrossEntropy, ManyRowsAreEachWhatTheyAreAlone) {
         EXPECT_TRUE(all.losses.narrow(0, row, 1).equal(alone.losses)) << words << ", row " << row;
         EXPECT_TRUE(all.gradient.narrow(0, row, 1).equal(alone.gradient)) << words << ", row " << row;
       }
-      const at::Tensor ignored = targets.eq(kernels::cuda::kIgnoredTarget);
+      const at::Tensor ignored = targets.eq(models::ops::cuda::kIgnoredTarget);
       EXPECT_TRUE(all.losses.masked_select(ignored).eq(0).all().item<bool>()) << words;
       const at::Tensor kept = ignored.logical_not().nonzero().squeeze(1);
       const at::Tensor log_softmax = logits.index_select(0, kept).to(at::kDouble).log_softmax(-1);
@@ -174,10 +174,10 @@ TEST_F(FusedCrossEntropy, TheIncomingGradientScalesBothGradientsBeforeRounding) 
 }
 
 TEST_F(FusedCrossEntropy, RowsThatAreNotAlignedAreRefused) {
-  kernels::cuda::CrossEntropy args;
+  models::ops::cuda::CrossEntropy args;
   args.rows = 1;
   args.vocab = args.stride = 7;
-  EXPECT_THROW(kernels::cuda::cross_entropy(args, nullptr), Error);
+  EXPECT_THROW(models::ops::cuda::cross_entropy(args, nullptr), Error);
 }
 
 }  // namespace shoal

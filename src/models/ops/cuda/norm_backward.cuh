@@ -7,12 +7,12 @@
 // one line of partial sums, and a second kernel adds the lines. All in fixed order.
 #pragma once
 
-#include "kernels/cuda/async_copy.cuh"
-#include "kernels/cuda/early_launch.cuh"
-#include "kernels/cuda/norm.h"
-#include "kernels/cuda/row_sum.cuh"
+#include "models/ops/cuda/async_copy.cuh"
+#include "models/ops/cuda/early_launch.cuh"
+#include "models/ops/cuda/norm.h"
+#include "models/ops/cuda/row_sum.cuh"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
 namespace {
 
 constexpr int kBackwardElements = 16;  // a thread
@@ -207,4 +207,4 @@ __global__ void __launch_bounds__(kSumColumns* kSumRows)
 }
 
 }  // namespace
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

@@ -1,7 +1,7 @@
 #include "models/ops/norm.h"
 
 #include "cuda/tensors.h"
-#include "kernels/cuda/norm.h"
+#include "models/ops/cuda/norm.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -196,11 +196,11 @@ TEST_F(FusedNorms, AnUnusedResultGivesNoGradient) {
 }
 
 TEST_F(FusedNorms, RowsLongerThanTheKernelTakesAreRefusedByItAndLeftToTheLibrary) {
-  kernels::cuda::NormForward args;
+  models::ops::cuda::NormForward args;
   args.rows = 1;
-  args.columns = kernels::cuda::kMostNormColumns + 1;
-  EXPECT_THROW(kernels::cuda::rms_norm(args, nullptr), Error);
-  const int64_t columns = kernels::cuda::kMostNormColumns + 8;
+  args.columns = models::ops::cuda::kMostNormColumns + 1;
+  EXPECT_THROW(models::ops::cuda::rms_norm(args, nullptr), Error);
+  const int64_t columns = models::ops::cuda::kMostNormColumns + 8;
   const at::Tensor x = on_gpu({2, columns}, at::kFloat), weight = on_gpu({columns}, at::kFloat);
   EXPECT_LT(relative_error(rms_norm(x, weight, kEps), plain_rms(x.to(at::kDouble), weight.to(at::kDouble))), 1e-5);
 }

@@ -7,7 +7,9 @@
 #include "kernels/cuda/stream.h"
 #include "shoal/dtype.h"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
+
+using kernels::cuda::Stream;
 
 inline constexpr int64_t kMostNormColumns = 16384;
 
@@ -48,4 +50,4 @@ void layer_norm_backward(const NormBackward& args, Stream stream);
 
 int64_t norm_partials_numel(int64_t rows, int64_t columns, bool with_bias);
 
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/pack.cuh"
+#include "models/ops/cuda/pack.cuh"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
 namespace {
 
 // Packs of less than 16 bytes are copied at once.
@@ -31,4 +31,4 @@ __device__ __forceinline__ void wait_for_groups(int later) {
 }
 
 }  // namespace
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

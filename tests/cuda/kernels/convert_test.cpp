@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/check.h"
-#include "cuda/kernel_test.h"
+#include "cuda/kernels/kernel_test.h"
 
 namespace shoal::kernels {
 namespace {

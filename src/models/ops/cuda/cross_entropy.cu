@@ -6,15 +6,15 @@
 // maximum and the sum of exponentials; the second writes the gradient and starts the copy of the next row into the
 // places it has read, so that reading and writing overlap. Groups of copies end in order: the first pass begins with
 // what is there. A thread reads only what it copied itself.
-#include "kernels/cuda/cross_entropy.h"
+#include "models/ops/cuda/cross_entropy.h"
 
 #include <algorithm>
 
-#include "kernels/cuda/async_copy.cuh"
-#include "kernels/cuda/fast_math.cuh"
-#include "kernels/cuda/pack.cuh"
+#include "models/ops/cuda/async_copy.cuh"
+#include "models/ops/cuda/fast_math.cuh"
+#include "models/ops/cuda/pack.cuh"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
 
 namespace {
 
@@ -416,4 +416,4 @@ void scale_gradient(const ScaleGradient& args, Stream stream) {
   check_launch("scale_gradient");
 }
 
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "cuda/kernel_test.h"
+#include "cuda/kernels/kernel_test.h"
 
 namespace shoal::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/fp8.h"
+#include "models/ops/cuda/fp8.h"
 
 #include "cuda/tensors.h"
 #include "models/ops/fp8.h"
@@ -6,11 +6,11 @@
 
 namespace shoal {
 
-using kernels::cuda::Fp8;
 using models::ops::Fp8Both;
 using models::ops::Matmul;
 using models::ops::Sides;
 using models::ops::to_fp8;
+using models::ops::cuda::Fp8;
 
 namespace {
 

@@ -1,12 +1,12 @@
 // See norm.h. Here the shape of a launch is chosen; the kernels stand in norm_forward.cuh and norm_backward.cuh.
-#include "kernels/cuda/norm.h"
+#include "models/ops/cuda/norm.h"
 
 #include <algorithm>
 
-#include "kernels/cuda/norm_backward.cuh"
-#include "kernels/cuda/norm_forward.cuh"
+#include "models/ops/cuda/norm_backward.cuh"
+#include "models/ops/cuda/norm_forward.cuh"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
 
 namespace {
 
@@ -138,4 +138,4 @@ int64_t norm_partials_numel(int64_t rows, int64_t columns, bool with_bias) {
   return lines_for(rows, columns) * columns * (with_bias ? 2 : 1);
 }
 
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

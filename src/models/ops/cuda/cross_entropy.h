@@ -7,7 +7,9 @@
 #include "kernels/cuda/stream.h"
 #include "shoal/dtype.h"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
+
+using kernels::cuda::Stream;
 
 inline constexpr int64_t kIgnoredTarget = -100;  // gives no loss and no gradient
 // Rows of logits begin at multiples of this many elements, in 16-byte aligned memory; what pads a row may hold anything
@@ -40,4 +42,4 @@ struct ScaleGradient {
 };
 void scale_gradient(const ScaleGradient& args, Stream stream);
 
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

@@ -2,7 +2,7 @@
 
 #include "cuda/tensors.h"
 #include "engine/graph_hooks.h"
-#include "kernels/cuda/fp8.h"
+#include "models/ops/cuda/fp8.h"
 #include "models/ops/swiglu_linear.h"
 
 namespace shoal {
@@ -47,7 +47,7 @@ TEST_F(SharedLinears, AFrozenMatrixGetsNoGradient) {
 // See [Note: gradients made where they are kept] in engine/graph_hooks.h.
 TEST_F(SharedLinears, GradientsAreMadeWhereTheEngineKeepsThem) {
   std::vector<Matmul> ways = {Matmul::plain};
-  if (kernels::cuda::multiplies_fp8()) ways.insert(ways.end(), {Matmul::fp8_tensorwise, Matmul::fp8_rowwise});
+  if (models::ops::cuda::multiplies_fp8()) ways.insert(ways.end(), {Matmul::fp8_tensorwise, Matmul::fp8_rowwise});
   for (const Matmul how : ways) {
     for (const bool swiglu : {false, true}) {
       at::Tensor x = on_gpu({64, 128}, at::kBFloat16).set_requires_grad(true);

@@ -1,7 +1,7 @@
 // Functions of the special function unit, right to about two units in the last place; results too small for fp32 are 0.
 #pragma once
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
 namespace {
 
 constexpr float kLog2E = 1.4426950408889634f;
@@ -18,4 +18,4 @@ __device__ __forceinline__ float reciprocal_fast(float x) {
 }
 
 }  // namespace
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

@@ -7,7 +7,9 @@
 #include "kernels/cuda/stream.h"
 #include "shoal/dtype.h"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
+
+using kernels::cuda::Stream;
 
 enum class Fp8 : uint8_t { e4m3, e5m2 };
 
@@ -37,4 +39,4 @@ struct ToFp8 {
 };
 void to_fp8(const ToFp8& args, Stream stream);
 
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

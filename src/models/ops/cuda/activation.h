@@ -7,7 +7,9 @@
 #include "kernels/cuda/stream.h"
 #include "shoal/dtype.h"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
+
+using kernels::cuda::Stream;
 
 struct SwigluForward {
   const void* gate = nullptr;
@@ -51,4 +53,4 @@ struct GeluBackward {
 };
 void gelu_backward(const GeluBackward& args, Stream stream);
 
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

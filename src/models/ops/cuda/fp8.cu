@@ -1,14 +1,14 @@
 // See fp8.h.
-#include "kernels/cuda/fp8.h"
+#include "models/ops/cuda/fp8.h"
 
 #include <cuda_fp8.h>
 
 #include <algorithm>
 
-#include "kernels/cuda/early_launch.cuh"
-#include "kernels/cuda/pack.cuh"
+#include "models/ops/cuda/early_launch.cuh"
+#include "models/ops/cuda/pack.cuh"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
 
 namespace {
 
@@ -366,4 +366,4 @@ void to_fp8(const ToFp8& args, Stream stream) {
   });
 }
 
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

@@ -1,10 +1,10 @@
 // See activation.h.
-#include "kernels/cuda/activation.h"
+#include "models/ops/cuda/activation.h"
 
-#include "kernels/cuda/fast_math.cuh"
-#include "kernels/cuda/pack.cuh"
+#include "models/ops/cuda/fast_math.cuh"
+#include "models/ops/cuda/pack.cuh"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
 
 namespace {
 
@@ -193,4 +193,4 @@ void gelu_backward(const GeluBackward& args, Stream stream) {
       });
 }
 
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda

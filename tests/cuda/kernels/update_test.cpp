@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "base/check.h"
-#include "cuda/kernel_test.h"
+#include "cuda/kernels/kernel_test.h"
 #include "kernels/update_narrow.h"
 
 namespace shoal::kernels {

@@ -7,7 +7,9 @@
 #include "kernels/cuda/stream.h"
 #include "shoal/dtype.h"
 
-namespace shoal::kernels::cuda {
+namespace shoal::models::ops::cuda {
+
+using kernels::cuda::Stream;
 
 // One of q and k. `in` and `out` may be the same memory.
 struct RopeSide {
@@ -27,4 +29,4 @@ struct Rope {
 };
 void rope(const Rope& args, Stream stream);
 
-}  // namespace shoal::kernels::cuda
+}  // namespace shoal::models::ops::cuda
