@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -18,23 +17,6 @@
 namespace shoal {
 
 namespace {
-
-std::vector<int64_t> gathered_numels(const ModelLayout& layout, const Stage& stage) {
-  std::vector<int64_t> numels;
-  for (const UnitLayout& unit : layout.units) numels.push_back(gathered_numel(unit, stage));
-  return numels;
-}
-
-// Members of one list, by their names: "experts.0" and "experts.1".
-GatherLimits with_families(GatherLimits limits, const ModelLayout& layout) {
-  std::map<std::string, int> families;
-  for (const UnitLayout& unit : layout.units) {
-    const size_t dot = unit.name.rfind('.');
-    const std::string list = dot == std::string::npos ? unit.name : unit.name.substr(0, dot + 1);
-    limits.family_of.push_back(families.emplace(list, static_cast<int>(families.size())).first->second);
-  }
-  return limits;
-}
 
 std::vector<bool> units_with_gradients(const ModelLayout& layout) {
   std::vector<bool> has;
@@ -51,11 +33,15 @@ Passes::Passes(const ModelLayout& layout, const PassOptions& options, Weights& w
                Group& weights_channel, Group& gradients_channel)
     : layout_(layout),
       options_(options),
-      weights_(weights),
       gradients_(gradients),
-      weights_channel_(weights_channel),
       gradients_channel_(gradients_channel),
-      schedule_(gathered_numels(layout, options.stage), with_families(options.gather, layout)),
+      gathers_(layout, {.stage = options.stage, .limits = options.gather, .overlap = options.overlap}, weights,
+               weights_channel,
+               {.needed = [this](int unit) { need(unit); },
+                .released = [this](int unit) { reduce_if_left_out(unit); },
+                // See [Note: why a skipped unit is passed by before its reduction].
+                .ranks_differ = [this] { gradients_.grow_slots(); },
+                .lost = [this](const std::string& because) { lose(because); }}),
       reduce_order_(units_with_gradients(layout)),
       units_(layout.units.size()) {
   hooks_.skip_while([this] { return runs_aside(); });
@@ -78,7 +64,7 @@ void Passes::enter(int unit, const std::vector<at::Tensor>& inputs) {
                   "is used without gradients in a training pass. Run forwards without gradients inside "
                   "Engine::evaluate.");
     }
-    if (!schedule_.is_open()) open_training_pass();
+    if (!gathers_.is_open()) open_training_pass();
   }
   enter_needed(unit);
   if (mode_ == Mode::evaluate) return;
@@ -119,7 +105,7 @@ void Passes::follow_inputs(int unit, const std::vector<at::Tensor>& inputs) {
 }
 
 void Passes::enter_without_graph(int unit) {
-  if (!schedule_.is_open()) open_training_pass();
+  if (!gathers_.is_open()) open_training_pass();
   enter_needed(unit);
   for (const int other : needed(unit)) ++units_[static_cast<size_t>(other)].recomputed_uses;
 }
@@ -174,7 +160,7 @@ void Passes::exit(int unit, const std::vector<at::Tensor>& outputs) {
 void Passes::abandon(int unit) {
   leave(unit);
   const bool held_by_nested = !nested_held_.empty() && !inside_region();
-  if (!held_by_nested && schedule_.is_open()) exit_needed(unit);
+  if (!held_by_nested && gathers_.is_open()) exit_needed(unit);
 }
 
 void Passes::begin_evaluation() {
@@ -183,14 +169,13 @@ void Passes::begin_evaluation() {
                 "a training pass is open: its forward ran and its backward did not. Call backward first.");
   }
   mode_ = Mode::evaluate;
-  carry_out(schedule_.begin(Phase::evaluate));
+  gathers_.begin(Phase::evaluate);
 }
 
 void Passes::finish_evaluation() {
-  close_phase();
-  carry_out(schedule_.finish());
-  if (!evaluation_order_agreed_) agree_on_order(Phase::evaluate);
-  evaluation_order_agreed_ = true;
+  gathers_.close_phase();
+  gathers_.finish();
+  gathers_.agree_on_order(Phase::evaluate);
   mode_ = Mode::forward;
 }
 
@@ -205,13 +190,13 @@ void Passes::begin_running_backward(double factor) {
 }
 
 void Passes::open_backward(Graph graph) {
-  if (!schedule_.is_open()) open_training_pass();  // a loss that no unit took part in
+  if (!gathers_.is_open()) open_training_pass();  // a loss that no unit took part in
   mode_ = Mode::backward;
-  close_phase();
-  carry_out(schedule_.begin(Phase::backward));
+  gathers_.close_phase();
+  gathers_.begin(Phase::backward);
   graph_ = graph;
   // Before the first reduction: see [Note: one order for all ranks] in gather_schedule.h.
-  if (!gather_orders_agreed_) agree_on_order(Phase::forward);
+  gathers_.agree_on_order(Phase::forward);
 }
 
 bool Passes::runs_aside() {
@@ -248,7 +233,7 @@ void Passes::learn_graph() {
     if (pass.trainable == 0) continue;
     if (pass.gradients_due > 0 || pass.recomputed_uses > 0 || (pass.unseen && graph_may_nest_) || !sees_all) {
       reduce_order_.expect(unit);
-    } else if (!schedule_.has_passed(unit)) {
+    } else if (!gathers_.has_passed(unit)) {
       pass.reduced_when_passed = true;
       reduce_order_.expect(unit);
     }
@@ -289,8 +274,8 @@ void Passes::hook_gradient(int unit, int param, const at::Tensor& tensor) {
 void Passes::finish_backward() {
   for (UnitPass& unit : units_) unit.reduced_when_passed = false;
   reduce(reduce_order_.finish());
-  close_phase();
-  carry_out(schedule_.finish());
+  gathers_.close_phase();
+  gathers_.finish();
   hooks_.clear();
   running_.clear();
   nested_graphs_.clear();
@@ -298,23 +283,23 @@ void Passes::finish_backward() {
   factor_ = 1;
   mode_ = Mode::forward;
   for (UnitPass& unit : units_) unit = UnitPass{.trainable = unit.trainable};
-  if (!gather_orders_agreed_) {
-    agree_on_order(Phase::backward);
-    gather_orders_agreed_ = true;
-  }
-  if (!reduce_order_agreed_) {
-    std::vector<int> order = reduce_order_.readiness();
-    gradients_channel_
-        .broadcast({.subject = {"agree on the order of reductions", "all units"},
-                    .data = order.data(),
-                    .nbytes = order.size() * sizeof(int),
-                    .root = 0,
-                    .keep = nullptr})
-        .wait();
-    reduce_order_.adopt(std::move(order));
-    reduce_order_agreed_ = true;
-    gradients_.settle_slots();
-  }
+  gathers_.agree_on_order(Phase::backward);
+  agree_on_reductions();
+}
+
+void Passes::agree_on_reductions() {
+  if (reduce_order_agreed_) return;
+  std::vector<int> order = reduce_order_.readiness();
+  gradients_channel_
+      .broadcast({.subject = {"agree on the order of reductions", "all units"},
+                  .data = order.data(),
+                  .nbytes = order.size() * sizeof(int),
+                  .root = 0,
+                  .keep = nullptr})
+      .wait();
+  reduce_order_.adopt(std::move(order));
+  reduce_order_agreed_ = true;
+  gradients_.settle_slots();
 }
 
 void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
@@ -385,60 +370,17 @@ std::vector<int> Passes::needed(int unit) const {
 
 void Passes::open_training_pass() {
   gradients_.begin_micro_step(micro_step_);
-  carry_out(schedule_.begin(Phase::forward));
-}
-
-// In a first pass: takes part in what other ranks gather until this rank's wish is the one that all gather next.
-void Passes::agree_on_next(int wished_unit) {
-  while (true) {
-    std::vector<int> wishes(static_cast<size_t>(weights_channel_.size()));
-    weights_channel_
-        .all_gather({.subject = {"agree on the next unit", "first pass"},
-                     .shard = &wished_unit,
-                     .whole = wishes.data(),
-                     .shard_nbytes = sizeof(int),
-                     .keep = nullptr})
-        .wait();
-    // See [Note: why a skipped unit is passed by before its reduction].
-    if (std::any_of(wishes.begin(), wishes.end(), [&](int wish) { return wish != wished_unit; })) {
-      gradients_.grow_slots();
-    }
-    const int chosen = schedule_.choose(wishes);
-    if (chosen == wished_unit) return;
-    if (schedule_.is_live(chosen)) {
-      throw Error("unit " + layout_.units[static_cast<size_t>(chosen)].name,
-                  "is in use on this rank while others enter it in another place. Make every rank use units in the "
-                  "same order; a rank may leave units out.");
-    }
-    carry_out(schedule_.take_part(chosen));
-  }
-}
-
-// The end of a phase is agreed on too, while there is no order.
-void Passes::close_phase() {
-  if (schedule_.must_agree_on_end()) agree_on_next(kNoUnit);
+  gathers_.begin(Phase::forward);
 }
 
 void Passes::enter_needed(int unit) {
   unit_at_work_ = unit;
-  const std::vector<int> units = needed(unit);
-  for (const int other : units) {
-    for (const ParamSlot& param : weights_.params(other)) param.check_unchanged();
-  }
-  for (const int other : units) {
-    if (schedule_.must_agree_on(other)) agree_on_next(other);
-    carry_out(schedule_.enter(other));
-  }
-  expect_weights();
-  for (const int other : units) {
-    need(other);
-    weights_.finish_gather(other);
-  }
+  gathers_.enter(needed(unit));
   go_on();
 }
 
 void Passes::exit_needed(int unit) {
-  for (const int other : needed(unit)) carry_out(schedule_.exit(other));
+  gathers_.exit(needed(unit));
   go_on();
 }
 
@@ -460,7 +402,7 @@ void Passes::begin_unit_backward(int unit) {
 }
 
 void Passes::notice_running_backward() {
-  if (mode_ == Mode::forward && schedule_.is_open() && begin_outside_ && RunningGraph::id_of_now() >= 0 &&
+  if (mode_ == Mode::forward && gathers_.is_open() && begin_outside_ && RunningGraph::id_of_now() >= 0 &&
       !runs_aside()) {
     begin_outside_();
   }
@@ -503,82 +445,21 @@ void Passes::release_if_through(int unit) {
 
 void Passes::reduce(const std::vector<int>& units) {
   for (const int unit : units) {
-    pass_by(unit);
+    gathers_.pass_by(unit);  // see [Note: why a skipped unit is passed by before its reduction]
     gradients_.reduce(unit);
     // In the first pass the ranks still settle each gather together, and none may stop for a reduction.
-    if (!options_.overlap && gather_orders_agreed_) gradients_.wait();
+    if (!options_.overlap && gathers_.orders_agreed()) gradients_.wait();
     if (on_reduced_) on_reduced_(unit);
   }
 }
 
-// See [Note: why a skipped unit is passed by before its reduction].
-void Passes::pass_by(int unit) {
-  if (schedule_.has_passed(unit)) return;
-  if (schedule_.must_agree_on(unit)) agree_on_next(unit);
-  carry_out(schedule_.pass_by(unit));
-}
-
-void Passes::expect_weights() {
-  try {
-    weights_.expect(schedule_.upcoming(weights_.reads_ahead()));
-  } catch (const std::exception& error) {
-    lose(fmt::format("an earlier pass could not gather its weights: {}", error.what()));
-    throw;
-  }
-}
-
-void Passes::gather(int unit) {
-  try {
-    weights_.gather(unit);
-  } catch (const std::exception& error) {
-    lose(fmt::format("an earlier pass could not gather its weights: {}", error.what()));
-    throw;
-  }
-}
-
-void Passes::carry_out(const std::vector<Action>& actions) {
-  for (const Action& action : actions) {
-    if (action.verb == Action::Verb::gather) {
-      if (weights_.gather_reads(action.unit)) need(action.unit);
-      gather(action.unit);
-      if (!options_.overlap) weights_.finish_gather(action.unit);
-    } else {
-      weights_.release(action.unit);
-      UnitPass& pass = units_[static_cast<size_t>(action.unit)];
-      if (!pass.reduced_when_passed) continue;
-      pass.reduced_when_passed = false;
-      pass.reduced = true;
-      reduce(reduce_order_.ready(action.unit));
-    }
-  }
-}
-
-// Once per phase: what no rank used at its place in the order is dropped from it.
-void Passes::agree_on_order(Phase phase) {
-  const std::vector<uint8_t>& mine = schedule_.used(phase);
-  if (mine.empty()) return;
-  const auto ranks = static_cast<size_t>(weights_channel_.size());
-  std::vector<uint8_t> all(mine.size() * ranks);
-  weights_channel_
-      .all_gather({.subject = {"agree on the order of units", fmt::format("{} entries", mine.size())},
-                   .shard = mine.data(),
-                   .whole = all.data(),
-                   .shard_nbytes = mine.size(),
-                   .keep = nullptr})
-      .wait();
-  const auto inversion = phase == Phase::backward ? std::nullopt : find_inversion(schedule_.order(phase), all);
-  if (inversion) {
-    const auto name_of = [&](int unit) { return layout_.units[static_cast<size_t>(unit)].name; };
-    throw Error("unit " + name_of(inversion->unit),
-                fmt::format("rank {} uses it before {} and rank {} after it. Make every rank use units in the same "
-                            "order; a rank may leave units out.",
-                            inversion->rank_before, name_of(inversion->other_unit), inversion->rank_after));
-  }
-  std::vector<uint8_t> used_by_any(mine.size(), 0);
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    for (size_t entry = 0; entry < mine.size(); ++entry) used_by_any[entry] |= all[rank * mine.size() + entry];
-  }
-  schedule_.prune(phase, used_by_any);
+// A unit that this rank does not use in this pass has had its turn.
+void Passes::reduce_if_left_out(int unit) {
+  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  if (!pass.reduced_when_passed) return;
+  pass.reduced_when_passed = false;
+  pass.reduced = true;
+  reduce(reduce_order_.ready(unit));
 }
 
 }  // namespace shoal
