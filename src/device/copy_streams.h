@@ -1,5 +1,5 @@
-// How bytes of numbered chunks move between host memory and a queue's memory beside the queue's own work: one wire each
-// way. Where the memory is a GPU's, each call but the waits returns at once and order is kept on the device.
+// How bytes of numbered chunks move between host memory and a queue's memory beside the queue's own work: one stream
+// each way. Where the memory is a GPU's, each call but the waits returns at once and order is kept on the device.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,15 @@
 
 namespace shoal {
 
-class Wires {
+class CopyStreams {
  public:
-  virtual ~Wires() = default;
+  virtual ~CopyStreams() = default;
 
   // From now on there are that many chunks, at least; those before keep their numbers.
   virtual void make_room(int chunks) = 0;
 
-  // Makes host memory such that the wires need no help with it. Takes a while; may run in a thread of its own. "", or
-  // why it cannot be done: then copies work and are slower.
+  // Makes host memory such that the copy streams need no help with it. Takes a while; may run in a thread of its own.
+  // "", or why it cannot be done: then copies work and are slower.
   virtual std::string pin(std::byte* host, size_t nbytes) = 0;
 
   // The calling thread, which is another than this object's, will give copies and wait for them.
@@ -49,7 +49,7 @@ class Wires {
   // How long the queue stood still for bytes where it has gone on since the last call. Waits for nothing.
   virtual double newly_held_seconds() = 0;
   // What it stands still for, as the log of waits calls it (base/wait_log.h). Until then it logs nothing.
-  virtual void log_holds_as(const std::string&) {}
+  virtual void log_stalls_as(const std::string&) {}
 };
 
 }  // namespace shoal

@@ -1,5 +1,5 @@
-// See cuda_wires.h.
-#include "device/cuda_wires.h"
+// See cuda_copy_streams.h.
+#include "device/cuda_copy_streams.h"
 
 #include <algorithm>
 #include <deque>
@@ -7,24 +7,24 @@
 #include <memory>
 #include <utility>
 
-#include "device/cuda_holds.h"
+#include "device/cuda_stalls.h"
 
 namespace shoal {
 
 namespace {
 
 struct Marks {
-  cuda::Event ready;   // on the wire in: the bytes are there
+  cuda::Event ready;   // on the copy stream in: the bytes are there
   cuda::Event used;    // on the queue: its work on them is done
-  cuda::Event stored;  // on the wire out: the host has them
+  cuda::Event stored;  // on the copy stream out: the host has them
 };
 
-// [Note: a wire gives others their turn]
+// [Note: a copy stream gives others their turn]
 // A copy engine of a GPU stays with one stream for as long as that stream has a copy that can begin: a batch, a loss
 // that is read, or the few bytes on which a step is decided would wait for all chunks that are on their way. So after
-// so many bytes the last few go by a second stream, and the wire goes on when they are there. For these microseconds
-// the wire has nothing that can begin, and the engine goes round all others. (A wait alone does not do it: the second
-// stream's own copy is what the engine turns to.)
+// so many bytes the last few go by a second stream, and the copy stream goes on when they are there. For these
+// microseconds the copy stream has nothing that can begin, and the engine goes round all others. (A wait alone does not
+// do it: the second stream's own copy is what the engine turns to.)
 constexpr size_t kPieceNbytes = size_t{40} << 20;  // a chunk of AdamW's states goes in one
 constexpr size_t kTurnNbytes = size_t{32} << 20;   // a piece that makes these full ends with a turn
 constexpr size_t kLastNbytes = 64;                 // by the second stream
@@ -60,7 +60,7 @@ class Wire {
     first_through_.hold_back(second_.handle());  // the last bytes come after the rest
     cuda::copy(to + first_nbytes, from + first_nbytes, nbytes - first_nbytes, second_.handle());
     all_through_.record(second_.handle());
-    all_through_.hold_back(stream_.handle());  // and whatever the wire does next, after them
+    all_through_.hold_back(stream_.handle());  // and whatever the copy stream does next, after them
     carried_nbytes_ = 0;
   }
 
@@ -69,15 +69,15 @@ class Wire {
   size_t carried_nbytes_ = 0;  // since the last turn
 };
 
-class CudaWires final : public Wires {
+class CudaCopyStreams final : public CopyStreams {
  public:
-  CudaWires(int device, cuda::StreamHandle queue, int chunks, std::shared_ptr<const Alarms> alarms)
+  CudaCopyStreams(int device, cuda::StreamHandle queue, int chunks, std::shared_ptr<const Alarms> alarms)
       : device_(device),
         queue_(queue),
         alarms_(std::move(alarms)),
         marks_(static_cast<size_t>(chunks)),
         holds_(device, queue) {}
-  ~CudaWires() override {
+  ~CudaCopyStreams() override {
     try {  // a wait that an alarm ended left copies behind; they end before their memory goes
       in_.synchronize();
       out_.synchronize();
@@ -85,8 +85,8 @@ class CudaWires final : public Wires {
     }
     if (pinned_ != nullptr) cuda::unregister_host(pinned_);
   }
-  CudaWires(const CudaWires&) = delete;
-  CudaWires& operator=(const CudaWires&) = delete;
+  CudaCopyStreams(const CudaCopyStreams&) = delete;
+  CudaCopyStreams& operator=(const CudaCopyStreams&) = delete;
 
   void make_room(int chunks) override {
     cuda::use_device(device_);
@@ -134,7 +134,7 @@ class CudaWires final : public Wires {
   void wait_out(int chunk) override { wait_for(marks_of(chunk).stored); }
   void wait_used(int chunk) override { wait_for(marks_of(chunk).used); }
   double newly_held_seconds() override { return holds_.newly_held_seconds(); }
-  void log_holds_as(const std::string& what) override { holds_.log_as(what); }
+  void log_stalls_as(const std::string& what) override { holds_.log_as(what); }
 
  private:
   void wait_for(const cuda::Event& event) const {
@@ -146,7 +146,7 @@ class CudaWires final : public Wires {
   cuda::StreamHandle queue_;
   std::shared_ptr<const Alarms> alarms_;  // the queue's
   std::deque<Marks> marks_;               // events do not move
-  CudaHolds holds_;
+  CudaStalls holds_;
   Wire in_, out_;
   cuda::Event here_;  // where the queue was when copies were given
   std::byte* pinned_ = nullptr;
@@ -154,10 +154,10 @@ class CudaWires final : public Wires {
 
 }  // namespace
 
-std::unique_ptr<Wires> make_cuda_wires(int device, cuda::StreamHandle queue, int chunks,
-                                       std::shared_ptr<const Alarms> alarms) {
+std::unique_ptr<CopyStreams> make_cuda_copy_streams(int device, cuda::StreamHandle queue, int chunks,
+                                                    std::shared_ptr<const Alarms> alarms) {
   cuda::use_device(device);
-  return std::make_unique<CudaWires>(device, queue, chunks, std::move(alarms));
+  return std::make_unique<CudaCopyStreams>(device, queue, chunks, std::move(alarms));
 }
 
 }  // namespace shoal

@@ -17,9 +17,9 @@
 namespace shoal {
 
 // Of one stream, which outlives it. Threads may hold and count at the same time.
-class CudaHolds {
+class CudaStalls {
  public:
-  CudaHolds(int device, cuda::StreamHandle stream) : device_(device), stream_(stream) {}
+  CudaStalls(int device, cuda::StreamHandle stream) : device_(device), stream_(stream) {}
 
   // What it stands still for, as the log of waits calls it. Until then it logs nothing.
   void log_as(const std::string& what);
@@ -37,19 +37,19 @@ class CudaHolds {
   double newly_held_seconds();
 
  private:
-  struct Hold {
+  struct Stall {
     cuda::Event stopped{cuda::Event::Kind::timed}, went_on{cuda::Event::Kind::timed};
   };
   void stop_locked();
   void count_locked();
-  void log_locked(const Hold& hold, double seconds);
+  void log_locked(const Stall& stall, double seconds);
 
   int device_;
   cuda::StreamHandle stream_;
   std::mutex mutex_;
-  std::unique_ptr<Hold> stopped_;            // begun
-  std::deque<std::unique_ptr<Hold>> holds_;  // in the stream's order, from the first that is not counted
-  std::vector<std::unique_ptr<Hold>> free_;
+  std::unique_ptr<Stall> stopped_;             // begun
+  std::deque<std::unique_ptr<Stall>> stalls_;  // in the stream's order, from the first that is not counted
+  std::vector<std::unique_ptr<Stall>> free_;
   double held_seconds_ = 0, told_seconds_ = 0;
   std::string what_;
   std::optional<CudaClock> clock_;  // of one period of the log

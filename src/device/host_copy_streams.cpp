@@ -1,5 +1,5 @@
-// See host_wires.h.
-#include "device/host_wires.h"
+// See host_copy_streams.h.
+#include "device/host_copy_streams.h"
 
 #include <cstring>
 
@@ -7,7 +7,7 @@ namespace shoal {
 
 namespace {
 
-class HostWires final : public Wires {
+class HostCopyStreams final : public CopyStreams {
  public:
   void make_room(int) override {}
   std::string pin(std::byte*, size_t) override { return ""; }
@@ -31,6 +31,6 @@ class HostWires final : public Wires {
 
 }  // namespace
 
-std::unique_ptr<Wires> make_host_wires() { return std::make_unique<HostWires>(); }
+std::unique_ptr<CopyStreams> make_host_copy_streams() { return std::make_unique<HostCopyStreams>(); }
 
 }  // namespace shoal

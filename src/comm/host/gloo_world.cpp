@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "comm/meet/roll_call.h"
+#include "comm/rendezvous/roll_call.h"
 
 namespace shoal {
 

@@ -1,5 +1,5 @@
 // See c10d_store.h.
-#include "comm/meet/c10d_store.h"
+#include "comm/rendezvous/c10d_store.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>

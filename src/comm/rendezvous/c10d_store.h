@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "comm/meet/key_store.h"
-#include "comm/meet/timed_calls.h"
+#include "comm/rendezvous/key_store.h"
+#include "comm/rendezvous/timed_calls.h"
 #include "shoal/group.h"
 
 namespace c10d {

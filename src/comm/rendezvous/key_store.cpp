@@ -1,5 +1,5 @@
 // See key_store.h.
-#include "comm/meet/key_store.h"
+#include "comm/rendezvous/key_store.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // See local_address.h.
-#include "comm/meet/local_address.h"
+#include "comm/rendezvous/local_address.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>

@@ -1,5 +1,5 @@
 // See rendezvous.h.
-#include "comm/meet/rendezvous.h"
+#include "comm/rendezvous/rendezvous.h"
 
 #include <fmt/format.h>
 

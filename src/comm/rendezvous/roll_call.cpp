@@ -1,7 +1,7 @@
 // See roll_call.h.
 //   roll/<rank>/alive       a number that grows while the rank lives
 //   roll/<rank>/connected   "yes" or "no", once connecting has ended there
-#include "comm/meet/roll_call.h"
+#include "comm/rendezvous/roll_call.h"
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/meet/key_store.h"
+#include "comm/rendezvous/key_store.h"
 
 namespace shoal {
 

@@ -1,5 +1,5 @@
 // See timed_calls.h.
-#include "comm/meet/timed_calls.h"
+#include "comm/rendezvous/timed_calls.h"
 
 #include <algorithm>
 #include <deque>

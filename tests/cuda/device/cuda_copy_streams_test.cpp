@@ -1,5 +1,5 @@
 // Chunks between host memory and a GPU, and who else copies meanwhile.
-#include "device/cuda_wires.h"
+#include "device/cuda_copy_streams.h"
 
 #include <gtest/gtest.h>
 
@@ -15,29 +15,29 @@ namespace shoal {
 namespace {
 
 constexpr size_t kNbytes = size_t{64} << 20;  // of a chunk
-constexpr size_t kTurn = size_t{32} << 20;    // a wire gives one after these bytes,
+constexpr size_t kTurn = size_t{32} << 20;    // a copy stream gives one after these bytes,
 constexpr size_t kPiece = size_t{40} << 20;   // and takes no more than these at once
 constexpr int kChunks = 24;
 constexpr size_t kSmall = size_t{1} << 20;  // a few bytes to the GPU go with the command, not by the copy engine
 
-class CudaWires : public OnGpu {
+class CudaCopyStreams : public OnGpu {
  protected:
   void SetUp() override {
     OnGpu::SetUp();
     if (IsSkipped()) return;
     queue_ = std::make_unique<cuda::Stream>();
-    wires_ = make_cuda_wires(0, queue_->handle(), kChunks, std::make_shared<Alarms>());
+    copy_streams_ = make_cuda_copy_streams(0, queue_->handle(), kChunks, std::make_shared<Alarms>());
     host_ = std::make_unique<cuda::PinnedMemory>(kNbytes);
     device_ = static_cast<std::byte*>(take(kNbytes));
   }
   void TearDown() override {
-    wires_.reset();
+    copy_streams_.reset();
     OnGpu::TearDown();
   }
   std::byte* host() const { return static_cast<std::byte*>(host_->data()); }
 
-  // Gives the wires all chunks with `give`, then `small` to a stream beside them, and says in which part of the time
-  // that the chunks take it was through: the least of a few tries, as others may use the GPU.
+  // Gives the copy streams all chunks with `give`, then `small` to a stream beside them, and says in which part of the
+  // time that the chunks take it was through: the least of a few tries, as others may use the GPU.
   double part_that_a_small_copy_takes(const std::function<void(int)>& give, const std::function<void()>& hold_queue,
                                       const std::function<void(cuda::StreamHandle)>& small) {
     using cuda::Event;
@@ -59,62 +59,62 @@ class CudaWires : public OnGpu {
   }
 
   std::unique_ptr<cuda::Stream> queue_;
-  std::unique_ptr<Wires> wires_;
+  std::unique_ptr<CopyStreams> copy_streams_;
   std::unique_ptr<cuda::PinnedMemory> host_;
   std::byte* device_ = nullptr;
 };
 
-TEST_F(CudaWires, CarryEveryByte) {
+TEST_F(CudaCopyStreams, CarryEveryByte) {
   const cuda::PinnedMemory back(kNbytes);
   for (const size_t nbytes : {size_t{0}, size_t{1}, size_t{64}, size_t{65}, kTurn - 131, size_t{1}, size_t{64}, kTurn,
                               kTurn - 1, kPiece, kPiece + 1, kNbytes}) {
     for (size_t i = 0; i < nbytes; ++i) host()[i] = static_cast<std::byte>(i * 31 % 251 + nbytes % 5);
     std::memset(back.data(), 0, kNbytes);
-    wires_->copy_in(0, device_, host(), nbytes, /*after=*/-1);
-    wires_->hold_queue(0);
-    wires_->mark_used(0);
-    wires_->copy_out(0, static_cast<std::byte*>(back.data()), device_, nbytes);
-    wires_->wait_out(0);
+    copy_streams_->copy_in(0, device_, host(), nbytes, /*after=*/-1);
+    copy_streams_->hold_queue(0);
+    copy_streams_->mark_used(0);
+    copy_streams_->copy_out(0, static_cast<std::byte*>(back.data()), device_, nbytes);
+    copy_streams_->wait_out(0);
     EXPECT_EQ(std::memcmp(host(), back.data(), nbytes), 0) << nbytes;
   }
 }
 
 // The bytes that go by a second stream wait for an engine that somebody else keeps busy.
-TEST_F(CudaWires, AChunkIsThroughWithItsLastByte) {
+TEST_F(CudaCopyStreams, AChunkIsThroughWithItsLastByte) {
   const cuda::PinnedMemory elsewhere(kNbytes);
   const cuda::Stream busy;
   std::memset(host(), 7, kNbytes);
-  wires_->copy_in(0, device_, host(), kNbytes, /*after=*/-1);
-  wires_->wait_in(0);
+  copy_streams_->copy_in(0, device_, host(), kNbytes, /*after=*/-1);
+  copy_streams_->wait_in(0);
   for (int attempt = 0; attempt < 4; ++attempt) {
     std::memset(host(), 0, kNbytes);
     for (int i = 0; i < 8; ++i) cuda::copy(elsewhere.data(), device_, kNbytes, busy.handle());
-    wires_->copy_out(0, host(), device_, kTurn);
-    wires_->wait_out(0);
+    copy_streams_->copy_out(0, host(), device_, kTurn);
+    copy_streams_->wait_out(0);
     EXPECT_EQ(std::to_integer<int>(host()[kTurn - 1]), 7);
     cuda::synchronize(busy.handle());
   }
 }
 
 // Without a turn it is through with the last chunk.
-TEST_F(CudaWires, ASmallCopyToTheHostDoesNotWaitForAllChunks) {
+TEST_F(CudaCopyStreams, ASmallCopyToTheHostDoesNotWaitForAllChunks) {
   if (tests_are_small()) GTEST_SKIP() << "times mean nothing under compute-sanitizer";
   const cuda::PinnedMemory small(kSmall);
   const double part = part_that_a_small_copy_takes(
-      [&](int chunk) { wires_->copy_out(chunk, host(), device_, kNbytes); },
-      [&] { wires_->hold_queue_out(kChunks - 1); },
+      [&](int chunk) { copy_streams_->copy_out(chunk, host(), device_, kNbytes); },
+      [&] { copy_streams_->hold_queue_out(kChunks - 1); },
       [&](cuda::StreamHandle stream) { cuda::copy(small.data(), device_, kSmall, stream); });
   EXPECT_LT(part, 0.5);
 }
 
-TEST_F(CudaWires, ASmallCopyToTheGpuDoesNotWaitForAllChunks) {
+TEST_F(CudaCopyStreams, ASmallCopyToTheGpuDoesNotWaitForAllChunks) {
   if (tests_are_small()) GTEST_SKIP() << "times mean nothing under compute-sanitizer";
   const cuda::PinnedMemory small(kSmall);
   void* place = take(kSmall);
-  const double part =
-      part_that_a_small_copy_takes([&](int chunk) { wires_->copy_in(chunk, device_, host(), kNbytes, /*after=*/-1); },
-                                   [&] { wires_->hold_queue(kChunks - 1); },
-                                   [&](cuda::StreamHandle stream) { cuda::copy(place, small.data(), kSmall, stream); });
+  const double part = part_that_a_small_copy_takes(
+      [&](int chunk) { copy_streams_->copy_in(chunk, device_, host(), kNbytes, /*after=*/-1); },
+      [&] { copy_streams_->hold_queue(kChunks - 1); },
+      [&](cuda::StreamHandle stream) { cuda::copy(place, small.data(), kSmall, stream); });
   EXPECT_LT(part, 0.5);
 }
 

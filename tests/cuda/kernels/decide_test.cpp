@@ -37,8 +37,8 @@ void expect_same(const StepRecord& host, const StepRecord& device) {
 TEST_F(CudaDecide, EqualsTheHostThroughRandomHistories) {
   constexpr int64_t kGroups = 3;
   for (const StepHistory& history : step_histories(tests_are_small() ? 4 : 30)) {
-    StepStanding standing = history.first;
-    auto* device_standing = static_cast<StepStanding*>(take_copy(&standing, sizeof(standing)));
+    StepProgress progress = history.first;
+    auto* device_standing = static_cast<StepProgress*>(take_copy(&progress, sizeof(progress)));
     auto* device_record = static_cast<StepRecord*>(take(sizeof(StepRecord)));
     auto* device_picked = static_cast<AdamStep*>(take(kGroups * sizeof(AdamStep)));
     double* device_sums = static_cast<double*>(take(history.sums[0].size() * sizeof(double)));
@@ -46,10 +46,10 @@ TEST_F(CudaDecide, EqualsTheHostThroughRandomHistories) {
     for (const std::vector<double>& sums : history.sums) {
       std::vector<AdamStep> choices(2 * kGroups), picked(kGroups);
       for (size_t i = 0; i < choices.size(); ++i) choices[i].lr = static_cast<float>(i + 1);
-      const int64_t first = standing.applied - static_cast<int64_t>(sums.size() % 2);
+      const int64_t first = progress.applied - static_cast<int64_t>(sums.size() % 2);
       const StepChoice<AdamStep> choice{choices.data(), first, 2, kGroups, picked.data()};
       StepRecord record;
-      Decision decision{sums.data(), history.ranks, history.flats, history.rules, &standing, &record};
+      Decision decision{sums.data(), history.ranks, history.flats, history.rules, &progress, &record};
       decide(decision);
       for (int64_t group = 0; group < kGroups; ++group) pick(choice, record, group);
 
@@ -57,7 +57,7 @@ TEST_F(CudaDecide, EqualsTheHostThroughRandomHistories) {
       check(cudaMemcpy(device_choices, choices.data(), choices.size() * sizeof(AdamStep), cudaMemcpyHostToDevice),
             "choices");
       decision.square_sums = device_sums;
-      decision.standing = device_standing;
+      decision.progress = device_standing;
       decision.record = device_record;
       cuda::decide(decision, StepChoice<AdamStep>{device_choices, first, 2, kGroups, device_picked}, nullptr);
       expect_same(record, read(device_record, 1)[0]);

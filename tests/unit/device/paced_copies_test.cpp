@@ -1,4 +1,4 @@
-#include "device/ferry.h"
+#include "device/paced_copies.h"
 
 #include <gtest/gtest.h>
 
@@ -13,14 +13,14 @@
 namespace shoal {
 namespace {
 
-// Wires within host memory that write down what they were given.
-class LoggedWires final : public Wires {
+// CopyStreams within host memory that write down what they were given.
+class LoggedCopyStreams final : public CopyStreams {
  public:
   struct Log {
     std::vector<std::string> lines;
     int fail_at = -1;  // the chunk whose way in fails
   };
-  explicit LoggedWires(std::shared_ptr<Log> log) : log_(std::move(log)) {}
+  explicit LoggedCopyStreams(std::shared_ptr<Log> log) : log_(std::move(log)) {}
 
   std::string pin(std::byte*, size_t) override {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -31,7 +31,7 @@ class LoggedWires final : public Wires {
   void mark_queue() override {}
   void follow_mark() override {}
   void copy_in(int chunk, std::byte* to, const std::byte* from, size_t nbytes, int after) override {
-    if (chunk == log_->fail_at) throw Error("wire", "cut");
+    if (chunk == log_->fail_at) throw Error("stream", "cut");
     std::memcpy(to, from, nbytes);
     log_->lines.push_back("in " + std::to_string(chunk) + " after " + std::to_string(after));
   }
@@ -58,7 +58,7 @@ class LoggedWires final : public Wires {
 
 using Lines = std::vector<std::string>;
 
-Ferry::Copy copy_of(std::vector<std::byte>& to, const std::vector<std::byte>& from) {
+PacedCopies::Copy copy_of(std::vector<std::byte>& to, const std::vector<std::byte>& from) {
   return {to.data(), from.data(), from.size()};
 }
 
@@ -66,83 +66,83 @@ int64_t count_of(const Lines& lines, const std::string& begin) {
   return std::count_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(begin); });
 }
 
-TEST(Ferry, GivesWhatAUseNeedsAndWhatLiesInItsWay) {
-  const auto log = std::make_shared<LoggedWires::Log>();
+TEST(PacedCopies, GivesWhatAUseNeedsAndWhatLiesInItsWay) {
+  const auto log = std::make_shared<LoggedCopyStreams::Log>();
   std::vector<std::byte> home0(100, std::byte{1}), home1(100, std::byte{2}), place(100);
-  Ferry ferry(std::make_unique<LoggedWires>(log), 2);
-  ferry.bring(0, copy_of(place, home0), -1);
-  ferry.begin_use(0);
+  PacedCopies copies(std::make_unique<LoggedCopyStreams>(log), 2);
+  copies.bring(0, copy_of(place, home0), -1);
+  copies.begin_use(0);
   for (std::byte& byte : place) byte = std::byte{7};
-  ferry.take_back(0, copy_of(home0, place));
-  ferry.bring(1, copy_of(place, home1), 0);
-  ferry.begin_use(1);
+  copies.take_back(0, copy_of(home0, place));
+  copies.bring(1, copy_of(place, home1), 0);
+  copies.begin_use(1);
   EXPECT_EQ(place[99], std::byte{2});
   EXPECT_EQ(home0[99], std::byte{7});
   EXPECT_EQ(log->lines, (Lines{"in 0 after -1", "hold 0", "used 0", "out 0", "in 1 after 0", "hold 1"}));
-  EXPECT_EQ(ferry.counters().brought_nbytes, 200u);
-  EXPECT_EQ(ferry.counters().taken_nbytes, 100u);
+  EXPECT_EQ(copies.counters().brought_nbytes, 200u);
+  EXPECT_EQ(copies.counters().taken_nbytes, 100u);
 }
 
-TEST(Ferry, GivesWhatMayNotWaitAndWhatLiesInItsWayAndTheRestByItsShare) {
-  const auto log = std::make_shared<LoggedWires::Log>();
+TEST(PacedCopies, GivesWhatMayNotWaitAndWhatLiesInItsWayAndTheRestByItsShare) {
+  const auto log = std::make_shared<LoggedCopyStreams::Log>();
   std::vector<std::byte> home(8), place(8);
-  Ferry ferry(std::make_unique<LoggedWires>(log), 10);
-  for (int call = 0; call < 9; ++call) ferry.pace();
-  ferry.end_step();
-  for (int chunk = 0; chunk < 6; ++chunk) ferry.take_back(chunk, copy_of(home, place));
-  ferry.bring(6, copy_of(place, home), 0);
-  ferry.bring(7, copy_of(place, home), 1);
+  PacedCopies copies(std::make_unique<LoggedCopyStreams>(log), 10);
+  for (int call = 0; call < 9; ++call) copies.pace();
+  copies.end_step();
+  for (int chunk = 0; chunk < 6; ++chunk) copies.take_back(chunk, copy_of(home, place));
+  copies.bring(6, copy_of(place, home), 0);
+  copies.bring(7, copy_of(place, home), 1);
   log->lines.clear();
-  ferry.bring(8, copy_of(place, home), -1);
-  ferry.pace(/*may_wait=*/1);
+  copies.bring(8, copy_of(place, home), -1);
+  copies.pace(/*may_wait=*/1);
   EXPECT_EQ(log->lines, (Lines{"follow", "out 0", "in 6 after 0", "out 1", "in 7 after 1"}));
   log->lines.clear();
-  ferry.pace(/*may_wait=*/1);
+  copies.pace(/*may_wait=*/1);
   EXPECT_EQ(log->lines, (Lines{"follow", "in 8 after -1"})) << "its share, and no more";
   log->lines.clear();
-  ferry.pace(/*may_wait=*/0);
+  copies.pace(/*may_wait=*/0);
   EXPECT_EQ(log->lines, (Lines{"follow", "out 2", "out 3", "out 4", "out 5"}));
 }
 
-TEST(Ferry, PinsFirstAndSaysWhyItCouldNot) {
-  const auto log = std::make_shared<LoggedWires::Log>();
+TEST(PacedCopies, PinsFirstAndSaysWhyItCouldNot) {
+  const auto log = std::make_shared<LoggedCopyStreams::Log>();
   std::vector<std::byte> home(8), place(8);
-  Ferry ferry(std::make_unique<LoggedWires>(log), 1);
-  ferry.pin(home.data(), home.size());
-  ferry.bring(0, copy_of(place, home), -1);
-  ferry.begin_use(0);
+  PacedCopies copies(std::make_unique<LoggedCopyStreams>(log), 1);
+  copies.pin(home.data(), home.size());
+  copies.bring(0, copy_of(place, home), -1);
+  copies.begin_use(0);
   EXPECT_EQ(log->lines.front(), "pin");
-  EXPECT_EQ(ferry.unpinned_because(), "the system does not want to");
+  EXPECT_EQ(copies.unpinned_because(), "the system does not want to");
 }
 
 // One round of six chunks: all are used and go back, all are brought again, and `paces` calls lie between.
-void go_round(Ferry& ferry, std::vector<std::byte>& home, std::vector<std::byte>& place, int paces) {
-  for (int chunk = 0; chunk < 6; ++chunk) ferry.bring(chunk, copy_of(place, home), chunk);
-  for (int call = 0; call < paces; ++call) ferry.pace();
+void go_round(PacedCopies& copies, std::vector<std::byte>& home, std::vector<std::byte>& place, int paces) {
+  for (int chunk = 0; chunk < 6; ++chunk) copies.bring(chunk, copy_of(place, home), chunk);
+  for (int call = 0; call < paces; ++call) copies.pace();
   for (int chunk = 0; chunk < 6; ++chunk) {
-    ferry.begin_use(chunk);
-    ferry.take_back(chunk, copy_of(home, place));
+    copies.begin_use(chunk);
+    copies.take_back(chunk, copy_of(home, place));
   }
-  ferry.end_step();
+  copies.end_step();
 }
 
-TEST(Ferry, CopiesKeepStepWithTheWorkOfTheRoundBefore) {
-  const auto log = std::make_shared<LoggedWires::Log>();
+TEST(PacedCopies, CopiesKeepStepWithTheWorkOfTheRoundBefore) {
+  const auto log = std::make_shared<LoggedCopyStreams::Log>();
   std::vector<std::byte> home(8), place(8);
-  Ferry ferry(std::make_unique<LoggedWires>(log), 6);
-  go_round(ferry, home, place, 7);  // nobody knows yet how many calls there are: all is given at the end
+  PacedCopies copies(std::make_unique<LoggedCopyStreams>(log), 6);
+  go_round(copies, home, place, 7);  // nobody knows yet how many calls there are: all is given at the end
   EXPECT_EQ(count_of(log->lines, "follow"), 0);
-  for (int chunk = 0; chunk < 6; ++chunk) ferry.bring(chunk, copy_of(place, home), chunk);
+  for (int chunk = 0; chunk < 6; ++chunk) copies.bring(chunk, copy_of(place, home), chunk);
   log->lines.clear();
   int64_t given = 0;
   for (int call = 1; call <= 6; ++call) {  // twelve orders, and the last of seven calls is to spare
-    ferry.pace();
+    copies.pace();
     const int64_t now = count_of(log->lines, "in ") + count_of(log->lines, "out ");
     EXPECT_EQ(now, given + 2) << "call " << call;
     given = now;
   }
   EXPECT_EQ(count_of(log->lines, "follow"), 6);
-  ferry.pace();
+  copies.pace();
   EXPECT_EQ(count_of(log->lines, "follow"), 6) << "there was nothing left to give";
   // What goes out is ahead of what comes to its place.
   EXPECT_LT(std::find(log->lines.begin(), log->lines.end(), "out 0"),
@@ -150,52 +150,52 @@ TEST(Ferry, CopiesKeepStepWithTheWorkOfTheRoundBefore) {
 }
 
 // A step that is skipped uses nothing: its calls are counted all the same, and what is under way stays.
-TEST(Ferry, ASkippedStepIsAStep) {
-  const auto log = std::make_shared<LoggedWires::Log>();
+TEST(PacedCopies, ASkippedStepIsAStep) {
+  const auto log = std::make_shared<LoggedCopyStreams::Log>();
   std::vector<std::byte> home(8), place(8);
-  Ferry ferry(std::make_unique<LoggedWires>(log), 6);
-  go_round(ferry, home, place, 4);
-  for (int chunk = 0; chunk < 6; ++chunk) ferry.bring(chunk, copy_of(place, home), chunk);
-  for (int call = 0; call < 4; ++call) ferry.pace();
-  ferry.end_step();
+  PacedCopies copies(std::make_unique<LoggedCopyStreams>(log), 6);
+  go_round(copies, home, place, 4);
+  for (int chunk = 0; chunk < 6; ++chunk) copies.bring(chunk, copy_of(place, home), chunk);
+  for (int call = 0; call < 4; ++call) copies.pace();
+  copies.end_step();
   log->lines.clear();
-  for (int call = 0; call < 4; ++call) ferry.pace();
+  for (int call = 0; call < 4; ++call) copies.pace();
   EXPECT_EQ(log->lines, Lines{}) << "all was given out in the step that was skipped";
-  for (int chunk = 0; chunk < 6; ++chunk) ferry.begin_use(chunk);
+  for (int chunk = 0; chunk < 6; ++chunk) copies.begin_use(chunk);
   EXPECT_EQ(count_of(log->lines, "hold"), 6);
 }
 
-TEST(Ferry, CountsWhatTheQueueStoodStillForWhenTheNextRoundBegins) {
-  const auto log = std::make_shared<LoggedWires::Log>();
+TEST(PacedCopies, CountsWhatTheQueueStoodStillForWhenTheNextRoundBegins) {
+  const auto log = std::make_shared<LoggedCopyStreams::Log>();
   std::vector<std::byte> home(8), place(8);
-  Ferry ferry(std::make_unique<LoggedWires>(log), 6);
-  go_round(ferry, home, place, 3);
-  EXPECT_EQ(ferry.counters().held_seconds, 0);
-  go_round(ferry, home, place, 3);
-  EXPECT_EQ(ferry.counters().held_seconds, 6 * 0.25);
+  PacedCopies copies(std::make_unique<LoggedCopyStreams>(log), 6);
+  go_round(copies, home, place, 3);
+  EXPECT_EQ(copies.counters().held_seconds, 0);
+  go_round(copies, home, place, 3);
+  EXPECT_EQ(copies.counters().held_seconds, 6 * 0.25);
 }
 
-TEST(Ferry, AFaultIsThrownWhereTheBytesAreNeeded) {
-  const auto log = std::make_shared<LoggedWires::Log>();
+TEST(PacedCopies, AFaultIsThrownWhereTheBytesAreNeeded) {
+  const auto log = std::make_shared<LoggedCopyStreams::Log>();
   log->fail_at = 1;
   std::vector<std::byte> home(8), place(8);
-  Ferry ferry(std::make_unique<LoggedWires>(log), 2);
-  ferry.bring(0, copy_of(place, home), -1);
-  ferry.bring(1, copy_of(place, home), -1);
-  ferry.begin_use(0);
-  EXPECT_NE(testing::message_of([&] { ferry.begin_use(1); }).find("cut"), std::string::npos);
+  PacedCopies copies(std::make_unique<LoggedCopyStreams>(log), 2);
+  copies.bring(0, copy_of(place, home), -1);
+  copies.bring(1, copy_of(place, home), -1);
+  copies.begin_use(0);
+  EXPECT_NE(testing::message_of([&] { copies.begin_use(1); }).find("cut"), std::string::npos);
 }
 
-TEST(Ferry, SettlesWhatWasOrderedAndEndsWithoutWhatWasNot) {
-  const auto log = std::make_shared<LoggedWires::Log>();
+TEST(PacedCopies, SettlesWhatWasOrderedAndEndsWithoutWhatWasNot) {
+  const auto log = std::make_shared<LoggedCopyStreams::Log>();
   std::vector<std::byte> home(8), place(8);
   {
-    Ferry ferry(std::make_unique<LoggedWires>(log), 3);
-    ferry.take_back(0, copy_of(home, place));
-    ferry.bring(1, copy_of(place, home), 0);
-    ferry.settle();
+    PacedCopies copies(std::make_unique<LoggedCopyStreams>(log), 3);
+    copies.take_back(0, copy_of(home, place));
+    copies.bring(1, copy_of(place, home), 0);
+    copies.settle();
     EXPECT_EQ(log->lines, (Lines{"used 0", "out 0", "in 1 after 0", "wait in 1", "wait out 0"}));
-    ferry.take_back(2, copy_of(home, place));
+    copies.take_back(2, copy_of(home, place));
   }
   EXPECT_EQ(count_of(log->lines, "out 2"), 0);
 }

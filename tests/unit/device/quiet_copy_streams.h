@@ -1,14 +1,14 @@
-// Wires that carry nothing: a base for those of a test, which then say only what they are about.
+// CopyStreams that carry nothing: a base for those of a test, which then say only what they are about.
 #pragma once
 
 #include <cstddef>
 #include <string>
 
-#include "device/wires.h"
+#include "device/copy_streams.h"
 
 namespace shoal::testing {
 
-class QuietWires : public Wires {
+class QuietCopyStreams : public CopyStreams {
  public:
   void make_room(int) override {}
   std::string pin(std::byte*, size_t) override { return ""; }

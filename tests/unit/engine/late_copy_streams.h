@@ -1,6 +1,6 @@
-// Wires within host memory that copy as late as they may: when the queue, or the test's thread, is held for a copy. And
-// an allocator for tensors whose memory is spoiled when it is given back. Together they show a copy whose memory was
-// not kept, or for which nobody waited.
+// CopyStreams within host memory that copy as late as they may: when the queue, or the test's thread, is held for a
+// copy. And an allocator for tensors whose memory is spoiled when it is given back. Together they show a copy whose
+// memory was not kept, or for which nobody waited.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "device/wires.h"
+#include "device/copy_streams.h"
 
 namespace shoal::testing {
 
-class LateWires final : public Wires {
+class LateCopyStreams final : public CopyStreams {
  public:
   using Log = std::vector<std::string>;
-  explicit LateWires(std::shared_ptr<Log> log) : log_(std::move(log)) {}
+  explicit LateCopyStreams(std::shared_ptr<Log> log) : log_(std::move(log)) {}
 
   void make_room(int) override {}
   std::string pin(std::byte*, size_t) override { return ""; }
@@ -57,15 +57,15 @@ class LateWires final : public Wires {
     int after = -1;
   };
 
-  // A wire does what it was given in order, up to the last copy of the chunk.
-  void finish(std::deque<Copy>& wire, int chunk) {
+  // A copy stream does what it was given in order, up to the last copy of the chunk.
+  void finish(std::deque<Copy>& stream, int chunk) {
     size_t count = 0;
-    for (size_t i = 0; i < wire.size(); ++i) {
-      if (wire[i].chunk == chunk) count = i + 1;
+    for (size_t i = 0; i < stream.size(); ++i) {
+      if (stream[i].chunk == chunk) count = i + 1;
     }
     for (; count > 0; --count) {
-      const Copy copy = wire.front();
-      wire.pop_front();
+      const Copy copy = stream.front();
+      stream.pop_front();
       if (copy.after >= 0) finish(out_, copy.after);
       std::memcpy(copy.to, copy.from, copy.nbytes);
     }

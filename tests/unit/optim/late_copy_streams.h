@@ -1,4 +1,4 @@
-// Wires on which what goes out arrives only when somebody waits for it.
+// CopyStreams on which what goes out arrives only when somebody waits for it.
 #pragma once
 
 #include <algorithm>
@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "unit/device/quiet_wires.h"
+#include "unit/device/quiet_copy_streams.h"
 
 namespace shoal::testing {
 
-class LateWires final : public QuietWires {
+class LateCopyStreams final : public QuietCopyStreams {
  public:
   void copy_in(int, std::byte* to, const std::byte* from, size_t nbytes, int after) override {
     if (after >= 0) land(after);

@@ -1,4 +1,4 @@
-#include "comm/meet/c10d_store.h"
+#include "comm/rendezvous/c10d_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "comm/meet/key_store.h"
+#include "comm/rendezvous/key_store.h"
 
 #include <gtest/gtest.h>
 

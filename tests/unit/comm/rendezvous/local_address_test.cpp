@@ -1,4 +1,4 @@
-#include "comm/meet/local_address.h"
+#include "comm/rendezvous/local_address.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The environments of torchrun, mpirun and srun, whole, incomplete and contradictory.
-#include "comm/meet/rendezvous.h"
+#include "comm/rendezvous/rendezvous.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Who is found silent while ranks connect.
-#include "comm/meet/roll_call.h"
+#include "comm/rendezvous/roll_call.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

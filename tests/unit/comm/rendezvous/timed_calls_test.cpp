@@ -1,4 +1,4 @@
-#include "comm/meet/timed_calls.h"
+#include "comm/rendezvous/timed_calls.h"
 
 #include <gtest/gtest.h>
 
