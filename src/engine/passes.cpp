@@ -60,7 +60,7 @@ void Passes::enter(int unit, const std::vector<at::Tensor>& inputs) {
   const bool with_graph = at::GradMode::is_enabled();
   if (mode_ == Mode::forward) {
     if (!with_graph && !inside_region()) {
-      throw Error("unit " + layout_.units[static_cast<size_t>(unit)].name,
+      throw Error("unit " + layout_.units[unit].name,
                   "is used without gradients in a training pass. Run forwards without gradients inside "
                   "Engine::evaluate.");
     }
@@ -70,11 +70,11 @@ void Passes::enter(int unit, const std::vector<at::Tensor>& inputs) {
   if (mode_ == Mode::evaluate) return;
   if (inside_region()) {
     regions_.back()->units.push_back(unit);
-    for (const int other : needed(unit)) ++units_[static_cast<size_t>(other)].recomputed_uses;
+    for (const int other : needed(unit)) ++units_[other].recomputed_uses;
   } else if (nested) {
     nested_held_.back().push_back(unit);
   } else {
-    for (const int other : needed(unit)) ++units_[static_cast<size_t>(other)].plain_uses;
+    for (const int other : needed(unit)) ++units_[other].plain_uses;
     follow_inputs(unit, inputs);
   }
   running_.push_back(unit);
@@ -87,27 +87,27 @@ void Passes::leave(int unit) {
 void Passes::begin_region(Region* region) {
   regions_.push_back(region);
   for (const int unit : running_) {
-    for (const int other : needed(unit)) units_[static_cast<size_t>(other)].has_regions = true;
+    for (const int other : needed(unit)) units_[other].has_regions = true;
   }
 }
 
 void Passes::follow_inputs(int unit, const std::vector<at::Tensor>& inputs) {
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   const int before = pass.inputs_pending;
   for (const at::Tensor& input : inputs) {
     const bool flows = hooks_.when_gradient_complete(input, [this, unit] {
-      --units_[static_cast<size_t>(unit)].inputs_pending;
+      --units_[unit].inputs_pending;
       release_if_through(unit);
     });
     if (flows) ++pass.inputs_pending;
   }
-  if (pass.inputs_pending == before && has_frozen_[static_cast<size_t>(unit)]) pass.held = true;
+  if (pass.inputs_pending == before && has_frozen_[unit]) pass.held = true;
 }
 
 void Passes::enter_without_graph(int unit) {
   if (!gathers_.is_open()) open_training_pass();
   enter_needed(unit);
-  for (const int other : needed(unit)) ++units_[static_cast<size_t>(other)].recomputed_uses;
+  for (const int other : needed(unit)) ++units_[other].recomputed_uses;
 }
 
 void Passes::exit_without_graph(int unit) { exit_needed(unit); }
@@ -115,7 +115,7 @@ void Passes::exit_without_graph(int unit) { exit_needed(unit); }
 bool Passes::enter_repeated(int unit, const std::vector<at::Tensor>& inputs) {
   learn_graph();
   learn_nested_graph();
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   // For the values alone: also where a region is repeated without a graph, inside another one.
   if (pass.recomputed_uses == 0 || !at::GradMode::is_enabled()) {
     enter_needed(unit);
@@ -124,16 +124,16 @@ bool Passes::enter_repeated(int unit, const std::vector<at::Tensor>& inputs) {
   if (!pass.in_backward) enter_needed(unit);
   pass.in_backward = true;
   for (const int other : needed(unit)) {
-    --units_[static_cast<size_t>(other)].recomputed_uses;
-    ++units_[static_cast<size_t>(other)].repeated_uses;
-    units_[static_cast<size_t>(other)].repeated = true;
+    --units_[other].recomputed_uses;
+    ++units_[other].repeated_uses;
+    units_[other].repeated = true;
   }
   follow_inputs(unit, inputs);
   return false;
 }
 
 void Passes::read_outside_uses(int unit) {
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   pass.unseen = true;
   if (mode_ != Mode::backward) return;
   learn_graph();
@@ -154,7 +154,7 @@ void Passes::exit(int unit, const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& output : outputs) {
     seen |= hooks_.before_backward_of(output, [this, unit] { begin_unit_backward(unit); });
   }
-  if (!seen) units_[static_cast<size_t>(unit)].outputs_unseen = true;
+  if (!seen) units_[unit].outputs_unseen = true;
 }
 
 void Passes::abandon(int unit) {
@@ -229,7 +229,7 @@ void Passes::learn_graph() {
   // At stage 3 a unit that was not entered cannot be read. (A whole one can: then the late gradient is an error.)
   const bool sees_all = options_.stage.row.weights != Over::nobody || !graph_may_nest_;
   for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
-    UnitPass& pass = units_[static_cast<size_t>(unit)];
+    UnitPass& pass = units_[unit];
     if (pass.trainable == 0) continue;
     if (pass.gradients_due > 0 || pass.recomputed_uses > 0 || (pass.unseen && graph_may_nest_) || !sees_all) {
       reduce_order_.expect(unit);
@@ -239,7 +239,7 @@ void Passes::learn_graph() {
     }
   }
   for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
-    const UnitPass& pass = units_[static_cast<size_t>(unit)];
+    const UnitPass& pass = units_[unit];
     if (pass.outputs_unseen && pass.gradients_due > 0) begin_unit_backward(unit);
   }
 }
@@ -256,8 +256,8 @@ void Passes::count_due(const RunningGraph& graph, bool nested) {
   std::vector<bool> reached(units_.size(), false);
   for (const HookedParam& param : gradient_hooks_) {
     if (!graph.reaches(param.hook)) continue;
-    ++units_[static_cast<size_t>(param.unit)].gradients_due;
-    reached[static_cast<size_t>(param.unit)] = true;
+    ++units_[param.unit].gradients_due;
+    reached[param.unit] = true;
   }
   for (size_t unit = 0; unit < units_.size() && nested; ++unit) {  // what was repeated was repeated for this graph
     if (!std::exchange(units_[unit].repeated, false) && reached[unit]) units_[unit].unseen = true;
@@ -313,9 +313,9 @@ void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
                   "engine.backward(loss), or have the model return its loss.");
     }
   }
-  check_in_backward("unit " + layout_.units[static_cast<size_t>(unit)].name);
+  check_in_backward("unit " + layout_.units[unit].name);
   learn_graph();
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   if (nested_held_.empty()) {
     learn_nested_graph();
   } else if (pass.recomputed_uses == 0) {
@@ -336,7 +336,7 @@ void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
 at::Tensor Passes::target_of_gradient(int unit, int param, const at::Tensor& like) {
   if (mode_ != Mode::backward) return {};  // the gradient will be refused
   if (factor_ != 1) return {};
-  const UnitPass& pass = units_[static_cast<size_t>(unit)];
+  const UnitPass& pass = units_[unit];
   if (pass.has_regions || pass.plain_uses + pass.recomputed_uses + pass.repeated_uses != 1) return {};
   std::byte* target = gradients_.target(unit, param, to_dtype(like.scalar_type(), "parameter"));
   if (target == nullptr) return {};
@@ -354,7 +354,7 @@ void Passes::finish_nested(const Region& region) {
   nested_held_.pop_back();
   for (const int unit : held) exit_needed(unit);
   for (const int unit : region.units) {
-    for (const int other : needed(unit)) --units_[static_cast<size_t>(other)].recomputed_uses;
+    for (const int other : needed(unit)) --units_[other].recomputed_uses;
   }
   for (const int unit : region.units) {
     for (const int other : needed(unit)) reduce_if_complete(other);
@@ -363,7 +363,7 @@ void Passes::finish_nested(const Region& region) {
 
 // The unit itself and those it borrows parameters from.
 std::vector<int> Passes::needed(int unit) const {
-  std::vector<int> units = layout_.units[static_cast<size_t>(unit)].borrows;
+  std::vector<int> units = layout_.units[unit].borrows;
   units.push_back(unit);
   return units;
 }
@@ -393,9 +393,9 @@ void Passes::go_on() {
 }
 
 void Passes::begin_unit_backward(int unit) {
-  check_in_backward("unit " + layout_.units[static_cast<size_t>(unit)].name);
+  check_in_backward("unit " + layout_.units[unit].name);
   learn_graph();
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   if (pass.in_backward) return;
   pass.in_backward = true;
   enter_needed(unit);
@@ -430,14 +430,14 @@ bool Passes::is_complete(const UnitPass& pass) const {
 }
 
 void Passes::reduce_if_complete(int unit) {
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   if (pass.reduced || pass.trainable == 0 || !is_complete(pass)) return;
   pass.reduced = true;
   reduce(reduce_order_.ready(unit));
 }
 
 void Passes::release_if_through(int unit) {
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   if (!pass.in_backward || pass.held || pass.inputs_pending > 0 || !gradients_are_in(pass)) return;
   pass.in_backward = false;
   exit_needed(unit);
@@ -455,7 +455,7 @@ void Passes::reduce(const std::vector<int>& units) {
 
 // A unit that this rank does not use in this pass has had its turn.
 void Passes::reduce_if_left_out(int unit) {
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   if (!pass.reduced_when_passed) return;
   pass.reduced_when_passed = false;
   pass.reduced = true;

@@ -95,7 +95,7 @@ void UnitGathers::agree_on_next(int wished_unit) {
     const int chosen = schedule_.choose(wishes);
     if (chosen == wished_unit) return;
     if (schedule_.is_live(chosen)) {
-      throw Error("unit " + layout_.units[static_cast<size_t>(chosen)].name,
+      throw Error("unit " + layout_.units[chosen].name,
                   "is in use on this rank while others enter it in another place. Make every rank use units in the "
                   "same order; a rank may leave units out.");
     }
@@ -125,7 +125,7 @@ void UnitGathers::merge_orders(Phase phase) {
       .wait();
   const auto inversion = phase == Phase::backward ? std::nullopt : find_inversion(schedule_.order(phase), all);
   if (inversion) {
-    const auto name_of = [&](int unit) { return layout_.units[static_cast<size_t>(unit)].name; };
+    const auto name_of = [&](int unit) { return layout_.units[unit].name; };
     throw Error("unit " + name_of(inversion->unit),
                 fmt::format("rank {} uses it before {} and rank {} after it. Make every rank use units in the same "
                             "order; a rank may leave units out.",

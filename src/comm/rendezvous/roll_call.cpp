@@ -64,7 +64,7 @@ RollCall::Verdict RollCall::wait(const std::function<std::optional<bool>()>& con
     bool all_connected = true, any_silent = false;
     std::optional<int> lost;
     for (int rank = 0; rank < size_; ++rank) {
-      Peer& peer = peers[static_cast<size_t>(rank)];
+      Peer& peer = peers[rank];
       if (!peer.connected) {
         const auto said = store_.get(connected_key(rank));
         peer.connected = said == "yes";
@@ -81,7 +81,7 @@ RollCall::Verdict RollCall::wait(const std::function<std::optional<bool>()>& con
     if (any_silent) {  // and who fell silent a little later, since several may die together
       Verdict verdict;
       for (int rank = 0; rank < size_; ++rank) {
-        if (Clock::now() - peers[static_cast<size_t>(rank)].changed > silence_ / 2) verdict.silent.push_back(rank);
+        if (Clock::now() - peers[rank].changed > silence_ / 2) verdict.silent.push_back(rank);
       }
       return verdict;
     }

@@ -202,7 +202,7 @@ struct RemadeLinears final : ag::Function<RemadeLinears> {
     }
     if (jointly) return plain_products(rows_of(given).contiguous(), given, weights);
     ag::variable_list outputs, of_each(weights.size());
-    for (size_t i = 0; i < biases.size(); ++i) of_each[static_cast<size_t>(owners[i])] = biases[i];
+    for (size_t i = 0; i < biases.size(); ++i) of_each[owners[i]] = biases[i];
     for (size_t i = 0; i < weights.size(); ++i) {
       const Tensor y = at::linear(given, weights[i], of_each[i]);
       outputs.push_back(at::_unsafe_view(y, y.sizes()));  // not tracked as a view
@@ -228,7 +228,7 @@ struct RemadeLinears final : ag::Function<RemadeLinears> {
     ag::variable_list results = {in_shape(made.x, ctx)};
     results.insert(results.end(), made.weights.begin(), made.weights.end());
     for (const int64_t owner : ctx->saved_data["owners"].toIntVector()) {  // autograd sums them over the rows
-      results.push_back(ctx->needs_input_grad(results.size()) ? rows_of(grads[static_cast<size_t>(owner)]) : Tensor());
+      results.push_back(ctx->needs_input_grad(results.size()) ? rows_of(grads[owner]) : Tensor());
     }
     results.resize(results.size() + 3);  // owners, how, origin
     return results;
