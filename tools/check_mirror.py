@@ -4,8 +4,9 @@
 
 src/<folder>/<x>.cpp is tested by tests/unit/<folder>/<x>_test.cpp. The versions of a kernel family, one file an
 instruction set (<x>_reference, _neon, _x86, _avx2, _avx512, and the stand-ins no_neon_<x>, no_x86_<x>), are tested
-together by <x>_test.cpp. What needs a GPU, src/<folder>/cuda/<x>.cu, is tested by tests/cuda/<x>_test.cpp, and a .cpp
-there by that or by its unit test; the stand-ins in src/<folder>/no_cuda/ need no test. A source without a unit test is named in tests/unmirrored.txt with the reason: `src/a/b.cpp  why`.
+together by <x>_test.cpp. What needs a GPU, src/<folder>/cuda/<x>.cu, is tested by tests/cuda/<folder>/<x>_test.cpp, and a
+.cpp there by that or by its unit test; the stand-ins in src/<folder>/no_cuda/ need no test. A source without a unit test
+is named in tests/unmirrored.txt with the reason: `src/a/b.cpp  why`.
 Prints each breach and exits with 1 when there is one.
 """
 
@@ -34,12 +35,12 @@ def sources(root):
 
 def tests_for(root, source):
     """The tests that may stand for a source: its own, its family's, or the one that needs a GPU. The last is wanted."""
-    on_gpu = [root / "tests/cuda" / f"{source.stem}_test.cpp"] if source.parent.name == "cuda" else []
+    folder = source.parent.relative_to(root / "src")
+    on_gpu = [root / "tests/cuda" / folder.parent / f"{source.stem}_test.cpp"] if folder.name == "cuda" else []
     if source.suffix == ".cu":
         return on_gpu
-    folder = root / "tests/unit" / source.parent.relative_to(root / "src")
     stems = dict.fromkeys([source.stem, VERSION.sub("", source.stem)])
-    return [folder / f"{stem}_test.cpp" for stem in stems] + on_gpu
+    return [root / "tests/unit" / folder / f"{stem}_test.cpp" for stem in stems] + on_gpu
 
 
 def check(root):

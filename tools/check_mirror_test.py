@@ -24,8 +24,8 @@ GOOD = {
     "tests/unit/base/inline_test.cpp": "",
     "tests/unit/kernels/adam_test.cpp": "",
     "tests/unit/device/cuda/events_test.cpp": "",
-    "tests/cuda/adam_test.cpp": "",
-    "tests/cuda/memory_test.cpp": "",
+    "tests/cuda/kernels/adam_test.cpp": "",
+    "tests/cuda/device/memory_test.cpp": "",
     "tests/cuda/engine_test.cpp": "",
     "tests/unmirrored.txt": "# why not\nsrc/comm/gloo.cpp  needs processes: tests/process/gloo_test.cpp\n",
 }
@@ -62,11 +62,11 @@ class CheckMirror(unittest.TestCase):
         self.assertEqual(len(found), 4, found)
 
     def test_finds_a_gpu_source_without_a_test_on_the_gpu(self):
-        self.expect_one({"tests/cuda/adam_test.cpp": None}, "src/kernels/cuda/adam.cu: no tests/cuda/adam_test.cpp")
+        self.expect_one({"tests/cuda/kernels/adam_test.cpp": None}, "src/kernels/cuda/adam.cu: no tests/cuda/kernels/adam_test.cpp")
         self.expect_one({"src/kernels/cuda/norm.cu": "", "tests/unit/kernels/cuda/norm_test.cpp": "",
-                         "src/kernels/cuda/norm.h": ""}, "src/kernels/cuda/norm.cu: no tests/cuda/norm_test.cpp")
-        self.expect_one({"tests/cuda/memory_test.cpp": None},
-                        "src/device/cuda/memory.cpp: no tests/cuda/memory_test.cpp")
+                         "tests/cuda/norm_test.cpp": "", "src/kernels/cuda/norm.h": ""}, "src/kernels/cuda/norm.cu: no tests/cuda/kernels/norm_test.cpp")
+        self.expect_one({"tests/cuda/device/memory_test.cpp": None},
+                        "src/device/cuda/memory.cpp: no tests/cuda/device/memory_test.cpp")
 
     def test_a_gpu_test_does_not_stand_for_other_sources(self):
         self.expect_one({"src/base/engine.cpp": ""}, "src/base/engine.cpp: no tests/unit/base/engine_test.cpp")

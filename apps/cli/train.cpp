@@ -87,14 +87,14 @@ int run_train(TrainFlags flags) {
                      fmt::format("{} contradicts the launcher, which started {}. Leave it out.", flags.ranks, world));
   }
   // What every rank would complain about is said once, before ranks are started.
-  train::PreparedRun run = as_usage([&] { return train::prepare_run(flags.options, world); });
+  const train::PreparedRun run = as_usage([&] { return train::prepare_run(flags.options, world); });
   if (!launched) {
     as_usage([&] { train::check_tokens(*run.source, run.vocabulary); });
     flags.options.data_checked = true;
   }
   if (world > 1 && !launched) return start_ranks(flags);
   keep_freed_memory();
-  return train::train(flags.options, std::move(run));
+  return train::train(flags.options, run);
 }
 
 }  // namespace

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/cross_entropy.h"
 #include "models/llama/rope.h"
 #include "models/ops/activation.h"
+#include "models/ops/cuda/cross_entropy.h"
 #include "models/ops/fp8.h"
 #include "models/ops/launch.h"
 #include "models/ops/linear.h"
@@ -204,14 +204,14 @@ void measure_cross_entropy(const Model& m, int64_t vocab) {
     const int64_t rows = ops::tokens_a_chunk(kTokens, vocab, m.hidden, shoal::DType::bf16);
     const Tensor logits = normal({rows, vocab}), losses = at::empty({rows}, at::TensorOptions(at::kCUDA));
     const Tensor targets = at::randint(0, vocab, {rows}, at::TensorOptions(at::kCUDA).dtype(at::kLong));
-    shoal::kernels::cuda::CrossEntropy args;
+    ops::cuda::CrossEntropy args;
     args.logits = logits.mutable_data_ptr();
     args.targets = targets.const_data_ptr<int64_t>();
     args.losses = losses.mutable_data_ptr<float>();
     args.rows = rows;
     args.vocab = args.stride = vocab;
     args.dtype = shoal::DType::bf16;
-    const double fused = time_of([&] { shoal::kernels::cuda::cross_entropy(args, ops::stream_of(logits)); });
+    const double fused = time_of([&] { ops::cuda::cross_entropy(args, ops::stream_of(logits)); });
     const double eager = time_of([&] {
       const Tensor log_softmax = at::log_softmax(logits.to(at::kFloat), -1);
       const Tensor gradient = log_softmax.exp();
@@ -236,7 +236,7 @@ void measure_fp8(const Model& m) {
   for (const ops::Matmul how : {ops::Matmul::fp8_tensorwise, ops::Matmul::fp8_rowwise}) {
     const std::string words = how == ops::Matmul::fp8_rowwise ? " rowwise" : " tensorwise";
     // Read for the largest magnitude, read again, written in both layouts.
-    const double rounding = time_of([&] { ops::to_fp8(x, shoal::kernels::cuda::Fp8::e4m3, how, ops::Sides::both); });
+    const double rounding = time_of([&] { ops::to_fp8(x, ops::cuda::Fp8::e4m3, how, ops::Sides::both); });
     const bool rowwise = how == ops::Matmul::fp8_rowwise;
     const auto eagerly = [&] {
       const auto cast = [&](const Tensor& scale) { return x.div(scale).clamp(-448, 448).to(at::kFloat8_e4m3fn); };
@@ -281,7 +281,7 @@ int main() {
     measure_rope(m);
     measure_activations(m);
     for (const int64_t vocab : m.vocabs) measure_cross_entropy(m, vocab);
-    if (shoal::kernels::cuda::multiplies_fp8()) measure_fp8(m);
+    if (ops::cuda::multiplies_fp8()) measure_fp8(m);
   }
   copy_from = copy_to = Tensor();  // while the library is there to take them back
   return 0;

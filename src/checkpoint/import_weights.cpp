@@ -49,9 +49,7 @@ std::string import_weights(const std::vector<Unit>& units, const ImportOptions& 
     }
   }
   for (ParamInfo& param : source.params) std::sort(param.aliases.begin(), param.aliases.end());
-  source.read = [&values](const StateRun& part, float* out) {
-    values[static_cast<size_t>(part.param)]->read(part.begin, part.numel, out);
-  };
+  source.read = [&values](const StateRun& part, float* out) { values[part.param]->read(part.begin, part.numel, out); };
   SaveOptions saving;
   saving.folder = options.folder;
   if (!options.model_config.empty()) saving.extra["model_config"] = options.model_config;

@@ -53,7 +53,7 @@ std::vector<int> match(const Manifest& manifest, const std::vector<ParamInfo>& p
     indices.push_back(found == saved.end() ? -1 : found->second);
     if (found == saved.end()) {
       missing.push_back(param.name);
-    } else if (const auto& shape = manifest.params[static_cast<size_t>(found->second)].shape; shape != param.shape) {
+    } else if (const auto& shape = manifest.params[found->second].shape; shape != param.shape) {
       misshapen.push_back(
           fmt::format("{} ({} there, {} here)", param.name, format_shape(shape), format_shape(param.shape)));
     }
@@ -80,8 +80,8 @@ Wanted wanted_of(const Manifest& manifest, const StateSink& sink, const std::vec
   std::map<StateKind, std::vector<std::string>> absent;
   for (const StateRun& run : sink.runs) {
     if (run.numel == 0) continue;
-    const int saved = indices[static_cast<size_t>(run.param)];
-    const SavedParam& param = manifest.params[static_cast<size_t>(saved)];
+    const int saved = indices[run.param];
+    const SavedParam& param = manifest.params[saved];
     if (run.kind != StateKind::weight && !(manifest.has(run.kind) && param.trainable)) {
       std::vector<std::string>& names = absent[run.kind];
       if (names.empty() || names.back() != param.name) names.push_back(param.name);
@@ -104,7 +104,7 @@ Wanted wanted_of(const Manifest& manifest, const StateSink& sink, const std::vec
 std::vector<StateKind> unused_states(const Manifest& manifest, const StateSink& sink) {
   std::set<StateKind> kept;
   for (const StateRun& run : sink.runs) {
-    if (run.numel > 0 && sink.params[static_cast<size_t>(run.param)].trainable) kept.insert(run.kind);
+    if (run.numel > 0 && sink.params[run.param].trainable) kept.insert(run.kind);
   }
   std::vector<StateKind> unused;
   for (const StateKind kind : manifest.states) {
@@ -124,7 +124,7 @@ std::string rounded_states(const Manifest& manifest, const StateSink& sink) {
     if (saved != kept) rounded.insert(fmt::format("{} from {} to {}", what, name_of(saved), name_of(kept)));
   };
   for (const Piece& piece : manifest.pieces) {
-    const auto weight = narrow.find(manifest.params[static_cast<size_t>(piece.param)].name);
+    const auto weight = narrow.find(manifest.params[piece.param].name);
     if (piece.kind == StateKind::weight) {
       if (weight != narrow.end()) compare("weights", piece.dtype, weight->second);
     } else if (sink.kept.moments != DType::f32) {
@@ -165,7 +165,7 @@ void read_pieces(const Manifest& manifest, const std::string& path, const StateS
       const int64_t end = std::min(run.begin + run.numel, piece->begin + piece->numel);
       if (begin >= end) continue;
       if (open_index != piece->file) {
-        const std::string& name = manifest.files[static_cast<size_t>(piece->file)].name;
+        const std::string& name = manifest.files[piece->file].name;
         file = std::make_unique<DurableFile>(DurableFile::open_read((fs::path(path) / name).string()));
         open_index = piece->file;
       }
@@ -179,7 +179,7 @@ std::vector<uint8_t> random_state_of(const Manifest& manifest, const std::string
   if (manifest.world != world.size()) return {};
   for (const SavedRandom& random : manifest.randoms) {
     if (random.rank != world.rank()) continue;
-    const std::string& name = manifest.files[static_cast<size_t>(random.file)].name;
+    const std::string& name = manifest.files[random.file].name;
     return read_checked(DurableFile::open_read((fs::path(path) / name).string()), random.offset, random.nbytes,
                         random.digest, fmt::format("the random state of rank {}", random.rank));
   }

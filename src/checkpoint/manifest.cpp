@@ -29,19 +29,19 @@ Value value_of(const SavedParam& param) {
 }
 
 Value value_of(const Piece& piece, const Manifest& manifest) {
-  return Object{{"parameter", manifest.params[static_cast<size_t>(piece.param)].name, {}},
+  return Object{{"parameter", manifest.params[piece.param].name, {}},
                 {"state", name_of(piece.kind), {}},
                 {"begin", piece.begin, {}},
                 {"numel", piece.numel, {}},
                 {"dtype", name_of(piece.dtype), {}},
-                {"file", manifest.files[static_cast<size_t>(piece.file)].name, {}},
+                {"file", manifest.files[piece.file].name, {}},
                 {"offset", piece.offset, {}},
                 {"checksum", digest_text(piece.digest), {}}};
 }
 
 Value value_of(const SavedRandom& random, const Manifest& manifest) {
   return Object{{"rank", random.rank, {}},
-                {"file", manifest.files[static_cast<size_t>(random.file)].name, {}},
+                {"file", manifest.files[random.file].name, {}},
                 {"offset", random.offset, {}},
                 {"nbytes", random.nbytes, {}},
                 {"checksum", digest_text(random.digest), {}}};
@@ -77,8 +77,8 @@ int64_t SavedParam::numel() const {
 bool Manifest::has(StateKind kind) const { return std::find(states.begin(), states.end(), kind) != states.end(); }
 
 std::string Manifest::describe(const Piece& piece) const {
-  return fmt::format("{} of {}, elements {} to {}", name_of(piece.kind), params[static_cast<size_t>(piece.param)].name,
-                     piece.begin, piece.begin + piece.numel - 1);
+  return fmt::format("{} of {}, elements {} to {}", name_of(piece.kind), params[piece.param].name, piece.begin,
+                     piece.begin + piece.numel - 1);
 }
 
 std::string write_manifest(const Manifest& manifest) {

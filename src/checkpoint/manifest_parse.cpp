@@ -178,7 +178,7 @@ class Reader {
   }
 
   void check_inside(int file, int64_t offset, int64_t nbytes, const std::string& what) const {
-    const SavedFile& holder = manifest_.files[static_cast<size_t>(file)];
+    const SavedFile& holder = manifest_.files[file];
     if (offset > holder.nbytes || nbytes > holder.nbytes - offset) {
       fail(fmt::format("puts {} beyond the end of {}.", what, holder.name));
     }
@@ -201,7 +201,7 @@ class Reader {
     for (const Value& item : list(root, "pieces")) {
       Piece piece;
       piece.param = index(params_, text(item, "parameter"), "parameter");
-      const SavedParam& param = manifest_.params[static_cast<size_t>(piece.param)];
+      const SavedParam& param = manifest_.params[piece.param];
       piece.kind = state(need(item, "state"));
       piece.begin = integer(item, "begin", 0, param.numel());
       piece.numel = integer(item, "numel", 1, param.numel() - piece.begin);

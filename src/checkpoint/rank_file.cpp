@@ -46,7 +46,7 @@ RankPart write_rank_file(const std::string& path, const StateSource& source, int
       piece.kind = run.kind;
       piece.begin = run.begin + at;
       piece.numel = std::min(piece_numel, run.numel - at);
-      piece.dtype = stored_dtype(source.params[static_cast<size_t>(run.param)], run.kind, source.kept);
+      piece.dtype = stored_dtype(source.params[run.param], run.kind, source.kept);
       values.resize(static_cast<size_t>(piece.numel));
       source.read({run.param, run.kind, piece.begin, piece.numel}, values.data());
       const void* bytes = values.data();

@@ -36,9 +36,9 @@ void StateReader::read(int param, StateKind kind, int64_t begin, int64_t numel, 
     const Piece& piece = piece_at(param, kind, begin);
     if (held_ != &piece) {
       held_ = nullptr;
-      auto& file = files_[static_cast<size_t>(piece.file)];
+      auto& file = files_[piece.file];
       if (!file) {
-        const std::string& name = manifest_.files[static_cast<size_t>(piece.file)].name;
+        const std::string& name = manifest_.files[piece.file].name;
         file = std::make_unique<DurableFile>(DurableFile::open_read((std::filesystem::path(path_) / name).string()));
       }
       values_ = read_piece(*file, manifest_, piece);

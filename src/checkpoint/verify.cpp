@@ -43,9 +43,7 @@ std::vector<Stretch> stretches_of(const Manifest& manifest, int file) {
 class FileVerifier {
  public:
   FileVerifier(const std::string& folder, const Manifest& manifest, int index)
-      : folder_(folder),
-        saved_(manifest.files[static_cast<size_t>(index)]),
-        stretches_(stretches_of(manifest, index)) {}
+      : folder_(folder), saved_(manifest.files[index]), stretches_(stretches_of(manifest, index)) {}
 
   std::vector<std::string> verify() {
     int64_t end = saved_.nbytes;

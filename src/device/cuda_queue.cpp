@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "device/block_arena.h"
-#include "device/cuda_wires.h"
+#include "device/cuda_copy_streams.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/decide.h"
 #include "kernels/cuda/reduce.h"
@@ -165,7 +165,9 @@ class CudaQueue final : public Queue {
     cuda::synchronize(stream_);
   }
 
-  std::unique_ptr<Wires> make_wires(int chunks) override { return make_cuda_wires(device_, stream_, chunks, alarms_); }
+  std::unique_ptr<CopyStreams> make_copy_streams(int chunks) override {
+    return make_cuda_copy_streams(device_, stream_, chunks, alarms_);
+  }
 
   void on_host(int64_t numel, const std::function<void(int64_t, int64_t)>& work) override { on_host_(numel, work); }
 
@@ -249,7 +251,7 @@ class CudaQueue final : public Queue {
   int device_;
   cuda::StreamHandle stream_;
   ParallelFor on_host_;
-  std::shared_ptr<Alarms> alarms_ = std::make_shared<Alarms>();  // shared with reads and wires
+  std::shared_ptr<Alarms> alarms_ = std::make_shared<Alarms>();  // shared with reads and copy streams
   std::unique_ptr<Uploads> uploads_;
 };
 

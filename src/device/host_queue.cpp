@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "device/host_wires.h"
+#include "device/host_copy_streams.h"
 #include "device/page_arena.h"
 #include "kernels/convert.h"
 #include "kernels/decide_body.h"
@@ -74,7 +74,7 @@ class HostQueue final : public Queue {
   void upload(void* to, const void* from_host, size_t nbytes) override { copy(to, from_host, nbytes); }
   void download(void* to_host, const void* from, size_t nbytes) override { copy(to_host, from, nbytes); }
 
-  std::unique_ptr<Wires> make_wires(int) override { return make_host_wires(); }
+  std::unique_ptr<CopyStreams> make_copy_streams(int) override { return make_host_copy_streams(); }
   void on_host(int64_t numel, const std::function<void(int64_t, int64_t)>& work) override {
     parallel_for_(numel, work);
   }

@@ -13,8 +13,8 @@
 
 #include "device/alarm.h"
 #include "device/arena.h"
+#include "device/copy_streams.h"
 #include "device/slab.h"
-#include "device/wires.h"
 #include "kernels/decide.h"
 #include "kernels/reduce.h"
 #include "kernels/update.h"
@@ -98,8 +98,8 @@ class Queue {
   virtual void upload(void* to, const void* from_host, size_t nbytes) = 0;
   virtual void download(void* to_host, const void* from, size_t nbytes) = 0;
 
-  // Ways for that many chunks beside this queue's work; see ferry.h, which uses them.
-  virtual std::unique_ptr<Wires> make_wires(int chunks) = 0;
+  // Ways for that many chunks beside this queue's work; see paced_copies.h, which uses them.
+  virtual std::unique_ptr<CopyStreams> make_copy_streams(int chunks) = 0;
 
   // Elementwise work on host memory, on this rank's threads: work(begin, end) for spans that cover [0, numel).
   virtual void on_host(int64_t numel, const std::function<void(int64_t begin, int64_t end)>& work) = 0;

@@ -113,18 +113,18 @@ std::vector<Finding> judge_gpu(const GpuMeasures& gpu) {
          fmt::format("Build for it: cmake --preset release -DSHOAL_CUDA_ARCHITECTURES={}{}.", gpu.major, gpu.minor)});
   }
   if (gpu.on_device == 0) return findings;
-  Finding wires{subject, Health::good,
-                fmt::format("copies {:.0f} GB/s on the GPU, {:.1f} to it, {:.1f} from it", gpu.on_device * 1e-9,
-                            gpu.to_device * 1e-9, gpu.from_device * 1e-9),
-                ""};
+  Finding bus{subject, Health::good,
+              fmt::format("copies {:.0f} GB/s on the GPU, {:.1f} to it, {:.1f} from it", gpu.on_device * 1e-9,
+                          gpu.to_device * 1e-9, gpu.from_device * 1e-9),
+              ""};
   constexpr double kPcie4 = 20e9;  // what 16 lanes of PCIe 4 carry, less what is always lost
   if (std::min(gpu.to_device, gpu.from_device) < kPcie4) {
-    wires.health = Health::poor;
-    wires.remedy =
+    bus.health = Health::poor;
+    bus.remedy =
         "Slower than PCIe 4 with 16 lanes: offload will show. Look at the slot (nvidia-smi -q -d PCIE), and "
         "that processes run on the GPU's own NUMA node.";
   }
-  findings.push_back(wires);
+  findings.push_back(bus);
   return findings;
 }
 

@@ -14,7 +14,7 @@ std::vector<Finding> check_gpus();
 
 Finding judge_driver(const cuda::Versions& versions);
 
-// What a GPU's free memory and its wires mean, apart from measuring them. Rates in bytes a second.
+// What a GPU's free memory and its bus mean, apart from measuring them. Rates in bytes a second.
 struct GpuMeasures {
   int index = 0;
   std::string name;

@@ -66,7 +66,7 @@ PlacedConfig carry_out_placement(const Config& config, const std::vector<Unit>& 
                             "proposes them.",
                             budget));
   }
-  const ModelLayout layout = lay_out(make_blueprint(units, config, groups).specs, layout_options(config, world.size()));
+  const ModelLayout layout = layout_of(units, config, world.size(), groups);
   PlacedConfig placed = carry_out_placement(config, layout, {}, world, device);
   const auto device_budget = static_cast<size_t>(config.shoal.device_budget);
   const auto plan_of = [&](const Config& each) { return plan_memory(layout, memory_options(each, true)); };

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
+#include "plan/from_config.h"
 #include "shard/param_slot.h"
 #include "shoal/error.h"
 
@@ -141,6 +142,10 @@ Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, s
   }
   if (units.empty()) throw Error("engine", "the model has no units. Pass at least one.");
   return blueprint;
+}
+
+ModelLayout layout_of(const std::vector<Unit>& units, const Config& config, int world, size_t group_count) {
+  return lay_out(make_blueprint(units, config, group_count).specs, layout_options(config, world));
 }
 
 void check_agreement(const Blueprint& blueprint, const Config& config, const std::vector<ParamGroup>& groups,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "layout/flat_layout.h"
 #include "layout/param_spec.h"
 #include "shoal/config.h"
 #include "shoal/group.h"
@@ -28,6 +29,9 @@ struct Blueprint {
 };
 
 Blueprint make_blueprint(const std::vector<Unit>& units, const Config& config, size_t group_count);
+
+// How an engine of these units lays them out.
+ModelLayout layout_of(const std::vector<Unit>& units, const Config& config, int world, size_t group_count = 1);
 
 // Throws on every rank if the ranks have different models, configs or parameter groups, and says which rank differs in
 // what.

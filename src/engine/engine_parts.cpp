@@ -112,11 +112,11 @@ void EngineParts::hook_gradients() {
 // For the log of waits, and as Meters counts them.
 void EngineParts::name_holds() {
   if (weights.is_off_device()) {
-    full(weights_channel->bytes()).log_holds_as("host: weights");
+    full(weights_channel->bytes()).log_stalls_as("host: weights");
   } else if (layout.mesh.world() > 1) {
-    full(weights_channel->bytes()).log_holds_as("ranks: weights");
+    full(weights_channel->bytes()).log_stalls_as("ranks: weights");
   }
-  if (layout.mesh.world() > 1) full(gradients_channel->bytes()).log_holds_as("ranks: gradients");
+  if (layout.mesh.world() > 1) full(gradients_channel->bytes()).log_stalls_as("ranks: gradients");
 }
 
 void EngineParts::say_what_was_found() const {

@@ -19,25 +19,25 @@ bool travels(const at::Tensor& tensor, at::Device device) {
 }  // namespace
 
 HostInputs::HostInputs(Queue& queue, at::Device device, std::shared_ptr<Ledger> ledger)
-    : queue_(queue), device_(device), ledger_(std::move(ledger)), wires_(queue.make_wires(0)) {
-  wires_->log_holds_as("host: activations");
+    : queue_(queue), device_(device), ledger_(std::move(ledger)), copy_streams_(queue.make_copy_streams(0)) {
+  copy_streams_->log_stalls_as("host: activations");
 }
 
 HostInputs::~HostInputs() {
   try {
     for (int slot = 0; slot < static_cast<int>(slots_.size()); ++slot) {
-      wires_->wait_out(slot);
-      wires_->wait_in(slot);
+      copy_streams_->wait_out(slot);
+      copy_streams_->wait_in(slot);
     }
   } catch (...) {  // a GPU that failed has said so where its bytes were needed
   }
-  for (Trip* trip : trips_) {
-    trip->home_ = nullptr;
-    trip->items_.clear();
+  for (Offloaded* offloaded : alive_) {
+    offloaded->home_ = nullptr;
+    offloaded->items_.clear();
   }
 }
 
-HostInputs::Trip::~Trip() {
+HostInputs::Offloaded::~Offloaded() {
   if (home_ == nullptr) return;
   try {
     home_->forget(*this);
@@ -45,13 +45,13 @@ HostInputs::Trip::~Trip() {
   }
 }
 
-std::shared_ptr<HostInputs::Trip> HostInputs::send(const std::vector<at::Tensor>& inputs) {
+std::shared_ptr<HostInputs::Offloaded> HostInputs::send(const std::vector<at::Tensor>& inputs) {
   while (leaving_.size() >= kOnDevice) let_go(*leaving_.front());
-  const std::shared_ptr<Trip> trip(new Trip(this));
-  trips_.push_back(trip.get());
-  leaving_.push_back(trip.get());
+  const std::shared_ptr<Offloaded> offloaded(new Offloaded(this));
+  alive_.push_back(offloaded.get());
+  leaving_.push_back(offloaded.get());
   for (const at::Tensor& input : inputs) {
-    Item& item = trip->items_.emplace_back();
+    Item& item = offloaded->items_.emplace_back();
     if (!input.defined()) continue;
     item.on_device = input.detach();
     if (!travels(input, device_)) continue;
@@ -61,63 +61,64 @@ std::shared_ptr<HostInputs::Trip> HostInputs::send(const std::vector<at::Tensor>
     item.slot = take_slot(input.nbytes());
     // The copy waits for the work that makes the input, and with it for what the slot held before: the queue was held
     // until that had come, or had gone.
-    wires_->mark_used(item.slot);
-    wires_->copy_out(item.slot, host(item.slot), static_cast<const std::byte*>(input.const_data_ptr()), input.nbytes());
+    copy_streams_->mark_used(item.slot);
+    copy_streams_->copy_out(item.slot, host(item.slot), static_cast<const std::byte*>(input.const_data_ptr()),
+                            input.nbytes());
   }
-  return trip;
+  return offloaded;
 }
 
-std::vector<at::Tensor> HostInputs::bring(Trip& trip) {
-  SHOAL_CHECK(trip.home_ == this, "a trip of another home");
-  order(trip);
-  const bool leaving = std::find(leaving_.begin(), leaving_.end(), &trip) != leaving_.end();
+std::vector<at::Tensor> HostInputs::bring(Offloaded& offloaded) {
+  SHOAL_CHECK(offloaded.home_ == this, "inputs that another engine sent");
+  order(offloaded);
+  const bool leaving = std::find(leaving_.begin(), leaving_.end(), &offloaded) != leaving_.end();
   std::vector<at::Tensor> inputs;
-  for (Item& item : trip.items_) {
+  for (Item& item : offloaded.items_) {
     // The queue waits until the bytes are there.
-    if (item.arriving) wires_->hold_queue(item.slot);
+    if (item.arriving) copy_streams_->hold_queue(item.slot);
     item.arriving = false;
     inputs.push_back(item.on_device.defined() ? item.on_device.detach() : at::Tensor());
     if (item.slot >= 0 && !leaving) item.on_device.reset();  // the region's now
   }
-  const auto here = std::find(trips_.begin(), trips_.end(), &trip);
-  if (here != trips_.begin()) order(**std::prev(here));
+  const auto here = std::find(alive_.begin(), alive_.end(), &offloaded);
+  if (here != alive_.begin()) order(**std::prev(here));
   return inputs;
 }
 
 // Orders what is on the host alone.
-void HostInputs::order(Trip& trip) {
+void HostInputs::order(Offloaded& offloaded) {
   std::vector<Item*> ordered;
-  for (Item& item : trip.items_) {
+  for (Item& item : offloaded.items_) {
     if (item.slot < 0 || item.on_device.defined()) continue;
     item.on_device = at::empty_strided(item.sizes, item.strides, item.options);
     ordered.push_back(&item);
   }
   if (ordered.empty()) return;
   // The copies wait for the queue: it may still use the memory for what it was given before.
-  wires_->follow_queue();
+  copy_streams_->follow_queue();
   for (Item* item : ordered) {
-    wires_->copy_in(item->slot, static_cast<std::byte*>(item->on_device.mutable_data_ptr()), host(item->slot),
-                    item->on_device.nbytes(), /*after=*/item->slot);
+    copy_streams_->copy_in(item->slot, static_cast<std::byte*>(item->on_device.mutable_data_ptr()), host(item->slot),
+                           item->on_device.nbytes(), /*after=*/item->slot);
     item->arriving = true;
   }
 }
 
 // What comes into the memory of its tensors comes after their copies to the host.
-void HostInputs::let_go(Trip& trip) {
-  std::erase(leaving_, &trip);
-  for (Item& item : trip.items_) {
+void HostInputs::let_go(Offloaded& offloaded) {
+  std::erase(leaving_, &offloaded);
+  for (Item& item : offloaded.items_) {
     if (item.slot < 0) continue;
-    wires_->hold_queue_out(item.slot);
+    copy_streams_->hold_queue_out(item.slot);
     item.on_device.reset();
   }
 }
 
-void HostInputs::forget(Trip& trip) {
-  trips_.remove(&trip);
-  if (std::find(leaving_.begin(), leaving_.end(), &trip) != leaving_.end()) let_go(trip);
-  for (Item& item : trip.items_) {
+void HostInputs::forget(Offloaded& offloaded) {
+  alive_.remove(&offloaded);
+  if (std::find(leaving_.begin(), leaving_.end(), &offloaded) != leaving_.end()) let_go(offloaded);
+  for (Item& item : offloaded.items_) {
     if (item.slot < 0) continue;
-    if (item.arriving) wires_->hold_queue(item.slot);  // before its memory is used for something else
+    if (item.arriving) copy_streams_->hold_queue(item.slot);  // before its memory is used for something else
     slots_[static_cast<size_t>(item.slot)].taken = false;
   }
 }
@@ -134,8 +135,8 @@ int HostInputs::take_slot(size_t nbytes) {
     if (best < 0 || slot.nbytes() < slots_[static_cast<size_t>(best)].nbytes()) best = i;
   }
   if (best < 0 && any >= 0) {
-    wires_->wait_out(any);
-    wires_->wait_in(any);
+    copy_streams_->wait_out(any);
+    copy_streams_->wait_in(any);
     Slot& slot = slots_[static_cast<size_t>(any)];
     slot.memory = nullptr;  // the host may not have both
     slot.memory = queue_.allocate_host(nbytes, ledger_, MemoryKind::host_inputs);
@@ -143,7 +144,7 @@ int HostInputs::take_slot(size_t nbytes) {
   }
   if (best < 0) {
     best = static_cast<int>(slots_.size());
-    wires_->make_room(best + 1);
+    copy_streams_->make_room(best + 1);
     slots_.push_back({queue_.allocate_host(nbytes, ledger_, MemoryKind::host_inputs)});
   }
   slots_[static_cast<size_t>(best)].taken = true;

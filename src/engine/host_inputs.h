@@ -18,9 +18,9 @@
 #include <memory>
 #include <vector>
 
+#include "device/copy_streams.h"
 #include "device/queue.h"
 #include "device/slab.h"
-#include "device/wires.h"
 
 namespace shoal {
 
@@ -37,12 +37,12 @@ class HostInputs {
   HostInputs& operator=(const HostInputs&) = delete;
 
   // The inputs of one region. Gives its memory back when it dies.
-  class Trip;
+  class Offloaded;
   // Those that need a gradient travel, if their elements fill their memory; the others stay as they are. The work that
   // makes them is given to the queue already.
-  std::shared_ptr<Trip> send(const std::vector<at::Tensor>& inputs);
+  std::shared_ptr<Offloaded> send(const std::vector<at::Tensor>& inputs);
   // The inputs, without a graph, for work that the queue is given later. May be called again.
-  std::vector<at::Tensor> bring(Trip& trip);
+  std::vector<at::Tensor> bring(Offloaded& offloaded);
 
  private:
   struct Item {
@@ -59,29 +59,29 @@ class HostInputs {
   };
 
   int take_slot(size_t nbytes);
-  void order(Trip& trip);
-  void let_go(Trip& trip);
-  void forget(Trip& trip);
+  void order(Offloaded& offloaded);
+  void let_go(Offloaded& offloaded);
+  void forget(Offloaded& offloaded);
   std::byte* host(int slot) const { return slots_[static_cast<size_t>(slot)].memory->data(); }
 
   Queue& queue_;
   at::Device device_;
   std::shared_ptr<Ledger> ledger_;
-  std::vector<Slot> slots_;       // the number of a slot is its chunk's on the wires
-  std::list<Trip*> trips_;        // alive, in the order of sending
-  std::deque<Trip*> leaving_;     // of them, those whose tensors are still on the device, the oldest first
-  std::unique_ptr<Wires> wires_;  // last: its copies end before the memory goes
+  std::vector<Slot> slots_;                    // the number of a slot is its chunk's on the copy streams
+  std::list<Offloaded*> alive_;                // alive, in the order of sending
+  std::deque<Offloaded*> leaving_;             // of them, those whose tensors are still on the device, the oldest first
+  std::unique_ptr<CopyStreams> copy_streams_;  // last: its copies end before the memory goes
 };
 
-class HostInputs::Trip {
+class HostInputs::Offloaded {
  public:
-  ~Trip();
-  Trip(const Trip&) = delete;
-  Trip& operator=(const Trip&) = delete;
+  ~Offloaded();
+  Offloaded(const Offloaded&) = delete;
+  Offloaded& operator=(const Offloaded&) = delete;
 
  private:
   friend class HostInputs;
-  explicit Trip(HostInputs* home) : home_(home) {}
+  explicit Offloaded(HostInputs* home) : home_(home) {}
 
   HostInputs* home_;  // null: it is gone
   std::vector<Item> items_;

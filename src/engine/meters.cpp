@@ -61,7 +61,7 @@ DiskTraffic Meters::disk() const {
 }
 
 HostTraffic Meters::host() const {
-  const Ferry::Counters counters = parts_.states.memory().streamed();
+  const PacedCopies::Counters counters = parts_.states.memory().streamed();
   const HostUpdates::Ahead ahead = parts_.updater.ahead();
   return {.to_device_nbytes = counters.brought_nbytes,
           .to_host_nbytes = counters.taken_nbytes,

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/torch_library.h"
-#include "comm/meet/rendezvous.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "device/cuda.h"
 #include "shoal/device.h"
 #include "shoal/error.h"

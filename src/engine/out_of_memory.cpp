@@ -70,8 +70,7 @@ NoRoom no_room(const WantedEngine& wanted, const std::string& said, const cuda::
   event.free_nbytes = gpu.free_nbytes;
   event.device_nbytes = gpu.total_nbytes;
   event.world = wanted.world;
-  const ModelLayout layout =
-      lay_out(make_blueprint(wanted.units, config, wanted.groups).specs, layout_options(config, wanted.world));
+  const ModelLayout layout = layout_of(wanted.units, config, wanted.world, wanted.groups);
   const auto plan_of = [&](const Config& placed) {
     return plan_memory(layout, memory_options(placed, /*on_gpu=*/true));
   };

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -18,23 +17,6 @@
 namespace shoal {
 
 namespace {
-
-std::vector<int64_t> gathered_numels(const ModelLayout& layout, const Stage& stage) {
-  std::vector<int64_t> numels;
-  for (const UnitLayout& unit : layout.units) numels.push_back(gathered_numel(unit, stage));
-  return numels;
-}
-
-// Members of one list, by their names: "experts.0" and "experts.1".
-GatherLimits with_families(GatherLimits limits, const ModelLayout& layout) {
-  std::map<std::string, int> families;
-  for (const UnitLayout& unit : layout.units) {
-    const size_t dot = unit.name.rfind('.');
-    const std::string list = dot == std::string::npos ? unit.name : unit.name.substr(0, dot + 1);
-    limits.family_of.push_back(families.emplace(list, static_cast<int>(families.size())).first->second);
-  }
-  return limits;
-}
 
 std::vector<bool> units_with_gradients(const ModelLayout& layout) {
   std::vector<bool> has;
@@ -51,11 +33,15 @@ Passes::Passes(const ModelLayout& layout, const PassOptions& options, Weights& w
                Group& weights_channel, Group& gradients_channel)
     : layout_(layout),
       options_(options),
-      weights_(weights),
       gradients_(gradients),
-      weights_channel_(weights_channel),
       gradients_channel_(gradients_channel),
-      schedule_(gathered_numels(layout, options.stage), with_families(options.gather, layout)),
+      gathers_(layout, {.stage = options.stage, .limits = options.gather, .overlap = options.overlap}, weights,
+               weights_channel,
+               {.needed = [this](int unit) { need(unit); },
+                .released = [this](int unit) { reduce_if_left_out(unit); },
+                // See [Note: why a skipped unit is passed by before its reduction].
+                .ranks_differ = [this] { gradients_.grow_slots(); },
+                .lost = [this](const std::string& because) { lose(because); }}),
       reduce_order_(units_with_gradients(layout)),
       units_(layout.units.size()) {
   hooks_.skip_while([this] { return runs_aside(); });
@@ -74,21 +60,21 @@ void Passes::enter(int unit, const std::vector<at::Tensor>& inputs) {
   const bool with_graph = at::GradMode::is_enabled();
   if (mode_ == Mode::forward) {
     if (!with_graph && !inside_region()) {
-      throw Error("unit " + layout_.units[static_cast<size_t>(unit)].name,
+      throw Error("unit " + layout_.units[unit].name,
                   "is used without gradients in a training pass. Run forwards without gradients inside "
                   "Engine::evaluate.");
     }
-    if (!schedule_.is_open()) open_training_pass();
+    if (!gathers_.is_open()) open_training_pass();
   }
   enter_needed(unit);
   if (mode_ == Mode::evaluate) return;
   if (inside_region()) {
     regions_.back()->units.push_back(unit);
-    for (const int other : needed(unit)) ++units_[static_cast<size_t>(other)].recomputed_uses;
+    for (const int other : needed(unit)) ++units_[other].recomputed_uses;
   } else if (nested) {
     nested_held_.back().push_back(unit);
   } else {
-    for (const int other : needed(unit)) ++units_[static_cast<size_t>(other)].plain_uses;
+    for (const int other : needed(unit)) ++units_[other].plain_uses;
     follow_inputs(unit, inputs);
   }
   running_.push_back(unit);
@@ -101,27 +87,27 @@ void Passes::leave(int unit) {
 void Passes::begin_region(Region* region) {
   regions_.push_back(region);
   for (const int unit : running_) {
-    for (const int other : needed(unit)) units_[static_cast<size_t>(other)].has_regions = true;
+    for (const int other : needed(unit)) units_[other].has_regions = true;
   }
 }
 
 void Passes::follow_inputs(int unit, const std::vector<at::Tensor>& inputs) {
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   const int before = pass.inputs_pending;
   for (const at::Tensor& input : inputs) {
     const bool flows = hooks_.when_gradient_complete(input, [this, unit] {
-      --units_[static_cast<size_t>(unit)].inputs_pending;
+      --units_[unit].inputs_pending;
       release_if_through(unit);
     });
     if (flows) ++pass.inputs_pending;
   }
-  if (pass.inputs_pending == before && has_frozen_[static_cast<size_t>(unit)]) pass.held = true;
+  if (pass.inputs_pending == before && has_frozen_[unit]) pass.held = true;
 }
 
 void Passes::enter_without_graph(int unit) {
-  if (!schedule_.is_open()) open_training_pass();
+  if (!gathers_.is_open()) open_training_pass();
   enter_needed(unit);
-  for (const int other : needed(unit)) ++units_[static_cast<size_t>(other)].recomputed_uses;
+  for (const int other : needed(unit)) ++units_[other].recomputed_uses;
 }
 
 void Passes::exit_without_graph(int unit) { exit_needed(unit); }
@@ -129,7 +115,7 @@ void Passes::exit_without_graph(int unit) { exit_needed(unit); }
 bool Passes::enter_repeated(int unit, const std::vector<at::Tensor>& inputs) {
   learn_graph();
   learn_nested_graph();
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   // For the values alone: also where a region is repeated without a graph, inside another one.
   if (pass.recomputed_uses == 0 || !at::GradMode::is_enabled()) {
     enter_needed(unit);
@@ -138,16 +124,16 @@ bool Passes::enter_repeated(int unit, const std::vector<at::Tensor>& inputs) {
   if (!pass.in_backward) enter_needed(unit);
   pass.in_backward = true;
   for (const int other : needed(unit)) {
-    --units_[static_cast<size_t>(other)].recomputed_uses;
-    ++units_[static_cast<size_t>(other)].repeated_uses;
-    units_[static_cast<size_t>(other)].repeated = true;
+    --units_[other].recomputed_uses;
+    ++units_[other].repeated_uses;
+    units_[other].repeated = true;
   }
   follow_inputs(unit, inputs);
   return false;
 }
 
 void Passes::read_outside_uses(int unit) {
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   pass.unseen = true;
   if (mode_ != Mode::backward) return;
   learn_graph();
@@ -168,13 +154,13 @@ void Passes::exit(int unit, const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& output : outputs) {
     seen |= hooks_.before_backward_of(output, [this, unit] { begin_unit_backward(unit); });
   }
-  if (!seen) units_[static_cast<size_t>(unit)].outputs_unseen = true;
+  if (!seen) units_[unit].outputs_unseen = true;
 }
 
 void Passes::abandon(int unit) {
   leave(unit);
   const bool held_by_nested = !nested_held_.empty() && !inside_region();
-  if (!held_by_nested && schedule_.is_open()) exit_needed(unit);
+  if (!held_by_nested && gathers_.is_open()) exit_needed(unit);
 }
 
 void Passes::begin_evaluation() {
@@ -183,14 +169,13 @@ void Passes::begin_evaluation() {
                 "a training pass is open: its forward ran and its backward did not. Call backward first.");
   }
   mode_ = Mode::evaluate;
-  carry_out(schedule_.begin(Phase::evaluate));
+  gathers_.begin(Phase::evaluate);
 }
 
 void Passes::finish_evaluation() {
-  close_phase();
-  carry_out(schedule_.finish());
-  if (!evaluation_order_agreed_) agree_on_order(Phase::evaluate);
-  evaluation_order_agreed_ = true;
+  gathers_.close_phase();
+  gathers_.finish();
+  gathers_.agree_on_order(Phase::evaluate);
   mode_ = Mode::forward;
 }
 
@@ -205,13 +190,13 @@ void Passes::begin_running_backward(double factor) {
 }
 
 void Passes::open_backward(Graph graph) {
-  if (!schedule_.is_open()) open_training_pass();  // a loss that no unit took part in
+  if (!gathers_.is_open()) open_training_pass();  // a loss that no unit took part in
   mode_ = Mode::backward;
-  close_phase();
-  carry_out(schedule_.begin(Phase::backward));
+  gathers_.close_phase();
+  gathers_.begin(Phase::backward);
   graph_ = graph;
   // Before the first reduction: see [Note: one order for all ranks] in gather_schedule.h.
-  if (!gather_orders_agreed_) agree_on_order(Phase::forward);
+  gathers_.agree_on_order(Phase::forward);
 }
 
 bool Passes::runs_aside() {
@@ -244,17 +229,17 @@ void Passes::learn_graph() {
   // At stage 3 a unit that was not entered cannot be read. (A whole one can: then the late gradient is an error.)
   const bool sees_all = options_.stage.row.weights != Over::nobody || !graph_may_nest_;
   for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
-    UnitPass& pass = units_[static_cast<size_t>(unit)];
+    UnitPass& pass = units_[unit];
     if (pass.trainable == 0) continue;
     if (pass.gradients_due > 0 || pass.recomputed_uses > 0 || (pass.unseen && graph_may_nest_) || !sees_all) {
       reduce_order_.expect(unit);
-    } else if (!schedule_.has_passed(unit)) {
+    } else if (!gathers_.has_passed(unit)) {
       pass.reduced_when_passed = true;
       reduce_order_.expect(unit);
     }
   }
   for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
-    const UnitPass& pass = units_[static_cast<size_t>(unit)];
+    const UnitPass& pass = units_[unit];
     if (pass.outputs_unseen && pass.gradients_due > 0) begin_unit_backward(unit);
   }
 }
@@ -271,8 +256,8 @@ void Passes::count_due(const RunningGraph& graph, bool nested) {
   std::vector<bool> reached(units_.size(), false);
   for (const HookedParam& param : gradient_hooks_) {
     if (!graph.reaches(param.hook)) continue;
-    ++units_[static_cast<size_t>(param.unit)].gradients_due;
-    reached[static_cast<size_t>(param.unit)] = true;
+    ++units_[param.unit].gradients_due;
+    reached[param.unit] = true;
   }
   for (size_t unit = 0; unit < units_.size() && nested; ++unit) {  // what was repeated was repeated for this graph
     if (!std::exchange(units_[unit].repeated, false) && reached[unit]) units_[unit].unseen = true;
@@ -289,8 +274,8 @@ void Passes::hook_gradient(int unit, int param, const at::Tensor& tensor) {
 void Passes::finish_backward() {
   for (UnitPass& unit : units_) unit.reduced_when_passed = false;
   reduce(reduce_order_.finish());
-  close_phase();
-  carry_out(schedule_.finish());
+  gathers_.close_phase();
+  gathers_.finish();
   hooks_.clear();
   running_.clear();
   nested_graphs_.clear();
@@ -298,23 +283,23 @@ void Passes::finish_backward() {
   factor_ = 1;
   mode_ = Mode::forward;
   for (UnitPass& unit : units_) unit = UnitPass{.trainable = unit.trainable};
-  if (!gather_orders_agreed_) {
-    agree_on_order(Phase::backward);
-    gather_orders_agreed_ = true;
-  }
-  if (!reduce_order_agreed_) {
-    std::vector<int> order = reduce_order_.readiness();
-    gradients_channel_
-        .broadcast({.subject = {"agree on the order of reductions", "all units"},
-                    .data = order.data(),
-                    .nbytes = order.size() * sizeof(int),
-                    .root = 0,
-                    .keep = nullptr})
-        .wait();
-    reduce_order_.adopt(std::move(order));
-    reduce_order_agreed_ = true;
-    gradients_.settle_slots();
-  }
+  gathers_.agree_on_order(Phase::backward);
+  agree_on_reductions();
+}
+
+void Passes::agree_on_reductions() {
+  if (reduce_order_agreed_) return;
+  std::vector<int> order = reduce_order_.readiness();
+  gradients_channel_
+      .broadcast({.subject = {"agree on the order of reductions", "all units"},
+                  .data = order.data(),
+                  .nbytes = order.size() * sizeof(int),
+                  .root = 0,
+                  .keep = nullptr})
+      .wait();
+  reduce_order_.adopt(std::move(order));
+  reduce_order_agreed_ = true;
+  gradients_.settle_slots();
 }
 
 void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
@@ -328,9 +313,9 @@ void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
                   "engine.backward(loss), or have the model return its loss.");
     }
   }
-  check_in_backward("unit " + layout_.units[static_cast<size_t>(unit)].name);
+  check_in_backward("unit " + layout_.units[unit].name);
   learn_graph();
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   if (nested_held_.empty()) {
     learn_nested_graph();
   } else if (pass.recomputed_uses == 0) {
@@ -351,7 +336,7 @@ void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
 at::Tensor Passes::target_of_gradient(int unit, int param, const at::Tensor& like) {
   if (mode_ != Mode::backward) return {};  // the gradient will be refused
   if (factor_ != 1) return {};
-  const UnitPass& pass = units_[static_cast<size_t>(unit)];
+  const UnitPass& pass = units_[unit];
   if (pass.has_regions || pass.plain_uses + pass.recomputed_uses + pass.repeated_uses != 1) return {};
   std::byte* target = gradients_.target(unit, param, to_dtype(like.scalar_type(), "parameter"));
   if (target == nullptr) return {};
@@ -369,7 +354,7 @@ void Passes::finish_nested(const Region& region) {
   nested_held_.pop_back();
   for (const int unit : held) exit_needed(unit);
   for (const int unit : region.units) {
-    for (const int other : needed(unit)) --units_[static_cast<size_t>(other)].recomputed_uses;
+    for (const int other : needed(unit)) --units_[other].recomputed_uses;
   }
   for (const int unit : region.units) {
     for (const int other : needed(unit)) reduce_if_complete(other);
@@ -378,67 +363,24 @@ void Passes::finish_nested(const Region& region) {
 
 // The unit itself and those it borrows parameters from.
 std::vector<int> Passes::needed(int unit) const {
-  std::vector<int> units = layout_.units[static_cast<size_t>(unit)].borrows;
+  std::vector<int> units = layout_.units[unit].borrows;
   units.push_back(unit);
   return units;
 }
 
 void Passes::open_training_pass() {
   gradients_.begin_micro_step(micro_step_);
-  carry_out(schedule_.begin(Phase::forward));
-}
-
-// In a first pass: takes part in what other ranks gather until this rank's wish is the one that all gather next.
-void Passes::agree_on_next(int wished_unit) {
-  while (true) {
-    std::vector<int> wishes(static_cast<size_t>(weights_channel_.size()));
-    weights_channel_
-        .all_gather({.subject = {"agree on the next unit", "first pass"},
-                     .shard = &wished_unit,
-                     .whole = wishes.data(),
-                     .shard_nbytes = sizeof(int),
-                     .keep = nullptr})
-        .wait();
-    // See [Note: why a skipped unit is passed by before its reduction].
-    if (std::any_of(wishes.begin(), wishes.end(), [&](int wish) { return wish != wished_unit; })) {
-      gradients_.grow_slots();
-    }
-    const int chosen = schedule_.choose(wishes);
-    if (chosen == wished_unit) return;
-    if (schedule_.is_live(chosen)) {
-      throw Error("unit " + layout_.units[static_cast<size_t>(chosen)].name,
-                  "is in use on this rank while others enter it in another place. Make every rank use units in the "
-                  "same order; a rank may leave units out.");
-    }
-    carry_out(schedule_.take_part(chosen));
-  }
-}
-
-// The end of a phase is agreed on too, while there is no order.
-void Passes::close_phase() {
-  if (schedule_.must_agree_on_end()) agree_on_next(kNoUnit);
+  gathers_.begin(Phase::forward);
 }
 
 void Passes::enter_needed(int unit) {
   unit_at_work_ = unit;
-  const std::vector<int> units = needed(unit);
-  for (const int other : units) {
-    for (const ParamSlot& param : weights_.params(other)) param.check_unchanged();
-  }
-  for (const int other : units) {
-    if (schedule_.must_agree_on(other)) agree_on_next(other);
-    carry_out(schedule_.enter(other));
-  }
-  expect_weights();
-  for (const int other : units) {
-    need(other);
-    weights_.finish_gather(other);
-  }
+  gathers_.enter(needed(unit));
   go_on();
 }
 
 void Passes::exit_needed(int unit) {
-  for (const int other : needed(unit)) carry_out(schedule_.exit(other));
+  gathers_.exit(needed(unit));
   go_on();
 }
 
@@ -451,16 +393,16 @@ void Passes::go_on() {
 }
 
 void Passes::begin_unit_backward(int unit) {
-  check_in_backward("unit " + layout_.units[static_cast<size_t>(unit)].name);
+  check_in_backward("unit " + layout_.units[unit].name);
   learn_graph();
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   if (pass.in_backward) return;
   pass.in_backward = true;
   enter_needed(unit);
 }
 
 void Passes::notice_running_backward() {
-  if (mode_ == Mode::forward && schedule_.is_open() && begin_outside_ && RunningGraph::id_of_now() >= 0 &&
+  if (mode_ == Mode::forward && gathers_.is_open() && begin_outside_ && RunningGraph::id_of_now() >= 0 &&
       !runs_aside()) {
     begin_outside_();
   }
@@ -488,14 +430,14 @@ bool Passes::is_complete(const UnitPass& pass) const {
 }
 
 void Passes::reduce_if_complete(int unit) {
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   if (pass.reduced || pass.trainable == 0 || !is_complete(pass)) return;
   pass.reduced = true;
   reduce(reduce_order_.ready(unit));
 }
 
 void Passes::release_if_through(int unit) {
-  UnitPass& pass = units_[static_cast<size_t>(unit)];
+  UnitPass& pass = units_[unit];
   if (!pass.in_backward || pass.held || pass.inputs_pending > 0 || !gradients_are_in(pass)) return;
   pass.in_backward = false;
   exit_needed(unit);
@@ -503,82 +445,21 @@ void Passes::release_if_through(int unit) {
 
 void Passes::reduce(const std::vector<int>& units) {
   for (const int unit : units) {
-    pass_by(unit);
+    gathers_.pass_by(unit);  // see [Note: why a skipped unit is passed by before its reduction]
     gradients_.reduce(unit);
     // In the first pass the ranks still settle each gather together, and none may stop for a reduction.
-    if (!options_.overlap && gather_orders_agreed_) gradients_.wait();
+    if (!options_.overlap && gathers_.orders_agreed()) gradients_.wait();
     if (on_reduced_) on_reduced_(unit);
   }
 }
 
-// See [Note: why a skipped unit is passed by before its reduction].
-void Passes::pass_by(int unit) {
-  if (schedule_.has_passed(unit)) return;
-  if (schedule_.must_agree_on(unit)) agree_on_next(unit);
-  carry_out(schedule_.pass_by(unit));
-}
-
-void Passes::expect_weights() {
-  try {
-    weights_.expect(schedule_.upcoming(weights_.reads_ahead()));
-  } catch (const std::exception& error) {
-    lose(fmt::format("an earlier pass could not gather its weights: {}", error.what()));
-    throw;
-  }
-}
-
-void Passes::gather(int unit) {
-  try {
-    weights_.gather(unit);
-  } catch (const std::exception& error) {
-    lose(fmt::format("an earlier pass could not gather its weights: {}", error.what()));
-    throw;
-  }
-}
-
-void Passes::carry_out(const std::vector<Action>& actions) {
-  for (const Action& action : actions) {
-    if (action.verb == Action::Verb::gather) {
-      if (weights_.gather_reads(action.unit)) need(action.unit);
-      gather(action.unit);
-      if (!options_.overlap) weights_.finish_gather(action.unit);
-    } else {
-      weights_.release(action.unit);
-      UnitPass& pass = units_[static_cast<size_t>(action.unit)];
-      if (!pass.reduced_when_passed) continue;
-      pass.reduced_when_passed = false;
-      pass.reduced = true;
-      reduce(reduce_order_.ready(action.unit));
-    }
-  }
-}
-
-// Once per phase: what no rank used at its place in the order is dropped from it.
-void Passes::agree_on_order(Phase phase) {
-  const std::vector<uint8_t>& mine = schedule_.used(phase);
-  if (mine.empty()) return;
-  const auto ranks = static_cast<size_t>(weights_channel_.size());
-  std::vector<uint8_t> all(mine.size() * ranks);
-  weights_channel_
-      .all_gather({.subject = {"agree on the order of units", fmt::format("{} entries", mine.size())},
-                   .shard = mine.data(),
-                   .whole = all.data(),
-                   .shard_nbytes = mine.size(),
-                   .keep = nullptr})
-      .wait();
-  const auto inversion = phase == Phase::backward ? std::nullopt : find_inversion(schedule_.order(phase), all);
-  if (inversion) {
-    const auto name_of = [&](int unit) { return layout_.units[static_cast<size_t>(unit)].name; };
-    throw Error("unit " + name_of(inversion->unit),
-                fmt::format("rank {} uses it before {} and rank {} after it. Make every rank use units in the same "
-                            "order; a rank may leave units out.",
-                            inversion->rank_before, name_of(inversion->other_unit), inversion->rank_after));
-  }
-  std::vector<uint8_t> used_by_any(mine.size(), 0);
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    for (size_t entry = 0; entry < mine.size(); ++entry) used_by_any[entry] |= all[rank * mine.size() + entry];
-  }
-  schedule_.prune(phase, used_by_any);
+// A unit that this rank does not use in this pass has had its turn.
+void Passes::reduce_if_left_out(int unit) {
+  UnitPass& pass = units_[unit];
+  if (!pass.reduced_when_passed) return;
+  pass.reduced_when_passed = false;
+  pass.reduced = true;
+  reduce(reduce_order_.ready(unit));
 }
 
 }  // namespace shoal

@@ -1,5 +1,5 @@
 // One pass of the model, from the first unit entered to the end of backward: turns what happens (a unit is entered, a
-// gradient comes, a node is about to run) into the schedules' actions and has weights and gradients carry them out.
+// gradient comes, a node is about to run) into gathers (unit_gathers.h) and reductions.
 //
 // [Note: when a unit's backward begins and ends]
 // It begins when the first of the nodes that made its outputs is about to run: the unit is gathered again. The unit is
@@ -53,6 +53,7 @@
 #include <vector>
 
 #include "engine/graph_hooks.h"
+#include "engine/unit_gathers.h"
 #include "layout/flat_layout.h"
 #include "schedule/gather_schedule.h"
 #include "schedule/reduce_order.h"
@@ -145,7 +146,7 @@ class Passes {
   }
   void when_lost(std::function<void(const std::string& because)> call) { on_lost_ = std::move(call); }
 
-  bool between_passes() const { return !schedule_.is_open(); }
+  bool between_passes() const { return !gathers_.is_open(); }
   bool in_backward() const { return mode_ == Mode::backward; }
   bool evaluating() const { return mode_ == Mode::evaluate; }
   // Which micro-step of the step the next pass is.
@@ -180,8 +181,6 @@ class Passes {
   // Its forward has ended.
   void leave(int unit);
   void open_training_pass();
-  void agree_on_next(int wished_unit);
-  void close_phase();
   void enter_needed(int unit);
   void need(int unit);
   void go_on();
@@ -202,19 +201,14 @@ class Passes {
   void reduce_if_complete(int unit);
   void release_if_through(int unit);
   void reduce(const std::vector<int>& units);
-  void pass_by(int unit);
-  void carry_out(const std::vector<Action>& actions);
-  void expect_weights();
-  void gather(int unit);
-  void agree_on_order(Phase phase);
+  void reduce_if_left_out(int unit);
+  void agree_on_reductions();
 
   const ModelLayout& layout_;
   PassOptions options_;
-  Weights& weights_;
   Gradients& gradients_;
-  Group& weights_channel_;
   Group& gradients_channel_;
-  GatherSchedule schedule_;
+  UnitGathers gathers_;
   ReduceOrder reduce_order_;
   NodeHooks hooks_;
   std::vector<UnitPass> units_;
@@ -242,8 +236,6 @@ class Passes {
   Mode mode_ = Mode::forward;
   int unit_at_work_ = 0;
   int64_t micro_step_ = 0;
-  bool gather_orders_agreed_ = false;
-  bool evaluation_order_agreed_ = false;
   bool reduce_order_agreed_ = false;
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };

@@ -59,7 +59,7 @@ void PendingSteps::read(PendingStep::State& step) {
     return;
   }
   read_all();
-  step.result = stepper_.standing();
+  step.result = stepper_.upcoming();
   step.known = true;
 }
 

@@ -63,7 +63,7 @@ struct RecomputeNode final : ag::Node {
                   "an input of a recomputed region was changed in place after its forward. "
                   "Clone it before changing it.");
     }
-    std::vector<at::Tensor> leaves = host_inputs_ != nullptr ? host_inputs_->bring(*trip_) : inputs_;
+    std::vector<at::Tensor> leaves = host_inputs_ != nullptr ? host_inputs_->bring(*offloaded_) : inputs_;
     for (size_t i = 0; i < leaves.size(); ++i) {
       if (leaves[i].defined()) leaves[i] = leaves[i].detach();
       if (task_should_compute_output(i)) leaves[i].set_requires_grad(true);
@@ -95,7 +95,7 @@ struct RecomputeNode final : ag::Node {
 
   void release_variables() override {
     inputs_.clear();
-    trip_ = nullptr;
+    offloaded_ = nullptr;
     forward_ = nullptr;
   }
   std::string name() const override { return "ShoalRecompute"; }
@@ -105,8 +105,8 @@ struct RecomputeNode final : ag::Node {
   at::Generator& generator_;
   HostInputs* host_inputs_;
   RecomputedForward forward_;
-  std::vector<at::Tensor> inputs_;          // without their graph; none where they are on a trip
-  std::shared_ptr<HostInputs::Trip> trip_;  // of the inputs, where there are host_inputs_
+  std::vector<at::Tensor> inputs_;                    // without their graph; none where they are offloaded
+  std::shared_ptr<HostInputs::Offloaded> offloaded_;  // of the inputs, where there are host_inputs_
   std::vector<Unchanged> unchanged_;
   at::Tensor random_state_;
   Region region_;
@@ -125,7 +125,7 @@ std::vector<at::Tensor> recompute(const RecomputeParts& parts, const std::vector
   node->random_state_ = parts.generator.get_state();
   for (const at::Tensor& input : inputs) node->unchanged_.emplace_back(input);
   if (parts.host_inputs != nullptr) {
-    node->trip_ = parts.host_inputs->send(inputs);
+    node->offloaded_ = parts.host_inputs->send(inputs);
   } else {
     for (const at::Tensor& input : inputs) node->inputs_.push_back(input.defined() ? input.detach() : at::Tensor());
   }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/gpu/gpus_of_ranks.h"
-#include "comm/meet/rendezvous.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "device/cuda.h"
 #include "plan/headroom.h"
 

@@ -31,7 +31,7 @@ struct StepRules {
 };
 
 // What lasts from step to step.
-struct StepStanding {
+struct StepProgress {
   ScaleState scale;
   int64_t applied = 0;  // steps so far
   int64_t skipped = 0;
@@ -47,7 +47,7 @@ struct StepRecord {
   double grad_scale = 0;     // what gradients are multiplied by: 1 / (loss scale * clip factor)
   double loss_scale = 1;     // that the step was taken with
   int64_t steps_before = 0;  // that had been applied
-  StepStanding after;
+  StepProgress after;
 };
 
 // All pointers are memory of where the decision is made.
@@ -56,7 +56,7 @@ struct Decision {
   int64_t ranks = 1;
   int64_t flats = 0;
   StepRules rules;
-  StepStanding* standing = nullptr;  // goes on to the next step
+  StepProgress* progress = nullptr;  // goes on to the next step
   StepRecord* record = nullptr;
 };
 

@@ -57,27 +57,27 @@ SHOAL_ON_BOTH inline int64_t first_bad_flat(const Decision& decision) {
 // From the sum of all square sums, in their order.
 SHOAL_ON_BOTH inline void decide_by(double sum, const Decision& decision) {
   const StepRules& rules = decision.rules;
-  StepStanding standing = *decision.standing;
+  StepProgress progress = *decision.progress;
   StepRecord record;
   const double norm = std::sqrt(sum);
   const bool finite = is_finite(norm);
   const bool taken = finite || rules.takes_any;
   record.applied = taken ? 1 : 0;
   record.first_bad = finite ? -1 : first_bad_flat(decision);
-  record.loss_scale = standing.scale.scale;
+  record.loss_scale = progress.scale.scale;
   record.grad_norm = norm / record.loss_scale;
-  record.steps_before = standing.applied;
+  record.steps_before = progress.applied;
   double clip = 1;
   if (rules.gradient_clipping > 0 && finite) {
     const double excess = (record.grad_norm + 1e-6) / rules.gradient_clipping;
     if (excess > 1) clip = excess;
   }
   record.grad_scale = 1 / (record.loss_scale * clip);
-  ++(taken ? standing.applied : standing.skipped);
-  record.scale_exhausted = move_scale(rules.scale, !taken, standing.scale) ? 0 : 1;
-  standing.backward_scale = backward_scale_of(standing.scale.scale, rules.micro_steps);
-  record.after = standing;
-  *decision.standing = standing;
+  ++(taken ? progress.applied : progress.skipped);
+  record.scale_exhausted = move_scale(rules.scale, !taken, progress.scale) ? 0 : 1;
+  progress.backward_scale = backward_scale_of(progress.scale.scale, rules.micro_steps);
+  record.after = progress;
+  *decision.progress = progress;
   *decision.record = record;
 }
 

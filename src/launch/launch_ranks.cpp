@@ -100,7 +100,7 @@ class Launch {
     for (Rank& rank : ranks_) {
       for (Stream& stream : rank.streams) shut(rank, stream);
     }
-    for (RankEnd& end : outcome_.ends) end.last_lines = ranks_[static_cast<size_t>(end.rank)].last_lines.text();
+    for (RankEnd& end : outcome_.ends) end.last_lines = ranks_[end.rank].last_lines.text();
     return outcome_;
   }
 

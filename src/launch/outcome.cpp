@@ -22,7 +22,7 @@ int LaunchOutcome::exit_code() const {
     if (ends[i].failed()) index = static_cast<int>(i);
   }
   if (index < 0) return 0;
-  const RankEnd& end = ends[static_cast<size_t>(index)];
+  const RankEnd& end = ends[index];
   return end.signal != 0 ? 128 + end.signal : end.exit_code;
 }
 
@@ -53,12 +53,12 @@ std::string closing_text(const LaunchOutcome& outcome) {
   // After an interruption the ranks end as they were told to; their last lines explain nothing.
   if (first < 0 || outcome.interrupted != 0) {
     if (first >= 0) {
-      const RankEnd& end = outcome.ends[static_cast<size_t>(first)];
+      const RankEnd& end = outcome.ends[first];
       text += fmt::format("shoal: rank {} ended with {}.\n", end.rank, how_it_ended(end));
     }
     return text;
   }
-  const RankEnd& end = outcome.ends[static_cast<size_t>(first)];
+  const RankEnd& end = outcome.ends[first];
   text += fmt::format("shoal: rank {} failed first, with {}.", end.rank, how_it_ended(end));
   if (end.last_lines.empty()) return text + " It printed nothing.\n";
   text += " Its last lines:\n";

@@ -41,7 +41,7 @@ class FetchedWeights {
   void wait(int piece);
 
   // How long the queue stood still for all this, where it has gone on since the last call.
-  double newly_held_seconds() { return wires_->newly_held_seconds(); }
+  double newly_held_seconds() { return copy_streams_->newly_held_seconds(); }
 
  private:
   struct Piece {
@@ -51,7 +51,7 @@ class FetchedWeights {
 
   size_t slot_nbytes_;
   std::shared_ptr<Slab> memory_;
-  std::unique_ptr<Wires> wires_;
+  std::unique_ptr<CopyStreams> copy_streams_;
   std::vector<Piece> pieces_;
   int next_ = 0;                              // piece that is brought next
   std::array<int, kFetchedSlots> last_in_{};  // piece that was in each slot last; -1: none

@@ -33,7 +33,7 @@ void HostUpdates::reserve(size_t weight_nbytes, size_t grad_nbytes) {
   SHOAL_CHECK(!in_round(), "memory is reserved inside a round");
   const size_t grad_offset = std::max(grad_offset_, aligned(weight_nbytes));
   const size_t slot_nbytes = grad_offset + std::max(slot_nbytes_ - grad_offset_, aligned(grad_nbytes));
-  wires_.reset();  // copies end before their memory goes
+  copy_streams_.reset();  // copies end before their memory goes
   parts_.clear();
   if (slot_nbytes == slot_nbytes_ && grad_offset == grad_offset_) return;
   memory_.reset();
@@ -57,8 +57,8 @@ void HostUpdates::set_parts(std::vector<Part> parts, const List& list) {
   }
   reserve(weight_nbytes, grad_nbytes);
   if (parts.empty()) return;
-  wires_ = queue_.make_wires(static_cast<int>(parts.size()));
-  wires_->log_holds_as("host: updated weights");
+  copy_streams_ = queue_.make_copy_streams(static_cast<int>(parts.size()));
+  copy_streams_->log_stalls_as("host: updated weights");
   size_t ahead_nbytes = 0;
   for (int index = 0; index < static_cast<int>(parts.size()); ++index) {
     Listed& listed = parts_.emplace_back();
@@ -84,7 +84,8 @@ void HostUpdates::set_parts(std::vector<Part> parts, const List& list) {
 void HostUpdates::update_ahead(int index, const Decision& assumed, std::function<void()> await) {
   SHOAL_CHECK(!in_round(), "a part is updated ahead of a round inside another");
   if (parts_[static_cast<size_t>(index)].weight_ahead == nullptr) return;
-  wires_->mark_used(index);  // its copies wait for what the queue has done with its weights, and for nothing later
+  copy_streams_->mark_used(
+      index);  // its copies wait for what the queue has done with its weights, and for nothing later
   {
     const std::lock_guard lock(mutex_);
     ahead_.push_back({index, std::move(await)});
@@ -109,7 +110,7 @@ HostUpdates::Ahead HostUpdates::ahead() {
 void HostUpdates::begin(int first, int last, Decision decision, std::function<bool()> is_known) {
   SHOAL_CHECK(!in_round(), "a round begins inside another");
   if (first == last) return;
-  wires_->mark_queue();  // the round's copies wait for what makes the gradients; those of parts ahead do not
+  copy_streams_->mark_queue();  // the round's copies wait for what makes the gradients; those of parts ahead do not
   next_ = first;
   last_ = last;
   {
@@ -129,7 +130,7 @@ void HostUpdates::finish(int part) {
   std::unique_lock lock(mutex_);
   if (updated_ <= part) {
     lock.unlock();
-    wires_->stop_queue();
+    copy_streams_->stop_queue();
     lock.lock();
   }
   changed_.wait(lock, [&] { return updated_ > part || error_; });
@@ -141,9 +142,9 @@ void HostUpdates::finish(int part) {
   lock.unlock();
   ++next_;
   if (taken) {
-    wires_->hold_queue(part);
+    copy_streams_->hold_queue(part);
   } else {
-    wires_->forget_stop();
+    copy_streams_->forget_stop();
   }
 }
 
@@ -185,7 +186,7 @@ void HostUpdates::serve() {
 // A device that failed says so where the round needs it.
 bool HostUpdates::is_decided() const {
   try {
-    wires_->enter_thread();
+    copy_streams_->enter_thread();
     return !is_known_ || is_known_();
   } catch (...) {
     return true;
@@ -203,19 +204,19 @@ void HostUpdates::abandon() {
 // ahead one is under way at a time.
 void HostUpdates::run_ahead(const PartAhead& ahead, const Decision& assumed) {
   const int index = ahead.part;
-  wires_->enter_thread();
+  copy_streams_->enter_thread();
   if (!assumed_steps_) assumed_steps_ = assumed();
   if (!assumed_steps_) return;
   Listed& listed = parts_[static_cast<size_t>(index)];
   const Part& part = listed.part;
-  if (!part.weight.in_host) wires_->copy_out(index, listed.weight_ahead, part.weight.data, part.weight.nbytes);
+  if (!part.weight.in_host) copy_streams_->copy_out(index, listed.weight_ahead, part.weight.data, part.weight.nbytes);
   const size_t nbytes = states_.chunks()[static_cast<size_t>(part.chunk)].nbytes;
   copy_in_host(states_.spare(part.chunk), states_.address(part.chunk), nbytes);
-  wires_->wait_used(index);  // the queue may still have had to write weights of the host that somebody set
+  copy_streams_->wait_used(index);  // the queue may still have had to write weights of the host that somebody set
   if (part.weight.in_host) copy_in_host(listed.weight_ahead, part.weight.data, part.weight.nbytes);
   if (ahead.await) ahead.await();
-  if (!part.grad.in_host) wires_->copy_out(index, grad_slot(index), part.grad.data, part.grad.nbytes);
-  wires_->wait_out(index);
+  if (!part.grad.in_host) copy_streams_->copy_out(index, grad_slot(index), part.grad.data, part.grad.nbytes);
+  copy_streams_->wait_out(index);
   host_.update(*listed.lists_ahead[listed.place], in_host_memory(*assumed_steps_));
   listed.is_ahead = true;
   const std::lock_guard lock(mutex_);
@@ -230,7 +231,7 @@ void HostUpdates::take_over(int index) {
   if (part.weight.in_host) {
     copy_in_host(part.weight.data, listed.weight_ahead, part.weight.nbytes);
   } else {
-    wires_->copy_in(index, part.weight.data, listed.weight_ahead, part.weight.nbytes, /*after=*/-1);
+    copy_streams_->copy_in(index, part.weight.data, listed.weight_ahead, part.weight.nbytes, /*after=*/-1);
   }
 }
 
@@ -243,12 +244,12 @@ void HostUpdates::copy_in_host(std::byte* to, const std::byte* from, size_t nbyt
 void HostUpdates::bring(int index) {
   if (parts_[static_cast<size_t>(index)].is_ahead) return;
   const Part& part = parts_[static_cast<size_t>(index)].part;
-  if (!part.weight.in_host) wires_->copy_out(index, weight_slot(index), part.weight.data, part.weight.nbytes);
-  if (!part.grad.in_host) wires_->copy_out(index, grad_slot(index), part.grad.data, part.grad.nbytes);
+  if (!part.weight.in_host) copy_streams_->copy_out(index, weight_slot(index), part.weight.data, part.weight.nbytes);
+  if (!part.grad.in_host) copy_streams_->copy_out(index, grad_slot(index), part.grad.data, part.grad.nbytes);
 }
 
 void HostUpdates::run(int first, int last, const Decision& decision) {
-  wires_->enter_thread();
+  copy_streams_->enter_thread();
   const std::optional<GroupSteps> steps = decision();
   const std::optional<GroupSteps> assumed = std::exchange(assumed_steps_, std::nullopt);
   if (!steps || !assumed || !are_same(*steps, *assumed)) {
@@ -260,14 +261,14 @@ void HostUpdates::run(int first, int last, const Decision& decision) {
     changed_.notify_all();
     return;
   }
-  wires_->follow_mark();  // copies of the round wait for what the queue had to do when it was begun
+  copy_streams_->follow_mark();  // copies of the round wait for what the queue had to do when it was begun
   const PlacedSteps placed = in_host_memory(*steps);
   for (int part = first; part < std::min(first + kSlots, last); ++part) bring(part);
   for (int index = first; index < last; ++index) {
     // The slot of the part before the last is free once its weights have gone home, which was long ago.
     const int later = index - 2 + kSlots;
     if (index - 2 >= first && later < last) {
-      wires_->wait_in(index - 2);
+      copy_streams_->wait_in(index - 2);
       bring(later);
     }
     Listed& listed = parts_[static_cast<size_t>(index)];
@@ -291,11 +292,11 @@ void HostUpdates::update(int index, const PlacedSteps& placed) {
   const Listed& listed = parts_[static_cast<size_t>(index)];
   const Part& part = listed.part;
   states_.begin_use(part.chunk);
-  wires_->wait_out(index);
+  copy_streams_->wait_out(index);
   host_.update(*listed.lists[listed.place], placed);
   states_.end_use(part.chunk);
   if (part.weight.in_host) return;
-  wires_->copy_in(index, part.weight.data, weight_slot(index), part.weight.nbytes, /*after=*/-1);
+  copy_streams_->copy_in(index, part.weight.data, weight_slot(index), part.weight.nbytes, /*after=*/-1);
 }
 
 }  // namespace shoal

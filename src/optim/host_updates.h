@@ -101,7 +101,7 @@ class HostUpdates {
   void abandon();
 
   // How long the queue stood still for such weights, where it has gone on since the last call.
-  double newly_held_seconds() { return wires_ ? wires_->newly_held_seconds() : 0; }
+  double newly_held_seconds() { return copy_streams_ ? copy_streams_->newly_held_seconds() : 0; }
 
  private:
   struct Listed {
@@ -141,7 +141,7 @@ class HostUpdates {
   std::shared_ptr<Slab> memory_;  // pinned: kSlots times a part's weights and gradients
   size_t slot_nbytes_ = 0, grad_offset_ = 0;
   std::shared_ptr<Slab> weights_ahead_;  // pinned
-  std::unique_ptr<Wires> wires_;
+  std::unique_ptr<CopyStreams> copy_streams_;
   int next_ = 0, last_ = 0;  // of the round: finished next, and one past its last
 
   // Between the threads.

@@ -81,7 +81,7 @@ class StateMemory {
   // Of chunks on disk; null where there are none.
   const ScratchFile* file() const { return file_.get(); }
   // Bytes that streamed chunks moved, and the time that the queue stood still for them.
-  Ferry::Counters streamed() const { return stream_ ? stream_->counters() : Ferry::Counters{}; }
+  PacedCopies::Counters streamed() const { return stream_ ? stream_->counters() : PacedCopies::Counters{}; }
   size_t ring_nbytes() const { return stream_ ? stream_->ring_nbytes() : 0; }
   // Why host memory could not be pinned, once a step has used it; "" where it was.
   std::string unpinned_because() const { return stream_ ? stream_->unpinned_because() : ""; }

@@ -16,7 +16,7 @@ StateStream::StateStream(std::shared_ptr<Slab> host, std::vector<size_t> chunk_n
       chunk_nbytes_(std::move(chunk_nbytes)),
       queue_(queue),
       ledger_(std::move(ledger)),
-      ferry_(queue.make_wires(static_cast<int>(chunk_nbytes_.size())), static_cast<int>(chunk_nbytes_.size())) {
+      copies_(queue.make_copy_streams(static_cast<int>(chunk_nbytes_.size())), static_cast<int>(chunk_nbytes_.size())) {
   size_t offset = 0;
   for (const size_t nbytes : chunk_nbytes_) {
     host_offsets_.push_back(offset);
@@ -27,8 +27,8 @@ StateStream::StateStream(std::shared_ptr<Slab> host, std::vector<size_t> chunk_n
   std::iota(round_.begin(), round_.end(), 0);
   positions_.assign(round_.begin(), round_.end());
   make_ring(shoal::ring_nbytes(round_nbytes(), staging));
-  ferry_.log_holds_as("host: states");
-  ferry_.pin(host_->data(), host_->nbytes());
+  copies_.log_stalls_as("host: states");
+  copies_.pin(host_->data(), host_->nbytes());
 }
 
 void StateStream::make_ring(size_t nbytes) {
@@ -88,9 +88,9 @@ bool StateStream::grow(size_t staging) {
 }
 
 void StateStream::pace() {
-  if (next_ == round_end()) return ferry_.pace();
+  if (next_ == round_end()) return copies_.pace();
   // What is brought for the next round may wait.
-  ferry_.pace(static_cast<size_t>(std::max<int64_t>(0, brought_ - round_end())));
+  copies_.pace(static_cast<size_t>(std::max<int64_t>(0, brought_ - round_end())));
 }
 
 // The ring holds no chunk twice, so nothing is brought further ahead than one round.
@@ -102,8 +102,8 @@ void StateStream::read_ahead() {
     if (brought_ - back >= next_) return;  // who lies there has not been given back
     const bool first = brought_ < back;
     const int chunk = round_[static_cast<size_t>(position)];
-    ferry_.bring(chunk, {memory(chunk), host(chunk), chunk_nbytes_[static_cast<size_t>(chunk)]},
-                 first ? -1 : round_[static_cast<size_t>(place.after)]);
+    copies_.bring(chunk, {memory(chunk), host(chunk), chunk_nbytes_[static_cast<size_t>(chunk)]},
+                  first ? -1 : round_[static_cast<size_t>(place.after)]);
     settled_ = false;
   }
 }
@@ -111,19 +111,19 @@ void StateStream::read_ahead() {
 void StateStream::take(int chunk) {
   SHOAL_CHECK_EQ(round_[static_cast<size_t>(next_ % count())], chunk);
   read_ahead();
-  ferry_.begin_use(chunk);
+  copies_.begin_use(chunk);
 }
 
 void StateStream::give(int chunk) {
   SHOAL_CHECK_EQ(round_[static_cast<size_t>(next_ % count())], chunk);
-  ferry_.take_back(chunk, {host(chunk), memory(chunk), chunk_nbytes_[static_cast<size_t>(chunk)]});
+  copies_.take_back(chunk, {host(chunk), memory(chunk), chunk_nbytes_[static_cast<size_t>(chunk)]});
   settled_ = false;
   ++next_;
   read_ahead();
 }
 
 void StateStream::settle() {
-  if (!settled_) ferry_.settle();
+  if (!settled_) copies_.settle();
   settled_ = true;
 }
 

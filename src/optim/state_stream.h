@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "device/ferry.h"
+#include "device/paced_copies.h"
 #include "device/queue.h"
 #include "device/slab.h"
 #include "plan/ring_layout.h"
@@ -37,7 +37,7 @@ class StateStream {
   // The ring's memory, free to use until something is brought again. Between rounds.
   std::span<std::byte> empty_ring();
   // A step has ended, with a round or, where it was skipped, without one: what comes now is paced by the next.
-  void end_step() { ferry_.end_step(); }
+  void end_step() { copies_.end_step(); }
 
   // Begins to bring what is taken next, as far as the ring is free. Blocks for nothing.
   void read_ahead();
@@ -53,8 +53,8 @@ class StateStream {
   const std::byte* look(int chunk);
   std::byte* change(int chunk);
 
-  Ferry::Counters counters() const { return ferry_.counters(); }
-  const std::string& unpinned_because() const { return ferry_.unpinned_because(); }
+  PacedCopies::Counters counters() const { return copies_.counters(); }
+  const std::string& unpinned_because() const { return copies_.unpinned_because(); }
 
  private:
   int64_t count() const { return static_cast<int64_t>(round_.size()); }
@@ -78,7 +78,7 @@ class StateStream {
   int64_t next_ = 0;     // taken next
   int64_t brought_ = 0;  // this many are brought, or on their way
   bool settled_ = true;
-  Ferry ferry_;  // last: its copies end before the memory goes
+  PacedCopies copies_;  // last: its copies end before the memory goes
 };
 
 }  // namespace shoal

@@ -29,13 +29,13 @@ Stepper::Stepper(const StepParts& parts, const std::vector<double>& lrs, std::ve
       loss_scale_(parts.config),
       lr_schedule_(parts.config.scheduler, lrs),
       weight_decays_(std::move(weight_decays)) {
-  const size_t standing_nbytes = in_lines(sizeof(kernels::StepStanding));
+  const size_t progress_nbytes = in_lines(sizeof(kernels::StepProgress));
   const size_t record_nbytes = in_lines(sizeof(kernels::StepRecord));
   const size_t slot_nbytes = record_nbytes + in_lines(weight_decays_.size() * kMostStepNbytes);
-  memory_ = parts_.queue.allocate(standing_nbytes + kSlots * slot_nbytes, parts_.ledger, MemoryKind::staging);
-  standing_ = reinterpret_cast<kernels::StepStanding*>(memory_->data());
+  memory_ = parts_.queue.allocate(progress_nbytes + kSlots * slot_nbytes, parts_.ledger, MemoryKind::staging);
+  progress_ = reinterpret_cast<kernels::StepProgress*>(memory_->data());
   for (size_t slot = 0; slot < kSlots; ++slot) {
-    std::byte* begin = memory_->data() + standing_nbytes + slot * slot_nbytes;
+    std::byte* begin = memory_->data() + progress_nbytes + slot * slot_nbytes;
     slots_.push_back({reinterpret_cast<kernels::StepRecord*>(begin), begin + record_nbytes,
                       parts_.queue.make_late_read(sizeof(kernels::StepRecord))});
   }
@@ -43,19 +43,19 @@ Stepper::Stepper(const StepParts& parts, const std::vector<double>& lrs, std::ve
 }
 
 void Stepper::place_standing() {
-  kernels::StepStanding standing;
-  standing.scale = loss_scale_.state();
-  standing.applied = applied_steps_;
-  standing.skipped = skipped_steps_;
-  standing.backward_scale = kernels::backward_scale_of(standing.scale.scale, parts_.config.batch.accumulation_steps);
-  parts_.queue.upload(standing_, &standing, sizeof(standing));
+  kernels::StepProgress progress;
+  progress.scale = loss_scale_.state();
+  progress.applied = applied_steps_;
+  progress.skipped = skipped_steps_;
+  progress.backward_scale = kernels::backward_scale_of(progress.scale.scale, parts_.config.batch.accumulation_steps);
+  parts_.queue.upload(progress_, &progress, sizeof(progress));
 }
 
 float* Stepper::moving_backward_scale() const {
-  return loss_scale_.rules().dynamic ? &standing_->backward_scale : nullptr;
+  return loss_scale_.rules().dynamic ? &progress_->backward_scale : nullptr;
 }
 
-StepResult Stepper::standing() const {
+StepResult Stepper::upcoming() const {
   SHOAL_CHECK_EQ(unread(), 0);
   StepResult result;
   result.loss_scale = loss_scale_.value();
@@ -109,7 +109,7 @@ HostUpdates::Decision Stepper::assume_next() const {
   };
   if (taken_.empty()) return [steps = steps_for(offered[0], loss_scale_.value())] { return std::optional(steps); };
   return [this, last = taken_.back(), first = applied_steps_, offered, steps_for] {
-    const kernels::StepStanding& after = await(last).after;
+    const kernels::StepProgress& after = await(last).after;
     return std::optional(steps_for(offered.at(static_cast<size_t>(after.applied - first)), after.scale.scale));
   };
 }
@@ -200,7 +200,7 @@ StepConstants Stepper::decide() {
   decision.flats = static_cast<int64_t>(norm_.count());
   decision.rules = {loss_scale_.rules(), parts_.config.gradient_clipping, parts_.config.batch.accumulation_steps,
                     takes_any_gradient(parts_.config)};
-  decision.standing = standing_;
+  decision.progress = progress_;
   decision.record = slot.record;
   StepConstants constants;
   constants.placed = parts_.queue.decide(

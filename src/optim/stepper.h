@@ -86,7 +86,7 @@ class Stepper {
   float* moving_backward_scale() const;
 
   // With no step unread: what the next one will be taken with.
-  StepResult standing() const;
+  StepResult upcoming() const;
   double loss_scale() const { return loss_scale_.value(); }
 
   // Instead of the schedule's and the config's, from the next step on.
@@ -150,7 +150,7 @@ class Stepper {
   int64_t skipped_steps_ = 0;
   std::deque<int> reducing_;  // units that are to be updated ahead, in the order of their reductions
   std::shared_ptr<Slab> memory_;
-  kernels::StepStanding* standing_ = nullptr;  // in it
+  kernels::StepProgress* progress_ = nullptr;  // in it
   std::vector<Slot> slots_;
   int next_slot_ = 0;
   std::deque<Taken> taken_;

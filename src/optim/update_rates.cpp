@@ -72,7 +72,7 @@ UpdateRates measure_update_rates(Queue& queue, std::span<std::byte> there, Queue
   constexpr size_t kCopyNbytes = size_t{16} << 20;
   const size_t nbytes = std::min(kCopyNbytes, there.size() / 2);
   const std::shared_ptr<Slab> here = queue.allocate_host(2 * nbytes, ledger, MemoryKind::staging);
-  const std::unique_ptr<Wires> wires = queue.make_wires(2);
+  const std::unique_ptr<CopyStreams> streams = queue.make_copy_streams(2);
   Updates updates(host, update, ledger);
 
   std::atomic<int> done = -1;  // the first is no measurement: its threads are made
@@ -98,14 +98,14 @@ UpdateRates measure_update_rates(Queue& queue, std::span<std::byte> there, Queue
   const Clock::time_point begin = Clock::now();
   int copies = 0;
   for (; copies < kLeastCopies || done < kLeastUpdates; ++copies) {
-    wires->copy_in(0, there.data(), here->data(), nbytes, -1);
-    wires->copy_out(1, here->data() + nbytes, there.data() + nbytes, nbytes);
+    streams->copy_in(0, there.data(), here->data(), nbytes, -1);
+    streams->copy_out(1, here->data() + nbytes, there.data() + nbytes, nbytes);
     if (copies % 2 == 1) continue;  // two are on their way
-    wires->wait_in(0);
-    wires->wait_out(1);
+    streams->wait_in(0);
+    streams->wait_out(1);
   }
-  wires->wait_in(0);
-  wires->wait_out(1);
+  streams->wait_in(0);
+  streams->wait_out(1);
   const double bus_seconds = seconds_since(begin);
   thread.request_stop();
   thread.join();

@@ -5,8 +5,8 @@
 
 namespace shoal {
 
-// With a share f of the host, the wire out has (1 - f) * states - ring + f * host_nbytes to carry, more than the wire
-// in, and the host f * numel to update. Both take as long at this f. A share that leaves the wire no less helps nobody.
+// With a share f of the host, copies to the host carry (1 - f) * states - ring + f * host_nbytes, more than those back,
+// and the host has f * numel to update. Both take as long at this f. A share that leaves no less to copy helps nobody.
 double host_share(const SplitWork& work, const UpdateRates& rates) {
   constexpr double kMost = 0.9;
   if (work.state_nbytes <= work.ring_nbytes || work.state_nbytes <= work.host_nbytes) return 0;

@@ -32,7 +32,7 @@ std::vector<Action> GatherSchedule::begin(Phase phase) {
   } else {
     expected_.resize(numel_.size());
     std::iota(expected_.begin(), expected_.end(), 0);
-    std::erase_if(expected_, [&](int unit) { return numel_[static_cast<size_t>(unit)] == 0; });
+    std::erase_if(expected_, [&](int unit) { return numel_[unit] == 0; });
   }
   open_ = true;
   phase_ = phase;
@@ -77,8 +77,7 @@ std::vector<Action> GatherSchedule::take_part(int unit) {
 }
 
 bool GatherSchedule::has_passed(int unit) const {
-  return numel_[static_cast<size_t>(unit)] == 0 ||
-         std::find(executed_.units.begin(), executed_.units.end(), unit) != executed_.units.end();
+  return numel_[unit] == 0 || std::find(executed_.units.begin(), executed_.units.end(), unit) != executed_.units.end();
 }
 
 std::vector<Action> GatherSchedule::pass_by(int unit) {
@@ -130,8 +129,8 @@ std::vector<Action> GatherSchedule::finish() {
   std::vector<Action> actions;
   skip_to(expected_.size(), actions);
   for (int unit = 0; unit < static_cast<int>(live_.size()); ++unit) {
-    if (!live_[static_cast<size_t>(unit)]) continue;
-    uses_[static_cast<size_t>(unit)] = 0;
+    if (!live_[unit]) continue;
+    uses_[unit] = 0;
     release(unit, actions);
   }
   if (!has_order_) recorded_[static_cast<size_t>(phase_)] = executed_;
@@ -156,9 +155,7 @@ void GatherSchedule::prune(Phase phase, const std::vector<uint8_t>& used_by_any)
 // See [Note: units that no rank used].
 GatherSchedule::Order GatherSchedule::with_unused(const Order& kept, std::vector<int> unused, bool backward) const {
   const auto comes_before = [&](int unit, int other) { return backward ? unit > other : unit < other; };
-  const auto family = [&](int unit) {
-    return limits_.family_of.empty() ? unit : limits_.family_of[static_cast<size_t>(unit)];
-  };
+  const auto family = [&](int unit) { return limits_.family_of.empty() ? unit : limits_.family_of[unit]; };
   std::sort(unused.begin(), unused.end(), comes_before);
   unused.erase(std::unique(unused.begin(), unused.end()), unused.end());
   // The used units next to it on either side, of those that `counts` takes; kNoUnit: none.
@@ -289,7 +286,7 @@ void GatherSchedule::prefetch(std::vector<Action>& actions) {
 // By a unit that is ahead of use itself: see [Note: what may run ahead].
 bool GatherSchedule::buffer_is_taken(int unit) const {
   if (limits_.buffer_of.empty()) return false;
-  const int buffer = limits_.buffer_of[static_cast<size_t>(unit)];
+  const int buffer = limits_.buffer_of[unit];
   if (buffer < 0) return false;
   for (size_t other = 0; other < ahead_.size(); ++other) {
     if (ahead_[other] && limits_.buffer_of[other] == buffer) return true;
@@ -311,7 +308,7 @@ std::optional<Inversion> find_inversion(const std::vector<int>& order, const std
   for (size_t rank = 0; rank < ranks; ++rank) {
     for (size_t entry = 0; entry < order.size(); ++entry) {
       if (!used[rank * order.size() + entry]) continue;
-      int& place = places[rank][static_cast<size_t>(order[entry])];
+      int& place = places[rank][order[entry]];
       place = place == kNever ? static_cast<int>(entry) : kOften;
     }
   }

@@ -83,7 +83,7 @@ class GatherSchedule {
 
   bool is_open() const { return open_; }
   Phase phase() const { return phase_; }
-  bool is_live(int unit) const { return live_[static_cast<size_t>(unit)]; }
+  bool is_live(int unit) const { return live_[unit]; }
   int64_t live_numel() const { return live_numel_; }
 
   // The order of a phase, empty until its first pass is over, and for each entry whether this rank used it.

@@ -10,15 +10,15 @@ namespace shoal {
 ReduceOrder::ReduceOrder(std::vector<bool> has_gradients)
     : expected_(has_gradients.size(), 0), ready_(has_gradients.size(), 0) {
   for (int unit = static_cast<int>(has_gradients.size()) - 1; unit >= 0; --unit) {
-    if (has_gradients[static_cast<size_t>(unit)]) order_.push_back(unit);
+    if (has_gradients[unit]) order_.push_back(unit);
   }
 }
 
-void ReduceOrder::expect(int unit) { expected_[static_cast<size_t>(unit)] = 1; }
+void ReduceOrder::expect(int unit) { expected_[unit] = 1; }
 
 std::vector<int> ReduceOrder::ready(int unit) {
-  SHOAL_CHECK(!ready_[static_cast<size_t>(unit)], "unit {} is ready twice in one pass", unit);
-  ready_[static_cast<size_t>(unit)] = 1;
+  SHOAL_CHECK(!ready_[unit], "unit {} is ready twice in one pass", unit);
+  ready_[unit] = 1;
   readiness_.push_back(unit);
   return advance(false);
 }

@@ -25,19 +25,19 @@ GradientHomes::GradientHomes(const std::vector<size_t>& unit_nbytes, int berths,
   for (int berth = 0; berth < berths; ++berth) {
     berths_.push_back({full(channel_).allocate(berth_nbytes_, ledger_, MemoryKind::reduce_slots)});
   }
-  wires_ = queue_.make_wires(static_cast<int>(units_.size()));
-  wires_->log_holds_as("host: gradients");
-  pinning_ = std::thread([this] { unpinned_because_ = wires_->pin(homes_->data(), homes_->nbytes()); });
+  copy_streams_ = queue_.make_copy_streams(static_cast<int>(units_.size()));
+  copy_streams_->log_stalls_as("host: gradients");
+  pinning_ = std::thread([this] { unpinned_because_ = copy_streams_->pin(homes_->data(), homes_->nbytes()); });
 }
 
-// Copies end before their memory goes: those of the wires, those of collectives, and, where a pass threw before it said
-// which these were, whatever the GPU has left to do when it gives berths back.
+// Copies end before their memory goes: those of the copy streams, those of collectives, and, where a pass threw before
+// it said which these were, whatever the GPU has left to do when it gives berths back.
 GradientHomes::~GradientHomes() {
   finish_pinning();
   for (int index = 0; index < static_cast<int>(units_.size()); ++index) {
     const Unit& unit = units_[static_cast<size_t>(index)];
     try {
-      if (unit.sent) wires_->wait_out(index);
+      if (unit.sent) copy_streams_->wait_out(index);
     } catch (...) {  // said where gradients were needed
     }
     for (const Handle& collective : unit.departure) {
@@ -48,7 +48,7 @@ GradientHomes::~GradientHomes() {
     }
   }
   berths_.clear();
-  wires_.reset();
+  copy_streams_.reset();
 }
 
 void GradientHomes::finish_pinning() {
@@ -65,7 +65,8 @@ void GradientHomes::begin_micro_step(bool brings) {
   finish_pinning();
   for (int index = 0; index < static_cast<int>(units_.size()); ++index) {
     Unit& unit = units_[static_cast<size_t>(index)];
-    if (std::exchange(unit.coming, false)) wires_->hold_queue(index);  // who has the berth next, comes after the copy
+    if (std::exchange(unit.coming, false))
+      copy_streams_->hold_queue(index);  // who has the berth next, comes after the copy
     unit.berth = -1;
     unit.came = false;
   }
@@ -91,7 +92,7 @@ std::byte* GradientHomes::berth(int index) {
   if (!unit.came) take_berth(index);
   SHOAL_CHECK(unit.berth >= 0, "a unit's gradients are changed after they were reduced");
   if (std::exchange(unit.coming, false)) {
-    wires_->hold_queue(index);  // until the wire in has brought it
+    copy_streams_->hold_queue(index);  // until the copy stream in has brought it
     bring_next();
   }
   return berths_[static_cast<size_t>(unit.berth)].slab->data();
@@ -121,8 +122,8 @@ void GradientHomes::take_berth(int index) {
   order_.push_back(index);
   if (!brings_) return;
   await_home(index);
-  wires_->follow_queue();  // which waits for the copies that free the berth, and for the unit's own way home
-  wires_->copy_in(index, berth.slab->data(), home(index), unit.nbytes, /*after=*/-1);
+  copy_streams_->follow_queue();  // which waits for the copies that free the berth, and for the unit's own way home
+  copy_streams_->copy_in(index, berth.slab->data(), home(index), unit.nbytes, /*after=*/-1);
   unit.coming = true;
 }
 
@@ -130,7 +131,7 @@ void GradientHomes::await_home(int index) {
   Unit& unit = units_[static_cast<size_t>(index)];
   if (std::exchange(unit.awaited, true)) return;
   for (const Handle& collective : unit.departure) collective.wait();  // the queue, for the channel's stream
-  if (unit.sent) wires_->hold_queue_out(index);                       // and for the wire out
+  if (unit.sent) copy_streams_->hold_queue_out(index);                // and for the copy stream out
 }
 
 // One berth stays free, for a unit that comes out of its order.
@@ -145,8 +146,8 @@ void GradientHomes::bring_next() {
 
 void GradientHomes::send_home(int index, size_t offset, size_t nbytes) {
   const std::byte* from = berth(index) + offset;  // the queue waits for what is on its way in
-  wires_->mark_used(index);                       // and the wire out for the queue
-  wires_->copy_out(index, home(index) + offset, from, nbytes);
+  copy_streams_->mark_used(index);                // and the copy stream out for the queue
+  copy_streams_->copy_out(index, home(index) + offset, from, nbytes);
   Unit& unit = units_[static_cast<size_t>(index)];
   unit.sent = true;
   unit.awaited = false;

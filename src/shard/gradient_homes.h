@@ -44,7 +44,7 @@ class GradientHomes {
   std::byte* free_berth();
 
   // How long the queue stood still for bytes that were not there, where it has gone on since the last call.
-  double newly_held_seconds() { return wires_->newly_held_seconds(); }
+  double newly_held_seconds() { return copy_streams_->newly_held_seconds(); }
   // Why the memory could not be pinned; "" where it was.
   const std::string& unpinned_because();
 
@@ -87,7 +87,7 @@ class GradientHomes {
   std::vector<int> last_order_;  // in the one before
   size_t next_ = 0;              // of it: brought next
   uint64_t turn_ = 0;
-  std::unique_ptr<Wires> wires_;  // a chunk is a unit
+  std::unique_ptr<CopyStreams> copy_streams_;  // a chunk is a unit
   std::thread pinning_;
   std::string unpinned_because_;
 };

@@ -37,7 +37,7 @@ ChunkBuffers::~ChunkBuffers() { buffers_.clear(); }
 std::byte* ChunkBuffers::memory(int chunk) const { return slab_->data() + at(chunk).offset; }
 
 void ChunkBuffers::begin_write(Buffer& buffer) {
-  const Chunk& chunk = chunks_[static_cast<size_t>(buffer.chunk)];
+  const Chunk& chunk = chunks_[buffer.chunk];
   buffer.dirty = false;
   buffer.transfer = file_.write(chunk.offset, memory(buffer.chunk), chunk.nbytes);
 }
@@ -59,7 +59,7 @@ void ChunkBuffers::begin_read(Buffer& buffer, int chunk) {
   }
   buffer.chunk = chunk;
   buffer.reading = true;
-  const Chunk& place = chunks_[static_cast<size_t>(chunk)];
+  const Chunk& place = chunks_[chunk];
   buffer.transfer = file_.read(place.offset, memory(chunk), place.nbytes);
 }
 

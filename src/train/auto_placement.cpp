@@ -1,25 +1,16 @@
 // See auto_placement.h.
 #include "train/auto_placement.h"
 
-#include <utility>
-
-#include "engine/auto_placement.h"
 #include "engine/blueprint.h"
-#include "plan/from_config.h"
 
 namespace shoal::train {
 
-const Config& carry_out_placement(PreparedRun& run, Group& world, at::Device device) {
-  Config& config = run.config;
-  if (!config.shoal.auto_placement) return config;
-  const ModelLayout layout =
-      lay_out(make_blueprint(run.model->units(), config, 1).specs, layout_options(config, world.size()));
-  const models::ActivationNbytes activations = activations_of(run, device);
-  PlacedConfig placed =
-      shoal::carry_out_placement(config, layout, {activations.device, activations.host}, world, device);
-  config = std::move(placed.config);
-  run.choices.push_back(std::move(placed.words));
-  return config;
+PlacedConfig settle_placement(const PreparedRun& run, const models::RecomputedBlocks& blocks, Group& world,
+                              at::Device device) {
+  if (!run.config.shoal.auto_placement) return {run.config, {}, ""};
+  const ModelLayout layout = layout_of(run.model->units(), run.config, world.size());
+  const models::ActivationNbytes activations = activations_of(run, blocks, device);
+  return carry_out_placement(run.config, layout, {activations.device, activations.host}, world, device);
 }
 
 }  // namespace shoal::train

@@ -17,8 +17,7 @@ RecomputeAnswer choose_recompute(const RecomputeQuestion& question) {
   if (on_gpu && config.shoal.auto_placement) {
     config.zero.offload_optimizer.tier = config.zero.offload_param.tier = Tier::device;
   }
-  const ModelLayout layout =
-      lay_out(make_blueprint(question.model.units(), config, 1).specs, layout_options(config, question.world));
+  const ModelLayout layout = layout_of(question.model.units(), config, question.world);
   const MemoryPlan plan = plan_memory(layout, memory_options(config, on_gpu));
   RecomputeAnswer answer;
   // On the CPU what is off the device is in the same memory.
@@ -34,19 +33,18 @@ RecomputeAnswer choose_recompute(const RecomputeQuestion& question) {
   return answer;
 }
 
-void carry_out_recompute(PreparedRun& run, Group& world, at::Device device) {
-  if (run.recompute != models::Recompute::automatic) return;
+RecomputeChoice settle_recompute(const PreparedRun& run, Group& world, at::Device device) {
+  if (run.recompute != models::Recompute::automatic) return {run.model->recomputed(), ""};
   const size_t room = room_of_ranks(run.config, world, device).device;
   const RecomputeAnswer answer =
       choose_recompute({*run.model, micro_step_of(run, device), run.config, world.size(), room});
-  run.model->set_recomputed(answer.blocks);
   const bool has_somewhere = device.is_cuda() || !run.config.zero.offload_optimizer.nvme_path.empty();
   const bool placement_follows = has_somewhere && run.config.shoal.auto_placement;
-  run.choices.push_back(
-      fmt::format("recompute auto: {}; {} of activations beside {} of model states, of {}{}",
-                  models::describe(answer.blocks, run.model->info().layers), format_nbytes(answer.activations),
-                  format_nbytes(answer.states), format_nbytes(room),
-                  answer.fits || placement_follows ? "" : ": that does not fit. `shoal plan` says what would"));
+  return {answer.blocks,
+          fmt::format("recompute auto: {}; {} of activations beside {} of model states, of {}{}",
+                      models::describe(answer.blocks, run.model->info().layers), format_nbytes(answer.activations),
+                      format_nbytes(answer.states), format_nbytes(room),
+                      answer.fits || placement_follows ? "" : ": that does not fit. `shoal plan` says what would")};
 }
 
 }  // namespace shoal::train

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+
 #include "shoal/group.h"
 #include "train/prepare.h"
 
@@ -24,8 +26,11 @@ struct RecomputeAnswer {
 // they leave it for activations that recompute cannot spare.
 RecomputeAnswer choose_recompute(const RecomputeQuestion& question);
 
-// Sets what the run's model computes again, the same on every rank, and says so among the run's choices. Every rank
-// calls it.
-void carry_out_recompute(PreparedRun& run, Group& world, at::Device device);
+struct RecomputeChoice {
+  models::RecomputedBlocks blocks;
+  std::string words;  // what was decided and why; "" where the user did
+};
+// What the run's model computes again, the same on every rank. Every rank calls it.
+RecomputeChoice settle_recompute(const PreparedRun& run, Group& world, at::Device device);
 
 }  // namespace shoal::train

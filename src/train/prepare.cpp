@@ -42,6 +42,13 @@ void check_flags(const TrainOptions& options) {
   }
 }
 
+// Everything in a run reads weights through the engine.
+Config with_deferred_updates(Config config) {
+  DeferUpdate& defer = config.shoal.defer_update;
+  if (defer == DeferUpdate::automatic) defer = DeferUpdate::on;
+  return config;
+}
+
 void check_recompute(const TrainOptions& options, const Config& config) {
   if (!config.inputs_on_host || options.recompute == models::Recompute::full) return;
   throw Error("config activation_checkpointing.cpu_checkpointing",
@@ -63,6 +70,24 @@ void make_run_folder(const std::string& out) {
   }
 }
 
+// Where a run begins that goes on from nothing. The data must be enough for what the flags ask for.
+Position start_of(const TrainOptions& options, const Config& config, const CutOptions& cut, const TokenSource& source,
+                  int world) {
+  const int data_ranks = mesh_of(config, world).data_ranks();
+  const Batches batches(source, cut, {.batch = config.batch, .data_ranks = data_ranks});
+  if (options.eval_every > 0 && batches.evaluation_steps() == 0) {
+    throw Error("--eval-every",
+                fmt::format("the {} validation samples are fewer than one micro-batch of each rank, {}. Give a larger "
+                            "--validation or more data.",
+                            batches.validation_samples(), config.batch.micro_batch_size * data_ranks));
+  }
+  return {.samples = 0,
+          .seed = options.seed,
+          .sequence = cut.sequence,
+          .train_samples = batches.train_samples(),
+          .data = fingerprint_of(source)};
+}
+
 }  // namespace
 
 int64_t sequence_for(int64_t asked, const models::ModelInfo& info) {
@@ -82,42 +107,35 @@ std::string checkpoints_of(const std::string& run_folder) { return (fs::path(run
 
 PreparedRun prepare_run(const TrainOptions& options, int world) {
   check_flags(options);
-  PreparedRun run;
-  run.world = world;
-  run.model = models::open_model(options.model, {.seed = options.seed, .recompute = options.recompute});
-  run.recompute = options.recompute;
-  const models::ModelInfo& info = run.model->info();
+  std::unique_ptr<models::LanguageModel> model =
+      models::open_model(options.model, {.seed = options.seed, .recompute = options.recompute});
+  const models::ModelInfo& info = model->info();
   RunConfig made = make_run_config(options, world, info.hidden);
-  run.config = std::move(made.config);
-  // Everything in a run reads weights through the engine.
-  DeferUpdate& defer = run.config.shoal.defer_update;
-  if (defer == DeferUpdate::automatic) defer = DeferUpdate::on;
-  check_recompute(options, run.config);
-  run.choices = std::move(made.choices);
-  if (std::string clash = models::name_clash(options.model); !clash.empty()) run.choices.push_back(std::move(clash));
-  run.cut = {.sequence = sequence_for(options.sequence, info), .validation = options.validation, .seed = options.seed};
-  run.vocabulary = {info.name, info.vocab, info.byte_tokens || info.vocab == kByteVocab};
-  run.source = open_data(options.data, run.vocabulary);
-  if (std::string doubt = doubt_about_tokens(*run.source, run.vocabulary); !doubt.empty()) {
-    run.choices.push_back(std::move(doubt));
+  Config config = with_deferred_updates(std::move(made.config));
+  check_recompute(options, config);
+  const CutOptions cut = {
+      .sequence = sequence_for(options.sequence, info), .validation = options.validation, .seed = options.seed};
+  const Vocabulary vocabulary = {info.name, info.vocab, info.byte_tokens || info.vocab == kByteVocab};
+  std::unique_ptr<TokenSource> source = open_data(options.data, vocabulary);
+  const Position start = start_of(options, config, cut, *source, world);
+
+  std::vector<std::string> choices = std::move(made.choices);
+  for (std::string& doubt : std::vector{models::name_clash(options.model), doubt_about_tokens(*source, vocabulary)}) {
+    if (!doubt.empty()) choices.push_back(std::move(doubt));
   }
-  const int data_ranks = mesh_of(run.config, world).data_ranks();
-  const Batches batches(*run.source, run.cut, {.batch = run.config.batch, .data_ranks = data_ranks});
-  if (options.eval_every > 0 && batches.evaluation_steps() == 0) {
-    throw Error("--eval-every",
-                fmt::format("the {} validation samples are fewer than one micro-batch of each rank, {}. Give a larger "
-                            "--validation or more data.",
-                            batches.validation_samples(), run.config.batch.micro_batch_size * data_ranks));
-  }
-  run.start = {.samples = 0,
-               .seed = options.seed,
-               .sequence = run.cut.sequence,
-               .train_samples = batches.train_samples(),
-               .data = fingerprint_of(*run.source)};
   if (!options.out.empty()) check_unlocked(options.out);
-  run.checkpoint = find_start(options);
+  std::string checkpoint = find_start(options);
   make_run_folder(options.out);
-  return run;
+  return {.world = world,
+          .model = std::move(model),
+          .recompute = options.recompute,
+          .config = std::move(config),
+          .choices = std::move(choices),
+          .vocabulary = vocabulary,
+          .source = std::move(source),
+          .cut = cut,
+          .start = start,
+          .checkpoint = std::move(checkpoint)};
 }
 
 models::MicroStep micro_step_of(const PreparedRun& run, at::Device device) {
@@ -131,8 +149,9 @@ models::MicroStep micro_step_of(const PreparedRun& run, at::Device device) {
   return step;
 }
 
-models::ActivationNbytes activations_of(const PreparedRun& run, at::Device device) {
-  return run.model->activation_nbytes(micro_step_of(run, device));
+models::ActivationNbytes activations_of(const PreparedRun& run, const models::RecomputedBlocks& blocks,
+                                        at::Device device) {
+  return run.model->activation_nbytes(micro_step_of(run, device), blocks);
 }
 
 std::string find_start(const TrainOptions& options) {

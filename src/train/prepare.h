@@ -16,12 +16,13 @@
 
 namespace shoal::train {
 
+// Made once, and read from then on. What the memory of the ranks has to say about it is a FittedRun.
 struct PreparedRun {
   int world = 1;
   std::unique_ptr<models::LanguageModel> model;
   models::Recompute recompute = models::Recompute::none;  // as asked for
-  Config config;
-  std::vector<std::string> choices;  // decided here and not by the user; to be printed
+  Config config;                                          // as asked for, with the defaults of a run
+  std::vector<std::string> choices;                       // decided here and not by the user; to be printed
   Vocabulary vocabulary;
   std::unique_ptr<TokenSource> source;
   CutOptions cut;
@@ -44,7 +45,8 @@ int64_t sequence_for(int64_t asked, const models::ModelInfo& info);
 
 models::MicroStep micro_step_of(const PreparedRun& run, at::Device device);
 // What it keeps for backward on this device, by the plan.
-models::ActivationNbytes activations_of(const PreparedRun& run, at::Device device);
+models::ActivationNbytes activations_of(const PreparedRun& run, const models::RecomputedBlocks& blocks,
+                                        at::Device device);
 
 std::string checkpoints_of(const std::string& run_folder);
 

@@ -2,9 +2,12 @@
 #include "train/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -56,6 +59,14 @@ std::string left_text(double seconds) {
   if (seconds < 1.5 * kHour) return fmt::format("{:.0f} min left", seconds / kMinute);
   if (seconds < 2 * kDay) return fmt::format("{:.1f} h left", seconds / kHour);
   return fmt::format("{:.1f} days left", seconds / kDay);
+}
+
+// mpirun gives ranks a terminal of its own and passes on what is drawn there.
+int columns_of_terminal() {
+  if (::isatty(STDOUT_FILENO) != 1 || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return 0;
+  constexpr int kUsual = 80;
+  winsize window{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 ? window.ws_col : kUsual;
 }
 
 std::string step_text(const StepMetrics& metrics, int64_t steps, const std::string& left, size_t width) {

@@ -19,6 +19,9 @@ std::string left_text(double seconds);
 // "[####......]": as many marks as the share of the steps taken.
 std::string bar_text(int64_t step, int64_t steps, int width);
 
+// Columns of the terminal that the bar is drawn on; 0 where there is none.
+int columns_of_terminal();
+
 class Progress {
  public:
   struct Options {

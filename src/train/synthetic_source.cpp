@@ -38,7 +38,7 @@ class Synthetic final : public TokenSource {
     while (!drawn(index)) --index;
     int64_t token = 0;
     for (; index < begin + numel; ++index) {
-      token = drawn(index) ? draw(index) : successors_[static_cast<size_t>(token)];
+      token = drawn(index) ? draw(index) : successors_[token];
       if (index >= begin) tokens[index - begin] = token;
     }
   }

@@ -5,37 +5,33 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <thread>
 #include <utility>
 
-#include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/load.h"
 #include "engine/blueprint.h"
-#include "engine/room.h"
 #include "launch/rank_environment.h"
 #include "plan/from_config.h"
 #include "shoal/checkpoint.h"
 #include "shoal/device.h"
 #include "shoal/error.h"
 #include "train/agreement.h"
-#include "train/auto_placement.h"
-#include "train/auto_recompute.h"
 #include "train/banner.h"
+#include "train/fitted_run.h"
 #include "train/metrics_file.h"
 #include "train/nonfinite_steps.h"
 #include "train/progress.h"
+#include "train/run_facts.h"
+#include "train/run_lines.h"
 #include "train/run_lock.h"
 #include "train/step_exchange.h"
 #include "train/stop_signal.h"
@@ -54,22 +50,6 @@ double milliseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// Columns of the terminal that the bar is drawn on; 0 where there is none. mpirun gives ranks a terminal of its own and
-// passes on what is drawn there.
-int columns_of_terminal() {
-  if (::isatty(STDOUT_FILENO) != 1 || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return 0;
-  constexpr int kUsual = 80;
-  winsize window{};
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 ? window.ws_col : kUsual;
-}
-
-void write_text(const fs::path& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text << "\n";
-  file.close();
-  if (!file) throw Error("--out " + path.string(), "cannot be written. Give a folder with space that may be written.");
-}
-
 // Each rank looks at a part of the tokens.
 void check_tokens_together(const PreparedRun& run, Group& world) {
   checkpoint::act_together(world, {"check", "tokens"}, "--data " + run.source->describe(), [&] {
@@ -82,21 +62,18 @@ BatchPlace place_of(const Config& config, const Group& world) {
   return {config.batch, mesh.data_rank(world.rank()), mesh.data_ranks()};
 }
 
-// What the run left to the memory that there is; then its config.
-const Config& fit_to_memory(PreparedRun& run, Group& world, at::Device device) {
-  carry_out_recompute(run, world, device);
-  return carry_out_placement(run, world, device);
-}
-
 // One rank's run, from the first step it takes to the last.
 class Trainer {
  public:
-  Trainer(const TrainOptions& options, PreparedRun& run, Group& world, at::Device device, int threads)
+  Trainer(const TrainOptions& options, const PreparedRun& run, const FittedRun& fitted, Group& world, at::Device device,
+          int threads)
       : options_(options),
         run_(run),
+        fitted_(fitted),
+        config_(fitted.config),
         world_(world),
         threads_(threads),
-        batches_(*run.source, run.cut, place_of(run.config, world)),
+        batches_(*run.source, run.cut, place_of(config_, world)),
         position_(run.start),
         progress_({.out = stdout,
                    .columns = columns_of_terminal(),
@@ -104,10 +81,10 @@ class Trainer {
                    .steps = options.steps,
                    .last = options.stop_at > 0 ? std::min(options.stop_at, options.steps) : options.steps,
                    .log_every = options.log_every}),
-        exchange_(world, mesh_of(run.config, world.size())),
-        nonfinite_(run.config.fp16, options.nonfinite_steps),
+        exchange_(world, mesh_of(config_, world.size())),
+        nonfinite_(config_.fp16, options.nonfinite_steps),
         // Every parameter has a source of its first values, equal on every rank.
-        engine_(run.model->units(), fit_to_memory(run, world, device), world,
+        engine_(run.model->units(), config_, world,
                 {.device = device, .seed = options.seed, .broadcast_weights = false}),
         lag_(static_cast<size_t>(options.read_behind.value_or(device.is_cuda() ? 1 : 0))) {}
 
@@ -157,7 +134,7 @@ class Trainer {
 
   void print_banner() {
     if (world_.rank() != 0) return;
-    for (const std::string& choice : run_.choices) progress_.say(choice);
+    for (const std::string& choice : fitted_.choices) progress_.say(choice);
     const models::ModelInfo& info = run_.model->info();
     BannerFacts facts;
     facts.model = fmt::format("{}: {} parameters", info.name, format_count(info.numel));
@@ -165,15 +142,14 @@ class Trainer {
     facts.data = fmt::format("{}: {} tokens, {} samples of {} to train on, {} for validation", run_.source->describe(),
                              format_count(run_.source->numel()), format_count(batches_.train_samples()),
                              run_.cut.sequence, format_count(batches_.validation_samples()));
-    facts.config = run_.config;
-    facts.layout =
-        lay_out(make_blueprint(run_.model->units(), run_.config, 1).specs, layout_options(run_.config, world_.size()));
+    facts.config = config_;
+    facts.layout = layout_of(run_.model->units(), config_, world_.size());
     facts.transport = world_.transport_name();
     facts.threads = threads_;
     facts.on_gpu = engine_.device().is_cuda();
-    facts.recompute = models::describe(run_.model->recomputed(), info.layers);
-    facts.host_activations = activations_of(run_, engine_.device()).host;
-    facts.products = prepare_products(engine_.device(), dtype_of(run_.config.precision));
+    facts.recompute = models::describe(fitted_.recomputed, info.layers);
+    facts.host_activations = fitted_.activations.host;
+    facts.products = prepare_products(engine_.device(), dtype_of(config_.precision));
     std::string text = banner(facts);
     text.pop_back();  // say() ends the line
     progress_.say(text);
@@ -185,54 +161,18 @@ class Trainer {
     position_.samples = resumed_samples(loaded.extra, run_.start);
     step_ = first_step_ = loaded.step;
     last_saved_ = options_.resume == "auto" ? step_ : -1;
-    progress_.say(fmt::format("resumed    {} at step {}, {} samples in, saved by {} {}", loaded.path, step_,
-                              format_count(position_.samples), loaded.saved_world,
-                              loaded.saved_world == 1 ? "rank" : "ranks"));
-    say_optimizer_change(loaded);
-    say_batch_change();
-    const auto saved_threads = loaded.extra.find("threads");
-    if (loaded.saved_world == world_.size() && saved_threads != loaded.extra.end() &&
-        saved_threads->second != std::to_string(threads_)) {
-      progress_.say(fmt::format("it was made with {} threads a rank, not {}: the last bits of sums may differ",
-                                saved_threads->second, threads_));
-    }
-  }
-
-  void say_batch_change() {
-    const int64_t own = run_.config.batch.train_batch_size;
-    if (position_.samples == 0 || step_ == 0 || position_.samples == step_ * own) return;
-    progress_.say(
-        fmt::format("it took {:.6g} samples a step, this run takes {}: give train_batch_size for the same batch",
-                    static_cast<double>(position_.samples) / static_cast<double>(step_), own));
-  }
-
-  void say_optimizer_change(const LoadedCheckpoint& loaded) {
-    std::vector<std::string> unused;
-    for (const StateKind kind : loaded.unused_states) unused.emplace_back(name_of(kind));
-    const std::string own = checkpoint::optimizer_in(run_.config.to_json());
-    const bool changed = !loaded.saved_optimizer.empty() && loaded.saved_optimizer != own;
-    if (!changed && unused.empty()) return;
-    progress_.say(
-        fmt::format("it was made with {}, this run updates with {}: {}",
-                    loaded.saved_optimizer.empty() ? "another optimizer" : loaded.saved_optimizer, own,
-                    unused.empty() ? "the moments are taken over as they are" : "dropped " + join(unused, ", ")));
+    const ResumeFacts facts = {.ranks = world_.size(),
+                               .threads = threads_,
+                               .optimizer = checkpoint::optimizer_in(config_.to_json()),
+                               .batch = config_.batch.train_batch_size,
+                               .samples = position_.samples};
+    for (const std::string& line : resume_lines(loaded, facts)) progress_.say(line);
   }
 
   void open_files() {
     if (options_.out.empty() || world_.rank() != 0) return;
     const fs::path folder = options_.out;
-    write_text(folder / "config.json", run_.config.to_json());
-    json::Value about = json::Object{};
-    about.set("model", options_.model);
-    about.set("data", options_.data);
-    about.set("sequence", run_.cut.sequence);
-    about.set("validation", run_.cut.validation);
-    about.set("seed", static_cast<int64_t>(options_.seed));
-    about.set("steps", options_.steps);
-    about.set("ranks", world_.size());
-    about.set("threads", threads_);
-    about.set("transport", world_.transport_name());
-    write_text(folder / "run.json", json::write(about, 2));
+    write_run_facts(folder, options_, run_.cut, config_, {threads_, world_.size(), world_.transport_name()});
     metrics_ = std::make_unique<MetricsFile>((folder / "metrics.jsonl").string(), step_);
     evaluations_ = std::make_unique<MetricsFile>((folder / "eval.jsonl").string(), step_);
   }
@@ -255,7 +195,7 @@ class Trainer {
     if (begun_.empty()) mark_ = now();
     std::vector<at::Tensor> losses;
     std::optional<PendingStep> pending;
-    for (int64_t micro_step = 0; micro_step < run_.config.batch.accumulation_steps; ++micro_step) {
+    for (int64_t micro_step = 0; micro_step < config_.batch.accumulation_steps; ++micro_step) {
       const at::Tensor loss = loss_of(batches_.train(position_.samples, micro_step));
       engine_.backward(loss);
       // There when the step's result is: it comes before it on the GPU's stream.
@@ -263,7 +203,7 @@ class Trainer {
       losses.back().copy_(loss.detach(), /*non_blocking=*/true);
       pending = engine_.step_later();
     }
-    position_.samples += run_.config.batch.train_batch_size;
+    position_.samples += config_.batch.train_batch_size;
     ++step_;
     begun_.push_back({step_, position_.samples, std::move(losses), *pending});
   }
@@ -291,7 +231,7 @@ class Trainer {
     const Mark before = std::exchange(mark_, now());
     metrics.step_ms = std::chrono::duration<double, std::milli>(mark_.time - before.time).count();
     metrics.tokens_per_s =
-        static_cast<double>(run_.config.batch.train_batch_size * run_.cut.sequence) / metrics.step_ms * 1e3;
+        static_cast<double>(config_.batch.train_batch_size * run_.cut.sequence) / metrics.step_ms * 1e3;
     metrics.wait_comm_ms = (mark_.waited - before.waited + news.waited_seconds) * 1e3;
     metrics.wait_host_ms = (mark_.host.waited_seconds - before.host.waited_seconds) * 1e3;
     metrics.wait_disk_ms = (mark_.disk.waited_seconds - before.disk.waited_seconds) * 1e3;
@@ -347,11 +287,11 @@ class Trainer {
     for (int64_t i = 0; i < micro_steps; ++i) {
       engine_.evaluate([&] { losses.push_back(loss_of(batches_.validation(i)).item<double>()); });
     }
-    const int data_ranks = mesh_of(run_.config, world_.size()).data_ranks();
+    const int data_ranks = mesh_of(config_, world_.size()).data_ranks();
     EvalMetrics metrics;
     metrics.step = step_;
     metrics.loss = exchange_.share(losses, 0).mean_loss;
-    metrics.tokens = micro_steps * run_.config.batch.micro_batch_size * data_ranks * run_.cut.sequence;
+    metrics.tokens = micro_steps * config_.batch.micro_batch_size * data_ranks * run_.cut.sequence;
     metrics.eval_ms = milliseconds_since(begin);
     if (evaluations_ != nullptr) append(*evaluations_, to_line(metrics));
     progress_.say(fmt::format("step {}/{} | validation loss {:.4f} on {} tokens", step_, options_.steps, metrics.loss,
@@ -396,53 +336,23 @@ class Trainer {
     }
   }
 
-  // What the GPU held at most: model states by the plan, the rest by torch's allocator, beside what was estimated for
-  // it.
-  void say_gpu_memory() {
-    if (!engine_.device().is_cuda() || step_ == 0) return;
-    const auto stats = at::accelerator::getDeviceStats(engine_.device().index());
-    const auto peak = static_cast<size_t>(
-        stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak);
-    const MemoryReport memory = engine_.meters().memory();
-    const MemoryPlan& states = memory.held;
-    const size_t planned = activations_of(run_, engine_.device()).device;
-    progress_.say(
-        fmt::format("GPU memory {} at most: {} of model states{}; activations {}, planned {}",
-                    format_nbytes(states.total() + peak), format_nbytes(states.total()),
-                    states.state_ring > memory.planned.state_ring
-                        ? fmt::format(", of which a ring of {} that has grown", format_nbytes(states.state_ring))
-                        : ", as planned",
-                    format_nbytes(peak), format_nbytes(planned)));
-    if (memory.host_activations > 0) {
-      progress_.say(fmt::format("activations on the host: {}", format_nbytes(memory.host_activations)));
+  void say_what_it_took() {
+    if (engine_.device().is_cuda() && step_ > 0) {
+      const auto stats = at::accelerator::getDeviceStats(engine_.device().index());
+      const auto peak = stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
+      const size_t planned = fitted_.activations.device;
+      for (const std::string& line : gpu_memory_lines(engine_.meters().memory(), static_cast<size_t>(peak), planned)) {
+        progress_.say(line);
+      }
     }
-  }
-
-  // Bytes that states of the host moved in a step, how much of the GPU they pass through, and what the host updates.
-  void say_host_traffic() {
-    const HostTraffic host = engine_.meters().host();
     if (step_ == first_step_) return;
-    const auto steps = static_cast<uint64_t>(step_ - first_step_);
-    if (host.to_device_nbytes > 0) {
-      progress_.say(fmt::format("states of the host: {} to the GPU and {} back a step, through {} of its memory",
-                                format_nbytes(host.to_device_nbytes / steps),
-                                format_nbytes(host.to_host_nbytes / steps),
-                                format_nbytes(engine_.meters().memory().held.state_ring)));
-    }
-    if (host.host_updated_numel > 0) {
-      progress_.say(fmt::format("the host updates {:.3g} billion parameters a step",
-                                static_cast<double>(host.host_updated_numel) * 1e-9));
-    }
-    if (host.ahead_numel > 0) {
-      const auto a_step = [&](int64_t numel) { return static_cast<double>(numel) * 1e-9 / static_cast<double>(steps); };
-      progress_.say(fmt::format("{:.3g} billion of them before the step was decided; {:.3g} billion a step held",
-                                a_step(host.ahead_numel), a_step(host.taken_ahead_numel)));
-    }
+    const auto ring = engine_.meters().memory().held.state_ring;
+    for (const std::string& line : host_traffic_lines(engine_.meters().host(), step_ - first_step_, ring))
+      progress_.say(line);
   }
 
   int finish(int64_t last) {
-    say_gpu_memory();
-    say_host_traffic();
+    say_what_it_took();
     // A signal that came in the last step changes nothing: all steps are taken.
     const bool interrupted = stop_signal_ != 0 && step_ < last;
     if (!options_.out.empty() && (interrupted ? options_.save_on_exit : options_.save_at_end)) save();
@@ -455,7 +365,9 @@ class Trainer {
   }
 
   const TrainOptions& options_;
-  PreparedRun& run_;
+  const PreparedRun& run_;
+  const FittedRun& fitted_;
+  const Config& config_;  // of the fitted run
   Group& world_;
   int threads_ = 1;
   Batches batches_;
@@ -485,7 +397,7 @@ int threads_for(const TrainOptions& options, int local_ranks) {
   return launch::threads_of_rank(options.threads, std::getenv("OMP_NUM_THREADS"), cores, local_ranks);
 }
 
-int train(const TrainOptions& options, PreparedRun run) {
+int train(const TrainOptions& options, const PreparedRun& run) {
   const at::Device device = open_device(options.device);
   const int threads = threads_for(options, local_ranks(run.world));
   at::set_num_threads(threads);
@@ -501,7 +413,9 @@ int train(const TrainOptions& options, PreparedRun run) {
       if (!options.out.empty() && world->rank() == 0) lock = std::make_unique<RunLock>(options.out);
     });
     if (!options.data_checked) check_tokens_together(run, *world);
-    return Trainer(options, run, *world, device, threads).run();
+    const FittedRun fitted = fit_to_memory(run, *world, device);
+    run.model->set_recomputed(fitted.recomputed);
+    return Trainer(options, run, fitted, *world, device, threads).run();
   } catch (const std::exception& error) {
     world->abort(error.what());  // so that the other ranks say why
     throw;

@@ -9,7 +9,7 @@ namespace shoal::train {
 // Trains what was prepared; with more than one rank, joins the world that the launcher's environment describes. Returns
 // the exit code: 0 when the steps are done, 1 when the last save failed and the run was told to go on, 128 + signal
 // when a signal ended it.
-int train(const TrainOptions& options, PreparedRun run);
+int train(const TrainOptions& options, const PreparedRun& run);
 
 // How many threads a rank of `local_ranks` on this host computes with.
 int threads_for(const TrainOptions& options, int local_ranks);

@@ -10,8 +10,8 @@
 
 #include "base/text.h"
 #include "cuda/torch_gpu.h"
-#include "kernels/cuda/fp8.h"
 #include "models/open_model.h"
+#include "models/ops/cuda/fp8.h"
 #include "training/matrix_run.h"
 #include "unit/models/tiny_model.h"
 
@@ -113,7 +113,7 @@ TEST(GpuActivations, EveryRecomputeGivesTheSameBitsAtEveryStage) {
 
 TEST(GpuActivations, SelectiveRecomputeGivesTheSameBitsInFp8AndTakesLess) {
   SHOAL_NEEDS_GPU();
-  if (!kernels::cuda::multiplies_fp8()) GTEST_SKIP() << "this GPU does not multiply fp8";
+  if (!models::ops::cuda::multiplies_fp8()) GTEST_SKIP() << "this GPU does not multiply fp8";
   for (const std::string& config : {llama_json(), gpt2_json()}) {
     const ActivationResult none = result_of({.config_json = config, .fp8 = true});
     const ActivationResult selective =

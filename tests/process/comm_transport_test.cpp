@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "comm/group/full_group.h"
-#include "comm/meet/c10d_store.h"
+#include "comm/rendezvous/c10d_store.h"
 #include "comm/world/peer_record.h"
 #include "process/spawn.h"
 #include "shoal/error.h"

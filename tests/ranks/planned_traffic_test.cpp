@@ -65,8 +65,7 @@ TEST(PlannedTraffic, IsWhatALanguageModelSends) {
     for (const Case& c : {Case{0, 2}, Case{1, 3}, Case{2, 2, false, true}, Case{3, 2}, Case{3, 3},
                           Case{3, 2, false, true}, Case{3, 2, false, false, 2}, Case{1, 2, false, true, 2}}) {
       const Config config = config_of(c);
-      const ModelLayout layout = lay_out(make_blueprint(models::open_model(folder)->units(), config, 1).specs,
-                                         layout_options(config, c.world));
+      const ModelLayout layout = layout_of(models::open_model(folder)->units(), config, c.world);
       const StepTraffic plan = plan_traffic(layout, gradient_options(config), gather_limits(config));
       const uint64_t sent = sent_in_one_step(c, folder);
       EXPECT_GE(sent, plan.total()) << "stage " << c.stage << " world " << c.world << " tied " << tied;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/meet/key_store.h"
+#include "comm/rendezvous/key_store.h"
 
 namespace shoal {
 

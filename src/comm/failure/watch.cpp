@@ -9,19 +9,19 @@ void Watch::add(std::string at, std::shared_ptr<Probe> probe) {
   entries_.push_back({std::move(at), std::move(probe), std::nullopt});
 }
 
-std::optional<Watch::Standing> Watch::look(Time now) {
+std::optional<Watch::Oldest> Watch::look(Time now) {
   // A stream ends its work in order, so the first that is not over is the oldest.
   while (!entries_.empty() && entries_.front().probe->finished()) entries_.pop_front();
   if (entries_.empty()) return std::nullopt;
   Entry& oldest = entries_.front();
   if (!oldest.began && oldest.probe->started()) oldest.began = now;
-  Standing standing;
-  standing.at = oldest.at;
+  Oldest found;
+  found.at = oldest.at;
   if (oldest.began) {
-    standing.under_way = std::chrono::duration_cast<Timeout>(now - *oldest.began);
-    standing.late = now - *oldest.began >= timeout_;
+    found.under_way = std::chrono::duration_cast<Timeout>(now - *oldest.began);
+    found.late = now - *oldest.began >= timeout_;
   }
-  return standing;
+  return found;
 }
 
 }  // namespace shoal

@@ -30,14 +30,14 @@ class Watch {
   void add(std::string at, std::shared_ptr<Probe> probe);
   bool empty() const { return entries_.empty(); }
 
-  struct Standing {
+  struct Oldest {
     std::string at;
     // Since it was first seen to have begun; nothing while it waits behind other work of the stream, however long.
     std::optional<Timeout> under_way;
     bool late = false;  // longer than the timeout
   };
   // Drops what is over, and says how it stands with the oldest of the rest. When a probe throws, that is the oldest.
-  std::optional<Standing> look(Time now);
+  std::optional<Oldest> look(Time now);
   // What the oldest is.
   const std::string& oldest() const { return entries_.front().at; }
 

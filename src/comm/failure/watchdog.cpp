@@ -70,11 +70,11 @@ std::optional<Watchdog::Finding> Watchdog::look(const std::string& oldest) {
     if (question_.wait_for(period_of(options_.timeout)) == std::future_status::ready) {
       const Answer answer = question_.get();
       if (!answer.failed.empty()) return own(answer.failed_at, cause_gpu_failed(options_.rank, answer.failed));
-      if (!answer.standing) return std::nullopt;
-      const Watch::Standing& standing = *answer.standing;
-      const bool overdue = standing.under_way && *standing.under_way >= std::min(options_.overdue, options_.timeout);
-      if (auto finding = hear_of_others(standing.at, overdue)) return finding;
-      if (standing.late) return own(standing.at, cause_stuck(options_.rank, options_.timeout));
+      if (!answer.oldest) return std::nullopt;
+      const Watch::Oldest& oldest = *answer.oldest;
+      const bool overdue = oldest.under_way && *oldest.under_way >= std::min(options_.overdue, options_.timeout);
+      if (auto finding = hear_of_others(oldest.at, overdue)) return finding;
+      if (oldest.late) return own(oldest.at, cause_stuck(options_.rank, options_.timeout));
       return std::nullopt;
     }
     const auto silence = std::chrono::steady_clock::now() - asked_at;

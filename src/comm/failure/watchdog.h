@@ -69,8 +69,8 @@ class Watchdog {
   // What is to be done about the oldest collective, if anything.
   std::optional<Finding> look(const std::string& oldest);
   struct Answer {
-    std::optional<Watch::Standing> standing;  // of the oldest; nothing where all are over
-    std::string failed;                       // what went wrong on the GPU, at which
+    std::optional<Watch::Oldest> oldest;  // of the oldest; nothing where all are over
+    std::string failed;                   // what went wrong on the GPU, at which
     std::string failed_at;
   };
   Answer ask();

@@ -69,7 +69,7 @@ void CudaBoardCarrier::exchange(const Ticket& ticket, const Strips& strips, cons
 void CudaBoardCarrier::all_gather(const Ticket& ticket, const Gather& args) {
   meet(ticket, own_on_gpu(args), [&](const std::vector<const std::byte*>& strips) {
     for (int peer = 0; peer < size(); ++peer) {
-      const std::byte* from = strips[static_cast<size_t>(peer)];
+      const std::byte* from = strips[peer];
       if (args.place(peer) != from) queue().copy(args.place(peer), from, args.nbytes_at(peer));
     }
   });
@@ -77,7 +77,7 @@ void CudaBoardCarrier::all_gather(const Ticket& ticket, const Gather& args) {
 
 void CudaBoardCarrier::broadcast(const Ticket& ticket, const Broadcast& args) {
   meet(ticket, args.data, [&](const std::vector<const std::byte*>& all) {
-    if (rank() != args.root) queue().copy(args.data, all[static_cast<size_t>(args.root)], args.nbytes);
+    if (rank() != args.root) queue().copy(args.data, all[args.root], args.nbytes);
   });
 }
 

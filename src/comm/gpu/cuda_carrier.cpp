@@ -21,7 +21,7 @@ const ComputeStream& on_its_device(const ComputeStream& compute) {
 CudaLane::CudaLane(const ComputeStream& compute)
     : stream(cuda::Stream::Priority::high),
       queue(make_cuda_queue(compute.device, stream.handle())),
-      holds(std::make_shared<CudaHolds>(compute.device, compute.stream)) {}
+      stalls(std::make_shared<CudaStalls>(compute.device, compute.stream)) {}
 
 CudaCarrier::CudaCarrier(About about, const ComputeStream& compute, std::shared_ptr<CudaLane> lane)
     : Carrier(std::move(about)),
@@ -80,9 +80,9 @@ Joining CudaCarrier::joining() {
     under_way_.reset();
   }
   return {.hold_back =
-              [over, alarm = lane_->alarm, holds = lane_->holds] {
+              [over, alarm = lane_->alarm, stalls = lane_->stalls] {
                 if (alarm) alarm->check();
-                holds->hold(*over);  // what the rank computes after wait() waits for the collective
+                stalls->hold(*over);  // what the rank computes after wait() waits for the collective
               },
           .over =
               [over, alarm = lane_->alarm](bool block) {

@@ -11,7 +11,7 @@
 #include "comm/gpu/cuda_mark.h"
 #include "comm/group/carrier.h"
 #include "device/cuda.h"
-#include "device/cuda_holds.h"
+#include "device/cuda_stalls.h"
 #include "device/queue.h"
 
 namespace shoal {
@@ -28,10 +28,10 @@ struct CudaLane {
   explicit CudaLane(const ComputeStream& compute);
 
   cuda::Stream stream;
-  std::unique_ptr<Queue> queue;      // on that stream
-  std::shared_ptr<CudaHolds> holds;  // of the stream on which the rank computes; shared with handles
-  std::shared_ptr<Alarm> alarm;      // shared with all who wait for the stream; null: nobody watches it
-  Alarms watching;                   // that one, or none
+  std::unique_ptr<Queue> queue;        // on that stream
+  std::shared_ptr<CudaStalls> stalls;  // of the stream on which the rank computes; shared with handles
+  std::shared_ptr<Alarm> alarm;        // shared with all who wait for the stream; null: nobody watches it
+  Alarms watching;                     // that one, or none
 };
 
 class CudaCarrier : public Carrier {
@@ -51,8 +51,8 @@ class CudaCarrier : public Carrier {
   void drop() final;
   std::shared_ptr<Alarm> alarm() const final { return lane_->alarm; }
   void* stream() const final { return lane_->stream.handle(); }
-  double held_seconds() final { return lane_->holds->held_seconds(); }
-  void log_holds_as(const std::string& what) final { lane_->holds->log_as(what); }
+  double held_seconds() final { return lane_->stalls->held_seconds(); }
+  void log_stalls_as(const std::string& what) final { lane_->stalls->log_as(what); }
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) final;
 
  protected:

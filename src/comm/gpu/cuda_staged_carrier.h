@@ -1,6 +1,6 @@
 // Collectives of a GPU's memory through host memory and any Group of hosts: bytes are copied down, travel there, and
 // are copied up; sums are made by the hosts. The worker waits for the GPU; the rank does not. Right everywhere, and no
-// faster than the wires to the host.
+// faster than the bus to the host.
 #pragma once
 
 #include <memory>

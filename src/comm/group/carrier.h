@@ -87,7 +87,7 @@ class Carrier {
   virtual void* stream() const { return nullptr; }
   // See FullGroup. From any thread.
   virtual double held_seconds() { return 0; }
-  virtual void log_holds_as(const std::string&) {}
+  virtual void log_stalls_as(const std::string&) {}
   virtual std::shared_ptr<Alarm> alarm() const { return nullptr; }
   // Where the same ranks meet for memory of a GPU that they all reach; null where bytes must leave the process.
   virtual std::shared_ptr<Board> open_board_of_gpus(const std::string&) { return nullptr; }

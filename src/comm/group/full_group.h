@@ -45,7 +45,7 @@ class FullGroup : public Group {
   // far: of those that it has come past, groups split from it included.
   virtual double held_seconds() { return 0; }
   // What it stands still for, as a trace of waits calls it. Until then a trace has nothing of it.
-  virtual void log_holds_as(const std::string&) {}
+  virtual void log_stalls_as(const std::string&) {}
 };
 
 inline FullGroup& full(Group& group) { return static_cast<FullGroup&>(group); }

@@ -98,7 +98,7 @@ void BoardCarrier::exchange(const Ticket& ticket, const Strips& strips, const Ta
     if (round.begin >= own_nbytes) return;
     for (int peer = 0; peer < size(); ++peer) {
       const std::byte* own = strips.data + static_cast<size_t>(strip) * strips.strip_nbytes + round.begin;
-      sources[static_cast<size_t>(peer)] = peer == rank() ? own : source(peer, strip, round);
+      sources[peer] = peer == rank() ? own : source(peer, strip, round);
     }
     take({round.begin, std::min(round.nbytes, own_nbytes - round.begin), sources.data()});
   });

@@ -46,12 +46,11 @@ void GlooCarrier::compare_tickets(const Ticket& mine) {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     sends.push_back({peer, bytes(&mine), sizeof(mine), kTicketTag});
-    receives.push_back({peer, &tickets[static_cast<size_t>(peer)], sizeof(mine), kTicketTag});
+    receives.push_back({peer, &tickets[peer], sizeof(mine), kTicketTag});
   }
   run(sends, receives);
   for (int peer = 0; peer < size(); ++peer) {
-    const std::string how =
-        disagreement(mine, tickets[static_cast<size_t>(peer)], members().global(peer), channel_name());
+    const std::string how = disagreement(mine, tickets[peer], members().global(peer), channel_name());
     if (how.empty()) continue;
     const Failure own{global(), at_, how};
     world_->fail(own);
@@ -128,7 +127,7 @@ void GlooCarrier::take_whole(const Strips& strips, size_t piece_nbytes, const Ta
   for (int peer = 0; peer < size(); ++peer) {
     std::byte* to = strips.received + static_cast<size_t>(peer) * strips.strip_nbytes;
     if (peer == rank()) to = bytes(strips.data) + static_cast<size_t>(strip) * strips.strip_nbytes;
-    sources[static_cast<size_t>(peer)] = to;
+    sources[peer] = to;
     for (size_t begin = 0; begin < own_nbytes && peer != rank(); begin += piece_nbytes) {
       receives.push_back({peer, to + begin, std::min(piece_nbytes, own_nbytes - begin), kPayloadTag});
     }
@@ -176,7 +175,7 @@ void GlooCarrier::take_in_pieces(const Strips& strips, size_t piece_nbytes, cons
       first.wait(deadline_);
       auto next = post_piece(begin + piece, set ^ 1);
       for (int peer = 0; peer < size(); ++peer) {
-        sources[static_cast<size_t>(peer)] = peer == rank() ? own + begin : place(set, peer);
+        sources[peer] = peer == rank() ? own + begin : place(set, peer);
       }
       take({begin, std::min(piece, own_nbytes - begin), sources.data()});
       first = std::move(next);

@@ -11,7 +11,7 @@
 
 #include "comm/failure/wait_reports.h"
 #include "comm/host/gloo_factory.h"
-#include "comm/meet/c10d_store.h"
+#include "comm/rendezvous/c10d_store.h"
 
 namespace shoal {
 

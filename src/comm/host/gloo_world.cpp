@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "comm/meet/roll_call.h"
+#include "comm/rendezvous/roll_call.h"
 
 namespace shoal {
 
@@ -147,7 +147,7 @@ GlooWorld::Channel GlooWorld::open(const std::string& name, const Members& membe
       exchange_on_control(members, kOpenedTag, problem ? 0 : 1, deadline + kOpeningGrace, at);
   if (problem) throw *problem;
   for (const int peer : members.ranks()) {
-    if (peer == rank() || opened[static_cast<size_t>(peer)] != 0) continue;
+    if (peer == rank() || opened[peer] != 0) continue;
     throw error_of(fail({rank(), at, fmt::format("rank {} could not connect. Look at its output.", peer)}), rank(), at);
   }
   return channel;
@@ -162,7 +162,7 @@ std::vector<char> GlooWorld::exchange_on_control(const Members& members, int tag
   for (const int peer : members.ranks()) {
     if (peer == rank()) continue;
     sends.push_back({peer, &own, 1, tag});
-    receives.push_back({peer, &heard[static_cast<size_t>(peer)], 1, tag});
+    receives.push_back({peer, &heard[peer], 1, tag});
   }
   try {
     control_->begin();

@@ -16,7 +16,7 @@
 #include "comm/failure/wait_reports.h"
 #include "comm/group/members.h"
 #include "comm/host/gloo_link.h"
-#include "comm/meet/c10d_store.h"
+#include "comm/rendezvous/c10d_store.h"
 
 namespace shoal {
 

@@ -100,7 +100,7 @@ SharedSegment ShmWorld::open_segment(const std::string& name, size_t nbytes, int
   };
   const auto found = wait_for_segment(key, look_around);
   if (!found) throw Error(place, at + ": " + cause_late({maker}, options_.timeout));
-  segment.mapped = PeerMapping::open(options_.pids[static_cast<size_t>(maker)], std::stoi(*found), marked_nbytes, true);
+  segment.mapped = PeerMapping::open(options_.pids[maker], std::stoi(*found), marked_nbytes, true);
   if (segment.mapped && std::memcmp(segment.data() + marked_nbytes - sizeof(mark), &mark, sizeof(mark)) != 0) {
     segment.mapped.reset();
     errno = ESTALE;
@@ -185,7 +185,7 @@ WaitNote ShmWorld::take_wait_note() {
 void ShmWorld::give_back(const WaitNote& note) {
   if (note.slot < 0) return;
   const std::lock_guard lock(mutex_);
-  wait_notes_taken_[static_cast<size_t>(note.slot)] = false;
+  wait_notes_taken_[note.slot] = false;
 }
 
 void ShmWorld::note_wait(WaitNote& note, int for_rank) {
@@ -244,7 +244,7 @@ void ShmWorld::exchange_dead_slabs() {
     own.dead_count.store(count + 1, std::memory_order_release);
   }
   for (int peer = 0; peer < size(); ++peer) {
-    uint64_t& seen = dead_seen_[static_cast<size_t>(peer)];
+    uint64_t& seen = dead_seen_[peer];
     const RankPage& page = rank_page(peer);
     const uint64_t count = page.dead_count.load(std::memory_order_acquire);
     if (count == seen) continue;

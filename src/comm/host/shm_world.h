@@ -13,7 +13,7 @@
 
 #include "comm/failure/fate.h"
 #include "comm/host/peer_memory.h"
-#include "comm/meet/key_store.h"
+#include "comm/rendezvous/key_store.h"
 
 namespace shoal {
 

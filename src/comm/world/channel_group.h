@@ -47,7 +47,7 @@ class ChannelGroup final : public FullGroup {
   Traffic traffic() const override;
   double waited_seconds() const override { return static_cast<double>(waited_->load()) * 1e-9; }
   double held_seconds() override { return carrier_->held_seconds(); }
-  void log_holds_as(const std::string& what) override { carrier_->log_holds_as(what); }
+  void log_stalls_as(const std::string& what) override { carrier_->log_stalls_as(what); }
   std::string transport_name() const override { return carrier_->transport_name(); }
 
  private:

@@ -16,8 +16,8 @@
 #include "comm/host/board_carrier.h"
 #include "comm/host/gloo_carrier.h"
 #include "comm/host/shm_board.h"
-#include "comm/meet/local_address.h"
-#include "comm/meet/rendezvous.h"
+#include "comm/rendezvous/local_address.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "comm/world/channel_group.h"
 #include "comm/world/peer_record.h"
 #include "shoal/error.h"
@@ -210,7 +210,7 @@ std::unique_ptr<Carrier> make_gloo_carrier(const std::shared_ptr<C10dStore>& sto
   options.timeout = timeout;
   options.store = store;
   options.store_host = place.store_is_served ? -1 : 0;
-  options.address = joined.records[static_cast<size_t>(place.rank)].address;
+  options.address = joined.records[place.rank].address;
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
   options.interface = interface == nullptr ? "" : interface;
   naming_the_server(place, "connecting", [&] {

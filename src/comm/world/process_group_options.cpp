@@ -1,7 +1,7 @@
 // What a config and the environment say of a process group, before the ranks meet.
 #include <cstdlib>
 
-#include "comm/meet/rendezvous.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "shoal/config.h"
 #include "shoal/group.h"
 

@@ -6,7 +6,7 @@
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "kernels/cuda/activation.h"
+#include "models/ops/cuda/activation.h"
 #include "models/ops/launch.h"
 
 namespace shoal::models::ops {
@@ -21,9 +21,8 @@ struct FusedSwiglu final : ag::Function<FusedSwiglu> {
     const Tensor gate = given_gate.contiguous();
     const Tensor up = given_up.contiguous();
     const Tensor y = at::empty_like(gate);
-    kernels::cuda::swiglu(
-        {gate.const_data_ptr(), up.const_data_ptr(), y.mutable_data_ptr(), gate.numel(), dtype_of(gate)},
-        stream_of(gate));
+    cuda::swiglu({gate.const_data_ptr(), up.const_data_ptr(), y.mutable_data_ptr(), gate.numel(), dtype_of(gate)},
+                 stream_of(gate));
     ctx->save_for_backward({gate, up});
     return y;
   }
@@ -31,7 +30,7 @@ struct FusedSwiglu final : ag::Function<FusedSwiglu> {
   static ag::variable_list backward(ag::AutogradContext* ctx, const ag::variable_list& grads) {
     const ag::variable_list saved = ctx->get_saved_variables();
     const Tensor dy = grads[0].contiguous();
-    kernels::cuda::SwigluBackward args;
+    cuda::SwigluBackward args;
     const Tensor dgate = at::empty_like(saved[0]);
     const Tensor dup = at::empty_like(saved[1]);
     args.gate = saved[0].const_data_ptr();
@@ -41,7 +40,7 @@ struct FusedSwiglu final : ag::Function<FusedSwiglu> {
     args.dup = dup.mutable_data_ptr();
     args.numel = dy.numel();
     args.dtype = dtype_of(dy);
-    kernels::cuda::swiglu_backward(args, stream_of(dy));
+    cuda::swiglu_backward(args, stream_of(dy));
     return {dgate, dup};
   }
 };
@@ -50,7 +49,7 @@ struct FusedGelu final : ag::Function<FusedGelu> {
   static Tensor forward(ag::AutogradContext* ctx, const Tensor& given, bool exact) {
     const Tensor x = given.contiguous();
     const Tensor y = at::empty_like(x);
-    kernels::cuda::gelu({x.const_data_ptr(), y.mutable_data_ptr(), x.numel(), kind(exact), dtype_of(x)}, stream_of(x));
+    cuda::gelu({x.const_data_ptr(), y.mutable_data_ptr(), x.numel(), kind(exact), dtype_of(x)}, stream_of(x));
     ctx->saved_data["exact"] = exact;
     ctx->save_for_backward({x});
     return y;
@@ -60,13 +59,13 @@ struct FusedGelu final : ag::Function<FusedGelu> {
     const Tensor x = ctx->get_saved_variables()[0];
     const Tensor dy = grads[0].contiguous();
     const Tensor dx = at::empty_like(x);
-    kernels::cuda::gelu_backward({x.const_data_ptr(), dy.const_data_ptr(), dx.mutable_data_ptr(), x.numel(),
-                                  kind(ctx->saved_data["exact"].toBool()), dtype_of(x)},
-                                 stream_of(x));
+    cuda::gelu_backward({x.const_data_ptr(), dy.const_data_ptr(), dx.mutable_data_ptr(), x.numel(),
+                         kind(ctx->saved_data["exact"].toBool()), dtype_of(x)},
+                        stream_of(x));
     return {dx, Tensor()};
   }
 
-  static kernels::cuda::Gelu kind(bool exact) { return exact ? kernels::cuda::Gelu::exact : kernels::cuda::Gelu::tanh; }
+  static cuda::Gelu kind(bool exact) { return exact ? cuda::Gelu::exact : cuda::Gelu::tanh; }
 };
 
 }  // namespace

@@ -9,11 +9,11 @@
 namespace shoal::models::ops {
 
 using at::Tensor;
-using kernels::cuda::Fp8;
+using cuda::Fp8;
 
 Fp8Both to_fp8(const Tensor& x, Fp8 format, Matmul how, Sides sides) {
   constexpr int64_t kPadding = 16;
-  kernels::cuda::ToFp8 args;
+  cuda::ToFp8 args;
   args.input = {x.const_data_ptr(), x.size(0), x.size(1), dtype_of(x)};
   args.format = format;
   const bool rowwise = how == Matmul::fp8_rowwise;
@@ -47,7 +47,7 @@ Fp8Both to_fp8(const Tensor& x, Fp8 format, Matmul how, Sides sides) {
     if (out.straight.values.defined()) out.straight.scales = scale;
     if (out.transposed.values.defined()) out.transposed.scales = scale;
   }
-  kernels::cuda::to_fp8(args, stream_of(x));
+  cuda::to_fp8(args, stream_of(x));
   return out;
 }
 

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "kernels/cuda/fp8.h"
+#include "models/ops/cuda/fp8.h"
 #include "models/ops/linear.h"
 
 namespace shoal::models::ops {
@@ -22,7 +22,7 @@ struct Fp8Both {
 enum class Sides : uint8_t { straight, transposed, both };
 
 // x [rows, columns], contiguous, columns a multiple of 16. What is not asked for stays undefined.
-Fp8Both to_fp8(const at::Tensor& x, kernels::cuda::Fp8 format, Matmul how, Sides sides);
+Fp8Both to_fp8(const at::Tensor& x, cuda::Fp8 format, Matmul how, Sides sides);
 
 struct Fp8Product {
   at::ScalarType dtype;

@@ -1,5 +1,5 @@
-// Between tensors and the kernels of kernels/cuda: which tensors they take, the stream they run on. The operations of
-// this folder are plain functions on tensors with gradients; on the CPU each is the library's own operations.
+// Between tensors and the kernels of models/ops/cuda: which tensors they take, the stream they run on. The operations
+// of this folder are plain functions on tensors with gradients; on the CPU each is the library's own operations.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -21,7 +21,7 @@ namespace {
 
 namespace ag = torch::autograd;
 using at::Tensor;
-using kernels::cuda::Fp8;
+using cuda::Fp8;
 
 Tensor rows_of(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
@@ -202,7 +202,7 @@ struct RemadeLinears final : ag::Function<RemadeLinears> {
     }
     if (jointly) return plain_products(rows_of(given).contiguous(), given, weights);
     ag::variable_list outputs, of_each(weights.size());
-    for (size_t i = 0; i < biases.size(); ++i) of_each[static_cast<size_t>(owners[i])] = biases[i];
+    for (size_t i = 0; i < biases.size(); ++i) of_each[owners[i]] = biases[i];
     for (size_t i = 0; i < weights.size(); ++i) {
       const Tensor y = at::linear(given, weights[i], of_each[i]);
       outputs.push_back(at::_unsafe_view(y, y.sizes()));  // not tracked as a view
@@ -228,7 +228,7 @@ struct RemadeLinears final : ag::Function<RemadeLinears> {
     ag::variable_list results = {in_shape(made.x, ctx)};
     results.insert(results.end(), made.weights.begin(), made.weights.end());
     for (const int64_t owner : ctx->saved_data["owners"].toIntVector()) {  // autograd sums them over the rows
-      results.push_back(ctx->needs_input_grad(results.size()) ? rows_of(grads[static_cast<size_t>(owner)]) : Tensor());
+      results.push_back(ctx->needs_input_grad(results.size()) ? rows_of(grads[owner]) : Tensor());
     }
     results.resize(results.size() + 3);  // owners, how, origin
     return results;
@@ -291,7 +291,7 @@ void check_fp8(const Tensor& x) {
   if (!x.is_cuda()) {
     throw Error("config fp8.enabled", fmt::format("true, and the model is on the {}. {}", x.device().str(), kWhatToDo));
   }
-  if (!kernels::cuda::multiplies_fp8()) {
+  if (!cuda::multiplies_fp8()) {
     throw Error("config fp8.enabled", fmt::format("true, and this GPU does not multiply fp8. {}", kWhatToDo));
   }
 }

@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/cross_entropy.h"
+#include "models/ops/cuda/cross_entropy.h"
 #include "models/ops/launch.h"
 
 namespace shoal::models::ops {
@@ -23,7 +23,7 @@ namespace ag = torch::autograd;
 using at::Tensor;
 
 int64_t padded(int64_t vocab) {
-  constexpr int64_t kStep = kernels::cuda::kLogitsAlignment;
+  constexpr int64_t kStep = cuda::kLogitsAlignment;
   return (vocab + kStep - 1) / kStep * kStep;
 }
 
@@ -50,7 +50,7 @@ struct FusedLinearCrossEntropy final : ag::Function<FusedLinearCrossEntropy> {
       const Tensor x_chunk = x.narrow(0, begin, count);
       Tensor logits = buffer.narrow(0, 0, count).narrow(1, 0, vocab);
       at::mm_out(logits, x_chunk, weight.t());
-      kernels::cuda::CrossEntropy args;
+      cuda::CrossEntropy args;
       args.logits = logits.mutable_data_ptr();
       args.targets = targets.const_data_ptr<int64_t>() + begin;
       args.losses = losses.mutable_data_ptr<float>() + begin;
@@ -59,7 +59,7 @@ struct FusedLinearCrossEntropy final : ag::Function<FusedLinearCrossEntropy> {
       args.stride = buffer.stride(0);
       args.with_gradient = with_dx || with_dweight;
       args.dtype = dtype_of(x);
-      kernels::cuda::cross_entropy(args, stream_of(x));
+      cuda::cross_entropy(args, stream_of(x));
       if (with_dx) {
         Tensor dx_chunk = dx.narrow(0, begin, count);
         at::mm_out(dx_chunk, logits, weight);
@@ -68,8 +68,8 @@ struct FusedLinearCrossEntropy final : ag::Function<FusedLinearCrossEntropy> {
     }
     const Tensor mean = at::empty({}, in_fp32);
     const Tensor share = at::empty({}, in_fp32);
-    kernels::cuda::mean_loss(losses.const_data_ptr<float>(), targets.const_data_ptr<int64_t>(), tokens,
-                             mean.mutable_data_ptr<float>(), share.mutable_data_ptr<float>(), stream_of(x));
+    cuda::mean_loss(losses.const_data_ptr<float>(), targets.const_data_ptr<int64_t>(), tokens,
+                    mean.mutable_data_ptr<float>(), share.mutable_data_ptr<float>(), stream_of(x));
     ctx->save_for_backward({share, dx, dweight});
     ctx->saved_data["sizes"] = given.sizes().vec();
     ctx->saved_data["dtype"] = static_cast<int64_t>(x.scalar_type());
@@ -84,7 +84,7 @@ struct FusedLinearCrossEntropy final : ag::Function<FusedLinearCrossEntropy> {
     const auto scaled = [&](const Tensor& in) {
       if (!in.defined()) return Tensor();
       const Tensor out = at::empty(in.sizes(), in.options().dtype(dtype));
-      kernels::cuda::ScaleGradient args;
+      cuda::ScaleGradient args;
       args.in = in.const_data_ptr();
       args.out = out.mutable_data_ptr();
       args.factor = factor.const_data_ptr<float>();
@@ -92,7 +92,7 @@ struct FusedLinearCrossEntropy final : ag::Function<FusedLinearCrossEntropy> {
       args.numel = in.numel();
       args.in_dtype = dtype_of(in);
       args.out_dtype = dtype_of(out);
-      kernels::cuda::scale_gradient(args, stream_of(in));
+      cuda::scale_gradient(args, stream_of(in));
       return out;
     };
     Tensor dx = scaled(saved[1]);

@@ -7,7 +7,7 @@
 #include <ATen/ops/rms_norm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "kernels/cuda/norm.h"
+#include "models/ops/cuda/norm.h"
 #include "models/ops/launch.h"
 
 namespace shoal::models::ops {
@@ -26,7 +26,7 @@ struct FusedNorm final : ag::Function<FusedNorm> {
                                    const Tensor& weight, const std::optional<Tensor>& bias, double eps, Fork fork) {
     const Tensor x = given.contiguous();
     const bool centered = bias.has_value();
-    kernels::cuda::NormForward args;
+    cuda::NormForward args;
     args.columns = x.size(-1);
     args.rows = args.columns == 0 ? 0 : x.numel() / args.columns;
     args.eps = static_cast<float>(eps);
@@ -47,9 +47,9 @@ struct FusedNorm final : ag::Function<FusedNorm> {
     if (centered) {
       args.bias = bias->const_data_ptr();
       args.mean = mean.mutable_data_ptr<float>();
-      kernels::cuda::layer_norm(args, stream_of(x));
+      cuda::layer_norm(args, stream_of(x));
     } else {
-      kernels::cuda::rms_norm(args, stream_of(x));
+      cuda::rms_norm(args, stream_of(x));
     }
     ctx->saved_data["added"] = added.defined();
     ctx->set_materialize_grads(false);
@@ -67,15 +67,14 @@ struct FusedNorm final : ag::Function<FusedNorm> {
     const ag::variable_list saved = ctx->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1], &rstd = saved[2], &mean = saved[3];
     const bool centered = mean.defined();
-    kernels::cuda::NormBackward args;
+    cuda::NormBackward args;
     args.columns = x.size(-1);
     args.rows = rstd.numel();
     args.dtype = dtype_of(x);
     const Tensor dx = at::empty_like(x);
     const Tensor dweight = at::empty_like(weight);
     const Tensor dbias = centered ? at::empty_like(weight) : Tensor();
-    const Tensor partials =
-        at::empty({kernels::cuda::norm_partials_numel(args.rows, args.columns, centered)}, rstd.options());
+    const Tensor partials = at::empty({cuda::norm_partials_numel(args.rows, args.columns, centered)}, rstd.options());
     args.x = x.const_data_ptr();
     args.weight = weight.const_data_ptr();
     args.rstd = rstd.const_data_ptr<float>();
@@ -87,9 +86,9 @@ struct FusedNorm final : ag::Function<FusedNorm> {
     if (centered) {
       args.mean = mean.const_data_ptr<float>();
       args.dbias = dbias.mutable_data_ptr();
-      kernels::cuda::layer_norm_backward(args, stream_of(x));
+      cuda::layer_norm_backward(args, stream_of(x));
     } else {
-      kernels::cuda::rms_norm_backward(args, stream_of(x));
+      cuda::rms_norm_backward(args, stream_of(x));
     }
     return {dx, added ? dx : Tensor(), dweight, dbias, Tensor(), Tensor()};
   }
@@ -99,7 +98,7 @@ const std::optional<Tensor> kNone;
 
 bool is_fused(const Tensor& x, const Tensor& weight) {
   return runs_fused({x, weight}) && weight.is_contiguous() && weight.dim() == 1 &&
-         weight.numel() <= kernels::cuda::kMostNormColumns;
+         weight.numel() <= cuda::kMostNormColumns;
 }
 
 }  // namespace

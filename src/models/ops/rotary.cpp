@@ -6,7 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/check.h"
-#include "kernels/cuda/rope.h"
+#include "models/ops/cuda/rope.h"
 #include "models/ops/launch.h"
 
 namespace shoal::models::ops {
@@ -22,7 +22,7 @@ Tensor with_whole_rows(const Tensor& x) {
   return whole ? x : x.contiguous();
 }
 
-kernels::cuda::RopeSide side(const Tensor& in, const Tensor& out) {
+cuda::RopeSide side(const Tensor& in, const Tensor& out) {
   return {in.const_data_ptr(), out.mutable_data_ptr(), in.size(2), in.stride(1), out.stride(1)};
 }
 
@@ -32,7 +32,7 @@ ag::variable_list turn(const Tensor& given_q, const Tensor& given_k, const Tenso
   const Tensor k = with_whole_rows(given_k);
   const Tensor q_out = at::empty(q.sizes(), q.options());
   const Tensor k_out = at::empty(k.sizes(), k.options());
-  kernels::cuda::Rope args;
+  cuda::Rope args;
   args.q = side(q, q_out);
   args.k = side(k, k_out);
   args.cos = cos.const_data_ptr<float>();
@@ -42,7 +42,7 @@ ag::variable_list turn(const Tensor& given_q, const Tensor& given_k, const Tenso
   args.dim = q.size(3);
   args.inverse = inverse;
   args.dtype = dtype_of(q);
-  kernels::cuda::rope(args, stream_of(q));
+  cuda::rope(args, stream_of(q));
   return {q_out, k_out};
 }
 

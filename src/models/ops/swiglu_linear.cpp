@@ -6,8 +6,8 @@
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "kernels/cuda/activation.h"
 #include "models/ops/activation.h"
+#include "models/ops/cuda/activation.h"
 #include "models/ops/launch.h"
 #include "models/ops/weight_gradient.h"
 
@@ -39,7 +39,7 @@ struct SwigluLinear final : ag::Function<SwigluLinear> {
     const Tensor product = at::mm(dy, weight);  // its gradient at first, then itself
     const Tensor dgate = at::empty_like(gate);
     const Tensor dup = at::empty_like(up);
-    kernels::cuda::SwigluBackward args;
+    cuda::SwigluBackward args;
     args.gate = gate.const_data_ptr();
     args.up = up.const_data_ptr();
     args.dy = product.const_data_ptr();
@@ -48,7 +48,7 @@ struct SwigluLinear final : ag::Function<SwigluLinear> {
     args.y = product.mutable_data_ptr();
     args.numel = gate.numel();
     args.dtype = dtype_of(gate);
-    kernels::cuda::swiglu_backward(args, stream_of(gate));
+    cuda::swiglu_backward(args, stream_of(gate));
     const Tensor dweight = ctx->needs_input_grad(2) ? weight_gradient(weight, dy.t(), product) : Tensor();
     const std::vector<int64_t> sizes = ctx->saved_data["sizes"].toIntVector();
     return {dgate.view(sizes), dup.view(sizes), dweight};

@@ -4,7 +4,7 @@
 #include <map>
 #include <mutex>
 
-#include "comm/meet/key_store.h"
+#include "comm/rendezvous/key_store.h"
 #include "shoal/error.h"
 
 namespace shoal::testing {

@@ -49,10 +49,10 @@ TEST(HostQueue, AStepThatIsDecidedToBeSkippedUpdatesNothing) {
   kernels::SgdStep step;
   step.lr = 0.5f;
   for (const double square : {std::numeric_limits<double>::infinity(), 4.0}) {
-    kernels::StepStanding standing;
+    kernels::StepProgress progress;
     kernels::StepRecord record;
     std::vector<std::byte> picked(kMostStepNbytes);
-    const PlacedSteps placed = queue->decide({&square, 1, 1, {{}, 1.0, 1}, &standing, &record},
+    const PlacedSteps placed = queue->decide({&square, 1, 1, {{}, 1.0, 1}, &progress, &record},
                                              {0, 1, std::vector<kernels::SgdStep>{step}}, picked.data());
     queue->update(*list, placed);
     EXPECT_FLOAT_EQ(weight, square == 4.0 ? 1 - 0.5f * 2 / 2 : 1);

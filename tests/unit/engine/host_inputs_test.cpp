@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "training/outcome.h"
-#include "unit/engine/late_wires.h"
+#include "unit/engine/late_copy_streams.h"
 #include "unit/optim/far_queue.h"
-#include "unit/optim/named_wires.h"
+#include "unit/optim/named_copy_streams.h"
 
 namespace shoal {
 
@@ -16,22 +16,24 @@ using testing::message_of;
 
 namespace {
 
-using Log = testing::LateWires::Log;
+using Log = testing::LateCopyStreams::Log;
 
 class HostInputsTest : public ::testing::Test {
  protected:
   HostInputsTest() {
-    queue_.wires = [this] { return std::make_unique<testing::LateWires>(log_); };
+    queue_.streams = [this] { return std::make_unique<testing::LateCopyStreams>(log_); };
     home_ = std::make_unique<HostInputs>(queue_, at::kCPU, ledger_);
   }
 
   static at::Tensor input(double value, int64_t numel = 6) {
     return at::arange(numel, at::kFloat).add(value).set_requires_grad(true);
   }
-  // An input that nobody but its trip keeps.
-  std::shared_ptr<HostInputs::Trip> send(double value, int64_t numel = 6) { return home_->send({input(value, numel)}); }
-  void expect_back(HostInputs::Trip& trip, double value, int64_t numel = 6) {
-    const std::vector<at::Tensor> got = home_->bring(trip);
+  // An input that nobody but its region keeps.
+  std::shared_ptr<HostInputs::Offloaded> send(double value, int64_t numel = 6) {
+    return home_->send({input(value, numel)});
+  }
+  void expect_back(HostInputs::Offloaded& offloaded, double value, int64_t numel = 6) {
+    const std::vector<at::Tensor> got = home_->bring(offloaded);
     ASSERT_EQ(got.size(), 1u);
     EXPECT_TRUE(got[0].equal(input(value, numel))) << got[0];
     EXPECT_FALSE(got[0].requires_grad());
@@ -47,7 +49,7 @@ class HostInputsTest : public ::testing::Test {
 
 TEST_F(HostInputsTest, WaitsForThemHaveAName) {
   const auto name = std::make_shared<std::string>();
-  queue_.wires = [&] { return std::make_unique<testing::NamedWires>(name); };
+  queue_.streams = [&] { return std::make_unique<testing::NamedCopyStreams>(name); };
   const HostInputs home(queue_, at::kCPU, ledger_);
   EXPECT_EQ(*name, "host: activations");
 }
@@ -55,34 +57,34 @@ TEST_F(HostInputsTest, WaitsForThemHaveAName) {
 }  // namespace
 
 TEST_F(HostInputsTest, ComeBackInBackwardEachOrderedOneRegionAhead) {
-  std::vector<std::shared_ptr<HostInputs::Trip>> trips;
-  for (int region = 0; region < 4; ++region) trips.push_back(send(region));
+  std::vector<std::shared_ptr<HostInputs::Offloaded>> offloads;
+  for (int region = 0; region < 4; ++region) offloads.push_back(send(region));
   EXPECT_EQ(*log_, (Log{"used 0", "out 0", "used 1", "out 1", "hold out 0", "used 2", "out 2", "hold out 1", "used 3",
                         "out 3"}));
   log_->clear();
   // The last two are still on the device.
-  expect_back(*trips[3], 3);
+  expect_back(*offloads[3], 3);
   EXPECT_EQ(*log_, Log{});
-  trips.pop_back();
-  expect_back(*trips[2], 2);
+  offloads.pop_back();
+  expect_back(*offloads[2], 2);
   EXPECT_EQ(*log_, (Log{"hold out 3", "follow", "in 1"}));
-  trips.pop_back();
+  offloads.pop_back();
   log_->clear();
-  expect_back(*trips[1], 1);
+  expect_back(*offloads[1], 1);
   EXPECT_EQ(*log_, (Log{"hold 1", "follow", "in 0"}));
-  trips.pop_back();
+  offloads.pop_back();
   log_->clear();
-  expect_back(*trips[0], 0);
+  expect_back(*offloads[0], 0);
   EXPECT_EQ(*log_, Log{"hold 0"});
 }
 
 TEST_F(HostInputsTest, TheDeviceHoldsTwoAtATime) {
-  std::vector<std::shared_ptr<HostInputs::Trip>> trips;
+  std::vector<std::shared_ptr<HostInputs::Offloaded>> offloads;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> memories;
   for (int region = 0; region < 6; ++region) {
     const at::Tensor x = input(region);
     memories.push_back(x.storage().getWeakStorageImpl());
-    trips.push_back(home_->send({x}));
+    offloads.push_back(home_->send({x}));
     for (int other = 0; other <= region; ++other) {
       EXPECT_EQ(memories[static_cast<size_t>(other)].use_count() > 0, other > region - 2) << other << " at " << region;
     }
@@ -91,12 +93,12 @@ TEST_F(HostInputsTest, TheDeviceHoldsTwoAtATime) {
 
 TEST_F(HostInputsTest, EveryPassUsesTheSameHostMemory) {
   for (int pass = 0; pass < 3; ++pass) {
-    std::vector<std::shared_ptr<HostInputs::Trip>> trips;
-    for (int region = 0; region < 5; ++region) trips.push_back(send(10 * pass + region));
+    std::vector<std::shared_ptr<HostInputs::Offloaded>> offloads;
+    for (int region = 0; region < 5; ++region) offloads.push_back(send(10 * pass + region));
     EXPECT_EQ(held(), 5 * 6 * sizeof(float));
     for (int region = 4; region >= 0; --region) {
-      expect_back(*trips[static_cast<size_t>(region)], 10 * pass + region);
-      trips.pop_back();
+      expect_back(*offloads[static_cast<size_t>(region)], 10 * pass + region);
+      offloads.pop_back();
     }
   }
   home_.reset();
@@ -105,11 +107,11 @@ TEST_F(HostInputsTest, EveryPassUsesTheSameHostMemory) {
 
 TEST_F(HostInputsTest, BatchesOfOtherSizesDoNotPileUp) {
   for (const int64_t numel : {6, 20, 3, 40, 40, 5, 39}) {
-    std::vector<std::shared_ptr<HostInputs::Trip>> trips;
-    for (int region = 0; region < 3; ++region) trips.push_back(send(region, numel));
+    std::vector<std::shared_ptr<HostInputs::Offloaded>> offloads;
+    for (int region = 0; region < 3; ++region) offloads.push_back(send(region, numel));
     for (int region = 2; region >= 0; --region) {
-      expect_back(*trips[static_cast<size_t>(region)], region, numel);
-      trips.pop_back();
+      expect_back(*offloads[static_cast<size_t>(region)], region, numel);
+      offloads.pop_back();
     }
   }
   EXPECT_EQ(held(), 3 * 40 * sizeof(float));
@@ -118,40 +120,40 @@ TEST_F(HostInputsTest, BatchesOfOtherSizesDoNotPileUp) {
 // A graph that is dropped, in forward and in the middle of backward; the next pass has its memory.
 TEST_F(HostInputsTest, ABackwardThatNeverComesLeavesNothingBehind) {
   for (const int taken : {0, 1, 3, 4}) {
-    std::vector<std::shared_ptr<HostInputs::Trip>> trips;
-    for (int region = 0; region < 5; ++region) trips.push_back(send(region));
-    for (int region = 4; region > 4 - taken; --region) expect_back(*trips[static_cast<size_t>(region)], region);
-    trips.clear();
-    for (int region = 0; region < 5; ++region) trips.push_back(send(100 + region));
-    for (int region = 4; region >= 0; --region) expect_back(*trips[static_cast<size_t>(region)], 100 + region);
+    std::vector<std::shared_ptr<HostInputs::Offloaded>> offloads;
+    for (int region = 0; region < 5; ++region) offloads.push_back(send(region));
+    for (int region = 4; region > 4 - taken; --region) expect_back(*offloads[static_cast<size_t>(region)], region);
+    offloads.clear();
+    for (int region = 0; region < 5; ++region) offloads.push_back(send(100 + region));
+    for (int region = 4; region >= 0; --region) expect_back(*offloads[static_cast<size_t>(region)], 100 + region);
     EXPECT_EQ(held(), 5 * 6 * sizeof(float));
   }
 }
 
 TEST_F(HostInputsTest, OneThatIsOrderedAndDroppedIsWaitedForBeforeItsMemoryGoes) {
-  std::vector<std::shared_ptr<HostInputs::Trip>> trips;
-  for (int region = 0; region < 4; ++region) trips.push_back(send(region));
-  expect_back(*trips[2], 2);  // orders region 1
+  std::vector<std::shared_ptr<HostInputs::Offloaded>> offloads;
+  for (int region = 0; region < 4; ++region) offloads.push_back(send(region));
+  expect_back(*offloads[2], 2);  // orders region 1
   log_->clear();
-  trips[1].reset();
+  offloads[1].reset();
   EXPECT_EQ(*log_, Log{"hold 1"});
 }
 
 TEST_F(HostInputsTest, MayBeBroughtAgain) {
-  std::vector<std::shared_ptr<HostInputs::Trip>> trips;
-  for (int region = 0; region < 4; ++region) trips.push_back(send(region));
+  std::vector<std::shared_ptr<HostInputs::Offloaded>> offloads;
+  for (int region = 0; region < 4; ++region) offloads.push_back(send(region));
   for (int time = 0; time < 2; ++time) {
-    for (int region = 3; region >= 0; --region) expect_back(*trips[static_cast<size_t>(region)], region);
+    for (int region = 3; region >= 0; --region) expect_back(*offloads[static_cast<size_t>(region)], region);
   }
 }
 
 // As a region inside a region does: its inputs go and come back between two of the outer ones.
 TEST_F(HostInputsTest, TripsMayBeginInTheMiddleOfBackward) {
-  std::vector<std::shared_ptr<HostInputs::Trip>> outer;
+  std::vector<std::shared_ptr<HostInputs::Offloaded>> outer;
   for (int region = 0; region < 4; ++region) outer.push_back(send(region));
   for (int region = 3; region >= 0; --region) {
     expect_back(*outer[static_cast<size_t>(region)], region);
-    std::vector<std::shared_ptr<HostInputs::Trip>> inner;
+    std::vector<std::shared_ptr<HostInputs::Offloaded>> inner;
     for (int i = 0; i < 4; ++i) inner.push_back(send(10 * region + i));
     for (int i = 3; i >= 0; --i) {
       expect_back(*inner[static_cast<size_t>(i)], 10 * region + i);
@@ -166,10 +168,10 @@ TEST_F(HostInputsTest, WhatNeedsNoGradientOrHasGapsStaysAsItIs) {
   const at::Tensor turned = at::arange(12, at::kFloat).view({3, 4}).t().set_requires_grad(true);
   const std::vector<at::Tensor> inputs = {
       mask, {}, at::arange(3).set_requires_grad(false), gaps.detach().set_requires_grad(true), turned};
-  const auto trip = home_->send(inputs);
+  const auto offloaded = home_->send(inputs);
   const auto later = send(1), last = send(2);
   EXPECT_EQ(held(), (12 + 6 + 6) * sizeof(float));
-  const std::vector<at::Tensor> got = home_->bring(*trip);
+  const std::vector<at::Tensor> got = home_->bring(*offloaded);
   ASSERT_EQ(got.size(), 5u);
   EXPECT_EQ(got[0].data_ptr(), mask.data_ptr());
   EXPECT_FALSE(got[1].defined());
@@ -181,12 +183,12 @@ TEST_F(HostInputsTest, WhatNeedsNoGradientOrHasGapsStaysAsItIs) {
 }
 
 TEST_F(HostInputsTest, TripsMayOutliveTheirHome) {
-  std::vector<std::shared_ptr<HostInputs::Trip>> trips;
-  for (int region = 0; region < 4; ++region) trips.push_back(send(region));
-  expect_back(*trips[2], 2);
+  std::vector<std::shared_ptr<HostInputs::Offloaded>> offloads;
+  for (int region = 0; region < 4; ++region) offloads.push_back(send(region));
+  expect_back(*offloads[2], 2);
   home_.reset();
   EXPECT_EQ(held(), 0u);
-  trips.clear();
+  offloads.clear();
 }
 
 TEST_F(HostInputsTest, HostMemoryThatCannotBeHadIsAnErrorAndLeavesTheRestWell) {

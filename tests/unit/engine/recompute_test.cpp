@@ -18,7 +18,7 @@
 #include "engine/generator.h"
 #include "training/matrix_engine.h"
 #include "training/own_linear.h"
-#include "unit/engine/late_wires.h"
+#include "unit/engine/late_copy_streams.h"
 #include "unit/engine/two_units.h"
 #include "unit/optim/far_queue.h"
 
@@ -228,7 +228,9 @@ namespace {
 class RecomputeToHost : public ::testing::TestWithParam<int> {
  protected:
   RecomputeToHost() : model_(GetParam()), generator_(make_generator(at::kCPU, 1)) {
-    queue_.wires = [] { return std::make_unique<testing::LateWires>(std::make_shared<testing::LateWires::Log>()); };
+    queue_.streams = [] {
+      return std::make_unique<testing::LateCopyStreams>(std::make_shared<testing::LateCopyStreams::Log>());
+    };
     home_ = std::make_unique<HostInputs>(queue_, at::kCPU, ledger_);
   }
 

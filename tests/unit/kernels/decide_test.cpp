@@ -53,13 +53,13 @@ TEST(Decide, TakesAStepThatIsNotFiniteWhereTheRulesSaySo) {
     rules.gradient_clipping = 1;
     for (const bool any : {false, true}) {
       rules.takes_any = any;
-      StepStanding standing;
+      StepProgress progress;
       StepRecord record;
-      decide({sums, 1, 2, rules, &standing, &record});
+      decide({sums, 1, 2, rules, &progress, &record});
       EXPECT_EQ(record.applied, any ? 1 : 0);
       EXPECT_EQ(record.first_bad, 1);
-      EXPECT_EQ(standing.applied, any ? 1 : 0);
-      EXPECT_EQ(standing.skipped, any ? 0 : 1);
+      EXPECT_EQ(progress.applied, any ? 1 : 0);
+      EXPECT_EQ(progress.skipped, any ? 0 : 1);
       EXPECT_EQ(record.grad_scale, 1.0) << "what is not finite clips nothing";
     }
   }
@@ -69,11 +69,11 @@ TEST(Decide, FollowsTheRulesThroughRandomHistories) {
   int skipped = 0, exhausted = 0, clipped = 0;
   for (const StepHistory& history : step_histories(40)) {
     PlainScale plain(history.rules.scale, history.first.scale);
-    StepStanding standing = history.first;
-    int64_t applied = standing.applied, skipped_here = 0;
+    StepProgress progress = history.first;
+    int64_t applied = progress.applied, skipped_here = 0;
     for (const std::vector<double>& sums : history.sums) {
       StepRecord record;
-      decide({sums.data(), history.ranks, history.flats, history.rules, &standing, &record});
+      decide({sums.data(), history.ranks, history.flats, history.rules, &progress, &record});
 
       double sum = 0;
       for (const double each : sums) sum += each;
@@ -105,7 +105,7 @@ TEST(Decide, FollowsTheRulesThroughRandomHistories) {
       ASSERT_EQ(record.after.scale.hysteresis_left, plain.left);
       ASSERT_EQ(record.after.backward_scale,
                 static_cast<float>(plain.scale / static_cast<double>(history.rules.micro_steps)));
-      ASSERT_EQ(standing.applied, applied);
+      ASSERT_EQ(progress.applied, applied);
       if (!goes_on) ++exhausted;
     }
     skipped += static_cast<int>(skipped_here);

@@ -12,7 +12,7 @@ namespace shoal::kernels {
 
 struct StepHistory {
   StepRules rules;
-  StepStanding first;
+  StepProgress first;
   int64_t ranks = 1, flats = 1;
   std::vector<std::vector<double>> sums;  // of each step
 };

@@ -53,9 +53,9 @@ class FarQueue final : public Queue {
     downloaded += nbytes;
     host_->download(to_host, from, nbytes);
   }
-  std::unique_ptr<Wires> make_wires(int chunks) override {
-    ++wires_made;
-    return wires ? wires() : host_->make_wires(chunks);
+  std::unique_ptr<CopyStreams> make_copy_streams(int chunks) override {
+    ++copy_streams_made;
+    return streams ? streams() : host_->make_copy_streams(chunks);
   }
   void on_host(int64_t numel, const std::function<void(int64_t, int64_t)>& work) override {
     host_->on_host(numel, work);
@@ -105,9 +105,10 @@ class FarQueue final : public Queue {
   }
 
   size_t uploaded = 0, downloaded = 0;
-  int wires_made = 0;
+  int copy_streams_made = 0;
   std::atomic<int> waits = 0;
-  std::function<std::unique_ptr<Wires>()> wires;  // the test's own; none: copies are through when they are given
+  std::function<std::unique_ptr<CopyStreams>()>
+      streams;  // the test's own; none: copies are through when they are given
 
  private:
   class FarRead final : public LateRead {

@@ -6,17 +6,17 @@
 #include <cstring>
 #include <string>
 
-#include "unit/device/quiet_wires.h"
+#include "unit/device/quiet_copy_streams.h"
 #include "unit/optim/far_queue.h"
-#include "unit/optim/named_wires.h"
+#include "unit/optim/named_copy_streams.h"
 
 namespace shoal {
 namespace {
 
 // Copies at once, and writes down what it was asked for.
-class ToldWires final : public testing::QuietWires {
+class ToldCopyStreams final : public testing::QuietCopyStreams {
  public:
-  explicit ToldWires(std::vector<std::string>& told) : told_(told) {}
+  explicit ToldCopyStreams(std::vector<std::string>& told) : told_(told) {}
   void make_room(int chunks) override { room_ = chunks; }
   void follow_queue() override { told_.push_back("follow"); }
   void copy_in(int chunk, std::byte* to, const std::byte* from, size_t nbytes, int after) override {
@@ -42,7 +42,7 @@ class ToldWires final : public testing::QuietWires {
 
 struct Fetching {
   explicit Fetching(int pieces) : homes(static_cast<size_t>(pieces), 0) {
-    far.wires = [this] { return std::make_unique<ToldWires>(told); };
+    far.streams = [this] { return std::make_unique<ToldCopyStreams>(told); };
     weights = std::make_unique<FetchedWeights>(far, sizeof(int), std::make_shared<Ledger>());
     for (int& home : homes) weights->add(reinterpret_cast<std::byte*>(&home), sizeof(int));
   }
@@ -132,7 +132,7 @@ TEST(FetchedWeights, WhoeverReadsAHomeWaitsForItsLastPiece) {
 TEST(FetchedWeights, ATraceKnowsWhatIsWaitedFor) {
   testing::FarQueue far;
   const auto name = std::make_shared<std::string>();
-  far.wires = [&] { return std::make_unique<testing::NamedWires>(name); };
+  far.streams = [&] { return std::make_unique<testing::NamedCopyStreams>(name); };
   const FetchedWeights weights(far, 4, std::make_shared<Ledger>());
   EXPECT_EQ(*name, "host: weights");
 }

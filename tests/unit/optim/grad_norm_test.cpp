@@ -19,12 +19,12 @@ std::vector<kernels::StepRecord> norms_of(const std::vector<std::vector<double>>
     const auto rank = static_cast<size_t>(group.rank());
     const std::unique_ptr<Queue> queue = make_host_queue();
     GlobalNorm norm(group, *queue, sums[rank].size(), std::make_shared<Ledger>());
-    kernels::StepStanding standing;
+    kernels::StepProgress progress;
     kernels::decide({.square_sums = norm.gather(sums[rank].data()),
                      .ranks = group.size(),
                      .flats = static_cast<int64_t>(norm.count()),
                      .rules = {},
-                     .standing = &standing,
+                     .progress = &progress,
                      .record = &norms[rank]});
   });
   return norms;

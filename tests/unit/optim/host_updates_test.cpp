@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "optim/group_steps.h"
-#include "unit/device/quiet_wires.h"
+#include "unit/device/quiet_copy_streams.h"
 #include "unit/optim/far_queue.h"
-#include "unit/optim/named_wires.h"
+#include "unit/optim/named_copy_streams.h"
 
 namespace shoal {
 namespace {
@@ -37,7 +37,7 @@ GroupSteps sgd_steps(double lr) {
 }
 
 // Copies are through when somebody waits for them, and not before.
-class LazyWires final : public testing::QuietWires {
+class LazyCopyStreams final : public testing::QuietCopyStreams {
  public:
   void copy_in(int chunk, std::byte* to, const std::byte* from, size_t nbytes, int) override {
     const std::lock_guard lock(mutex_);
@@ -70,7 +70,7 @@ class LazyWires final : public testing::QuietWires {
 // fp32 weights and gradients "on a device", with one moment in host memory.
 struct PartsOfHost {
   explicit PartsOfHost(bool lazy = false) {
-    if (lazy) far.wires = [] { return std::make_unique<LazyWires>(); };
+    if (lazy) far.streams = [] { return std::make_unique<LazyCopyStreams>(); };
     std::vector<StateChunk> chunks;
     for (int i = 0; i < kParts; ++i) {
       StateChunk chunk;
@@ -384,7 +384,7 @@ TEST(HostUpdates, PartsChangeBetweenRounds) {
 TEST(HostUpdates, WaitsForThemHaveAName) {
   const auto name = std::make_shared<std::string>();
   PartsOfHost of;
-  of.far.wires = [&] { return std::make_unique<testing::NamedWires>(name); };
+  of.far.streams = [&] { return std::make_unique<testing::NamedCopyStreams>(name); };
   of.set_parts(kParts);
   EXPECT_EQ(*name, "host: updated weights");
 }

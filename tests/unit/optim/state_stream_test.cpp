@@ -6,7 +6,7 @@
 
 #include "device/host_queue.h"
 #include "unit/optim/far_queue.h"
-#include "unit/optim/named_wires.h"
+#include "unit/optim/named_copy_streams.h"
 
 namespace shoal {
 namespace {
@@ -142,7 +142,7 @@ TEST(StateStream, AGrowthThatCannotBeHadLeavesTheRingAsItWas) {
 TEST(StateStream, WaitsForItHaveAName) {
   const auto name = std::make_shared<std::string>();
   testing::FarQueue queue;
-  queue.wires = [&] { return std::make_unique<testing::NamedWires>(name); };
+  queue.streams = [&] { return std::make_unique<testing::NamedCopyStreams>(name); };
   const auto ledger = std::make_shared<Ledger>();
   const StateStream stream(home_of(ledger), kChunks, 0, queue, ledger);
   EXPECT_EQ(*name, "host: states");

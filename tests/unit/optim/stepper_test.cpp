@@ -9,7 +9,7 @@
 #include "plan/from_config.h"
 #include "shoal/error.h"
 #include "unit/optim/far_queue.h"
-#include "unit/optim/late_wires.h"
+#include "unit/optim/late_copy_streams.h"
 #include "unit/shard/model_parts.h"
 
 namespace shoal {
@@ -114,7 +114,7 @@ TEST(Stepper, WeightsOffADeviceAreUpdatedOneUnitAheadAndHomeWhenTheyAreNeeded) {
   config.zero.offload_param.tier = Tier::host;
   config.shoal.defer_update = DeferUpdate::on;
   testing::FarQueue far;
-  far.wires = [] { return std::make_unique<testing::LateWires>(); };
+  far.streams = [] { return std::make_unique<testing::LateCopyStreams>(); };
   const std::unique_ptr<Group> group = make_single_group();
   const std::vector<UnitSpec> specs = {unit_spec(0, {1}), unit_spec(1, {1}), unit_spec(2, {1})};
   const ModelLayout layout = lay_out(specs, {.mesh = 1, .persistence_threshold = 0});
@@ -191,7 +191,7 @@ TEST(Stepper, SkipsAStepWhoseGradientIsNotFiniteAndNamesTheUnit) {
 TEST(Stepper, WhatIsToldFromOutsideReplacesTheSchedule) {
   Steps steps;
   steps.stepper.set_groups({{.lr = 0.25, .weight_decay = 0}});
-  EXPECT_EQ(steps.stepper.standing().lrs, std::vector<double>{0.25});
+  EXPECT_EQ(steps.stepper.upcoming().lrs, std::vector<double>{0.25});
   steps.step(4, 0);
   EXPECT_EQ(steps.weight(0), 0);
 }
@@ -267,7 +267,7 @@ TEST(Stepper, AScaleThatCannotFallIsAnErrorWhereTheStepIsRead) {
   steps.take(std::numeric_limits<float>::infinity(), 1);
   EXPECT_THROW(steps.stepper.read(), Error);
   EXPECT_EQ(steps.weight(0), before);
-  EXPECT_EQ(steps.stepper.standing().skipped_steps, 1);
+  EXPECT_EQ(steps.stepper.upcoming().skipped_steps, 1);
   EXPECT_EQ(steps.stepper.loss_scale(), 1);
 }
 
@@ -288,9 +288,9 @@ TEST(Stepper, GoesOnFromWhatAnotherSaved) {
   first.stepper.save(progress);
   Steps second;
   second.stepper.restore(progress);
-  EXPECT_EQ(second.stepper.standing().applied_steps, 1);
-  EXPECT_EQ(second.stepper.standing().skipped_steps, 1);
-  EXPECT_FALSE(second.stepper.standing().boundary);
+  EXPECT_EQ(second.stepper.upcoming().applied_steps, 1);
+  EXPECT_EQ(second.stepper.upcoming().skipped_steps, 1);
+  EXPECT_FALSE(second.stepper.upcoming().boundary);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "temp_folder.h"
 #include "unit/comm/rank_threads.h"
 #include "unit/optim/far_queue.h"
-#include "unit/optim/late_wires.h"
+#include "unit/optim/late_copy_streams.h"
 #include "unit/shard/model_parts.h"
 
 namespace shoal {
@@ -358,7 +358,7 @@ TEST(Updater, TheHostUpdatesWhatADeviceCannotReachToTheSameBits) {
             expect_same(got, expected,
                         fmt::format("{}: states on {}, weights on {}, gradients {}", name_of(dtype), name_of(tier),
                                     name_of(weights), gradients == OffloadGradients::on));
-            EXPECT_GT(far.wires_made, 0);
+            EXPECT_GT(far.copy_streams_made, 0);
             const bool moves = gradients == OffloadGradients::on && ratio == 1;
             EXPECT_EQ(got.gradients_in_host, moves);
             const bool in_place = weights != Tier::device;
@@ -404,7 +404,7 @@ TEST(Updater, TheHostUpdatesAShareBesideTheDeviceToTheSameBits) {
           const Outcome got = run_steps(far, dtype, offload, shoal, weights, host_numel);
           expect_same(got, expected,
                       fmt::format("{} at {}, weights on {}", name_of(dtype), host_numel, name_of(weights)));
-          EXPECT_EQ(far.wires_made, weights == Tier::device ? 2 : 3) << "the host has a part";
+          EXPECT_EQ(far.copy_streams_made, weights == Tier::device ? 2 : 3) << "the host has a part";
         }
       }
     }
@@ -420,7 +420,7 @@ TEST(Updater, AShareMayComeOnTopOfWhatTheHostUpdates) {
   const ShoalConfig shoal{.offload_ring_size = 1, .offload_disk_ratio = 0.2};
   far.refuse_above(2000);  // a ring that cannot grow
   expect_same(run_steps(far, DType::bf16, offload, shoal, Tier::device, 1000.0), expected, "disk and a share");
-  EXPECT_EQ(far.wires_made, 3);
+  EXPECT_EQ(far.copy_streams_made, 3);
 }
 
 TEST(Updater, WeightsOfTheHostComeToTheDeviceForTheirUpdate) {
@@ -457,7 +457,7 @@ TEST(Updater, WeightsAreHomeWhenTheyAreNeededAndOnDiskAtOnce) {
   const testing::TempFolder folder;
   for (const Tier tier : {Tier::host, Tier::disk}) {
     testing::FarQueue far;
-    far.wires = [] { return std::make_unique<testing::LateWires>(); };
+    far.streams = [] { return std::make_unique<testing::LateCopyStreams>(); };
     const std::unique_ptr<Group> group = make_single_group();
     Config config = config_with(optimizer_of(OptimizerKind::sgd), 3);
     config.zero.offload_param = {.tier = tier, .nvme_path = folder.path(), .buffer_count = 3, .max_in_cpu = 0};

@@ -10,15 +10,15 @@
 
 #include "device/ledger.h"
 #include "unit/optim/far_queue.h"
-#include "unit/optim/named_wires.h"
+#include "unit/optim/named_copy_streams.h"
 
 namespace shoal {
 namespace {
 
 // Copies that run as late as they may: a copy in when the queue is held for it, a copy out when somebody waits for it.
-class LateWires final : public Wires {
+class LateCopyStreams final : public CopyStreams {
  public:
-  ~LateWires() override {
+  ~LateCopyStreams() override {
     while (!out_.empty()) carry(out_, out_.begin()->first);
   }
   void make_room(int) override {}
@@ -58,7 +58,7 @@ class LateWires final : public Wires {
 struct Homes {
   explicit Homes(int berths, const std::vector<size_t>& nbytes = {1, 1, 1, 1}, std::unique_ptr<Group> group_in = {})
       : group(group_in ? std::move(group_in) : make_single_group()) {
-    queue.wires = [] { return std::make_unique<LateWires>(); };
+    queue.streams = [] { return std::make_unique<LateCopyStreams>(); };
     held = std::make_unique<GradientHomes>(nbytes, berths, *group, queue, ledger);
   }
 
@@ -181,7 +181,7 @@ TEST(GradientHomes, ABerthIsFreeWhenItsLastUnitIsHome) {
 TEST(GradientHomes, WaitsForThemHaveAName) {
   const auto name = std::make_shared<std::string>();
   testing::FarQueue queue;
-  queue.wires = [&] { return std::make_unique<testing::NamedWires>(name); };
+  queue.streams = [&] { return std::make_unique<testing::NamedCopyStreams>(name); };
   const std::unique_ptr<Group> group = make_single_group();
   const GradientHomes homes({1, 1}, 1, *group, queue, std::make_shared<Ledger>());
   EXPECT_EQ(*name, "host: gradients");

@@ -11,8 +11,9 @@ TEST(AutoPlacement, LeavesAConfigThatDoesNotAskAlone) {
   PreparedRun run;
   run.config.zero.offload_optimizer.tier = Tier::host;
   const std::unique_ptr<Group> world = make_single_group();
-  EXPECT_EQ(carry_out_placement(run, *world, at::kCPU).zero.offload_optimizer.tier, Tier::host);
-  EXPECT_TRUE(run.choices.empty());
+  const PlacedConfig placed = settle_placement(run, {}, *world, at::kCPU);
+  EXPECT_EQ(placed.config, run.config);
+  EXPECT_EQ(placed.words, "");
 }
 
 }  // namespace

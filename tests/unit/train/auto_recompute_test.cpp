@@ -25,7 +25,6 @@ PreparedRun run_of(Recompute recompute, size_t device_budget = 0) {
   options.overrides = {"train_micro_batch_size_per_gpu=4", "bf16.enabled=true"};
   PreparedRun run = prepare_run(options, 1);
   run.config.shoal.device_budget = static_cast<int64_t>(device_budget);
-  run.choices.clear();
   return run;
 }
 
@@ -34,34 +33,31 @@ size_t activations(const PreparedRun& run, const RecomputedBlocks& blocks) {
 }
 
 size_t states_of(const PreparedRun& run) {
-  const auto specs = make_blueprint(run.model->units(), run.config, 1).specs;
-  return plan_memory(lay_out(specs, layout_options(run.config, 1)), memory_options(run.config, false)).total();
+  return plan_memory(layout_of(run.model->units(), run.config, 1), memory_options(run.config, false)).total();
 }
 
 TEST(AutoRecompute, KeepsWhatFitsAndSaysSo) {
   const std::unique_ptr<Group> world = make_single_group();
-  PreparedRun roomy = run_of(Recompute::automatic, size_t{1} << 40);
-  carry_out_recompute(roomy, *world, at::kCPU);
-  EXPECT_EQ(roomy.model->recomputed(), RecomputedBlocks{});
-  EXPECT_THAT(roomy.choices, ElementsAre(HasSubstr("recompute auto: none; ")));
+  const auto settled = [&](size_t budget) {
+    return settle_recompute(run_of(Recompute::automatic, budget), *world, at::kCPU);
+  };
+  const RecomputeChoice roomy = settled(size_t{1} << 40);
+  EXPECT_EQ(roomy.blocks, RecomputedBlocks{});
+  EXPECT_THAT(roomy.words, HasSubstr("recompute auto: none; "));
 
   // Budgets that just hold a choice, and one byte less.
-  const size_t states = states_of(roomy);
+  const PreparedRun run = run_of(Recompute::automatic);
   for (const RecomputedBlocks& blocks : {RecomputedBlocks{0, 3}, RecomputedBlocks{0, 8}, RecomputedBlocks{5, 3}}) {
-    const size_t budget = states + activations(roomy, blocks);
-    PreparedRun run = run_of(Recompute::automatic, budget);
-    carry_out_recompute(run, *world, at::kCPU);
-    EXPECT_EQ(run.model->recomputed(), blocks);
-    EXPECT_THAT(run.choices, ElementsAre(HasSubstr(models::describe(blocks, 8))));
-    PreparedRun tighter = run_of(Recompute::automatic, budget - 1);
-    carry_out_recompute(tighter, *world, at::kCPU);
-    EXPECT_LT(activations(tighter, tighter.model->recomputed()), activations(roomy, blocks));
+    const size_t budget = states_of(run) + activations(run, blocks);
+    const RecomputeChoice choice = settled(budget);
+    EXPECT_EQ(choice.blocks, blocks);
+    EXPECT_THAT(choice.words, HasSubstr(models::describe(blocks, 8)));
+    EXPECT_LT(activations(run, settled(budget - 1).blocks), activations(run, blocks));
   }
 
-  PreparedRun crowded = run_of(Recompute::automatic, 1);  // the run finds out that nothing fits
-  carry_out_recompute(crowded, *world, at::kCPU);
-  EXPECT_EQ(crowded.model->recomputed(), (RecomputedBlocks{8, 0}));
-  EXPECT_THAT(crowded.choices, ElementsAre(HasSubstr("that does not fit")));
+  const RecomputeChoice crowded = settled(1);  // the run finds out that nothing fits
+  EXPECT_EQ(crowded.blocks, (RecomputedBlocks{8, 0}));
+  EXPECT_THAT(crowded.words, HasSubstr("that does not fit"));
 }
 
 TEST(AutoRecompute, CountsStatesAsOnTheGpuWherePlacementIsYetToCome) {
@@ -77,10 +73,9 @@ TEST(AutoRecompute, CountsStatesAsOnTheGpuWherePlacementIsYetToCome) {
 
 TEST(AutoRecompute, IsForThoseWhoAsk) {
   const std::unique_ptr<Group> world = make_single_group();
-  PreparedRun run = run_of(Recompute::selective, 1);
-  carry_out_recompute(run, *world, at::kCPU);
-  EXPECT_EQ(run.model->recomputed(), (RecomputedBlocks{0, 8}));
-  EXPECT_TRUE(run.choices.empty());
+  const RecomputeChoice choice = settle_recompute(run_of(Recompute::selective, 1), *world, at::kCPU);
+  EXPECT_EQ(choice.blocks, (RecomputedBlocks{0, 8}));
+  EXPECT_EQ(choice.words, "");
 }
 
 }  // namespace
