@@ -7,6 +7,7 @@ import inspect
 from typing import Any, Iterable, Mapping
 
 import torch
+from torch import nn
 
 from shoal import Error
 
@@ -77,6 +78,32 @@ def to_check(section: Any) -> Any:
     if _is_adam(section):
         return {**section, "params": {key: value for key, value in given.items() if key not in _TORCH_ONLY}}
     return {**section, "type": "SGD", "params": {}}
+
+
+def choose(
+    optimizer: Any, section: Any, module: nn.Module, model_parameters: Any, origin: str
+) -> torch.optim.Optimizer | None:
+    """The optimizer that was passed in, or made by a function that was, or that a section of the config names; None: of none.
+    model_parameters: what it is made over; None: the module's."""
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        made = optimizer(list(model_parameters or module.parameters())) if callable(optimizer) else optimizer
+        if not isinstance(made, torch.optim.Optimizer):
+            raise Error(
+                f"[initialize] optimizer is {made!r:.60}. Pass an optimizer of torch, or a function that makes one of parameters."
+            )
+        return made
+    if optimizer is not None:
+        return optimizer
+    if not section:
+        return None
+    params = list(model_parameters) if model_parameters is not None else []
+    if not params:
+        params = [param for param in module.parameters() if param.requires_grad]
+    if not params:
+        raise Error(
+            "[initialize] every parameter of the model is frozen, and the config has an optimizer. Leave it out for inference."
+        )
+    return from_config(section, params, origin)
 
 
 def from_config(section: Mapping[str, Any], params: Iterable[Any], origin: str = "config") -> torch.optim.Optimizer:
