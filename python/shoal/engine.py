@@ -15,7 +15,7 @@ from shoal import _core, aliases, checkpoint, clipping, compiling, construction,
 from shoal import owners, param_groups
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
-from shoal.model_checks import check_model
+from shoal.model_checks import check_model, check_units
 from shoal.owners import owner_of
 from shoal.units import UnitRule, find_units, params_of_units
 from shoal.world import world as join_world
@@ -82,6 +82,7 @@ class Engine:
         _prepare(model)
         aliases.check_none(model)
         modules = find_units(model, units)
+        check_units(modules)
         self.names = {id(param): name for name, param in model.named_parameters()}
         self.unit_tuples = _declare(modules, param_groups.group_of(groups))
         self._indices: dict[str, int] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import torch
 from torch import nn
 
 from shoal import _core, demand, hooks
@@ -29,6 +30,18 @@ def check_model(model: nn.Module) -> None:
         )
     hooks.forget_dropped(model)
     demand.unwatch(model)
+
+
+def check_units(modules: list[tuple[str, nn.Module]]) -> None:
+    """Raises unless all of them can be units. modules: with their names, as find_units gives them."""
+    for path, module in modules:
+        if any(isinstance(each, torch.jit.ScriptModule) for each in hooks.called(module)):
+            what = path or f"the model, {type(module).__name__},"
+            raise _core.Error(
+                f"[initialize] {what} is of torch.jit.script or torch.jit.trace: such a module cannot be a unit, for which the engine "
+                "gathers weights when it is called. Pass the module as it was before, and compile with engine.compile(); what is "
+                "inside a block may be scripted."
+            )
 
 
 def _held(model: nn.Module) -> str | None:

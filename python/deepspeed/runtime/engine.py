@@ -169,6 +169,12 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
     # Training.
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self._shoal.core is None and self.training and torch.is_grad_enabled():
+            raise shoal.Error(
+                "[forward] the engine was destroyed. Call initialize again. A Trainer of transformers destroys its engine when train() "
+                "begins, and goes on with it where there was an evaluate() or a train() before: then set trainer.model_wrapped = "
+                "trainer.model first."
+            )
         self._tell_boundary()  # a backward that is not the engine's may follow
         if torch.is_grad_enabled():
             self._shoal.refuse_hooks()
