@@ -15,7 +15,8 @@ from shoal.known_groups import KnownGroups
 from deepspeed import comm
 from deepspeed.accelerator import rank_device
 from deepspeed.ops.kernel_optimizer import KernelOptimizer
-from deepspeed.runtime import client_states, first_states, group_settings, held_optimizer, lr_schedules, optimizers, step_hooks
+from deepspeed.runtime import client_states, first_states, group_settings, lr_schedules, optimizer_calls, optimizers
+from deepspeed.runtime import step_hooks
 from deepspeed.runtime.accumulation import Accumulation
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.buffer_dtypes import cast_buffers
@@ -95,7 +96,7 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
         self._known_groups = self._groups_of(basic) if section is not None else None
         self.client_optimizer = basic if optimizer is not None else None
         if basic is not None:
-            held_optimizer.hold(basic, self)
+            optimizer_calls.redirect(basic, self)
         self.lr_scheduler = lr_schedules.make_scheduler(self.optimizer if basic is not None else None, basic, config, lr_scheduler)
         self.client_lr_scheduler = lr_scheduler
         self.global_steps = 0
@@ -379,7 +380,7 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
             return
         self._shoal.destroy()
         if self.basic_optimizer is not None:
-            held_optimizer.let_go(self.basic_optimizer)
+            optimizer_calls.restore(self.basic_optimizer)
         if isinstance(self.basic_optimizer, KernelOptimizer):
             self.basic_optimizer.held_by_engine = False
         for param in self._frozen_for_inference:

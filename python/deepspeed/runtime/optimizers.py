@@ -7,7 +7,6 @@ import inspect
 from typing import Any, Iterable, Mapping
 
 import torch
-from torch import nn
 
 from shoal import Error
 
@@ -81,7 +80,7 @@ def to_check(section: Any) -> Any:
 
 
 def choose(
-    optimizer: Any, section: Any, module: nn.Module, model_parameters: Any, origin: str
+    optimizer: Any, section: Any, module: torch.nn.Module, model_parameters: Any, origin: str
 ) -> torch.optim.Optimizer | None:
     """The optimizer that was passed in, or made by a function that was, or that a section of the config names; None: of none.
     model_parameters: what it is made over; None: the module's."""

@@ -1,4 +1,4 @@
-"""A torch optimizer whose parameters an engine holds: the user's calls of it reach the engine, or are refused."""
+"""What the user calls of a torch optimizer whose parameters an engine holds: it reaches the engine, or is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 import shoal
 
 
-def hold(optimizer: torch.optim.Optimizer, engine: Any) -> None:
+def redirect(optimizer: torch.optim.Optimizer, engine: Any) -> None:
     """zero_grad() and step() of an optimizer that is the engine's: the first drops the engine's gradients, the second is its own."""
     target = weakref.ref(engine)
     before = vars(optimizer).get("step")  # of a schedule of torch, which counts calls
@@ -33,7 +33,8 @@ def hold(optimizer: torch.optim.Optimizer, engine: Any) -> None:
     optimizer.step = types.MethodType(step, optimizer)
 
 
-def let_go(optimizer: torch.optim.Optimizer) -> None:
+def restore(optimizer: torch.optim.Optimizer) -> None:
+    """The optimizer's own methods again, when the engine is destroyed."""
     vars(optimizer).pop("zero_grad", None)
     held = vars(optimizer).pop("step", None)
     before = getattr(held, "before", None)
