@@ -1,6 +1,6 @@
-# The checks of the repository itself, label "unit": the order of includes, tests beside sources, format, and that they
+# The checks of the repository itself, label "unit": the order of includes and imports, tests beside sources, format, and that they
 # can fail; and the tests of what counts the tests, skips them and sets a machine up.
-foreach(check check_layers check_mirror check_format)
+foreach(check check_layers check_python check_mirror check_format)
   add_test(NAME ${check} COMMAND ${SHOAL_PYTHON} ${CMAKE_SOURCE_DIR}/tools/${check}.py ${CMAKE_SOURCE_DIR})
   add_test(NAME ${check}_can_fail COMMAND ${SHOAL_PYTHON} ${CMAKE_SOURCE_DIR}/tools/${check}_test.py)
   set_tests_properties(${check} ${check}_can_fail PROPERTIES LABELS unit TIMEOUT 60)

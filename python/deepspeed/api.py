@@ -12,7 +12,7 @@ from shoal import Error
 
 from deepspeed import comm
 from deepspeed.accelerate_count import check_count
-from deepspeed.runtime.config import read_config
+from deepspeed.runtime.config_translation import read_config
 from deepspeed.runtime.config_errors import config_errors
 from deepspeed.runtime.engine import DeepSpeedEngine
 from deepspeed.utils.logging import log_dist

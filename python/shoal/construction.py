@@ -18,6 +18,8 @@ from torch.nn.modules.module import (
 from torch.utils.weak import WeakIdKeyDictionary
 
 from shoal import _core
+from shoal import config as configs
+from shoal.owners import owner_of
 from shoal.world import world
 
 # Shards of parameters that stand empty, with their dtype. Model.to(...) and its kind replace what an empty parameter holds.
@@ -126,8 +128,6 @@ class init:
             self._made.append(weakref.ref(param))
 
     def _shard(self, param: nn.Parameter, name: str) -> None:
-        from shoal.engine import owner_of
-
         if param.is_meta or not param.is_floating_point() or find_shard(param) or owner_of(param):
             return
         if self.before is not None:
@@ -145,8 +145,6 @@ class init:
 def _precision_of(config: str | os.PathLike | Mapping[str, Any] | None) -> _core.Precision | None:
     if config is None:
         return None
-    from shoal import config as configs
-
     parsed = configs.load(config)
     for name in ("bf16", "bfloat16", "fp16"):
         section = parsed.get(name)

@@ -7,12 +7,14 @@ region is repeated. Between passes nothing is: a released parameter raises when 
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from torch import nn
 
 from shoal import gathering
 from shoal.hooks import OpenUses
+from shoal.owners import owner_of
 
 
 class WatchedParameters(dict):
@@ -31,8 +33,6 @@ class WatchedParameters(dict):
         return param
 
     def __deepcopy__(self, memo: dict) -> dict:
-        import copy
-
         return copy.deepcopy(dict(self), memo)
 
     def __reduce__(self) -> tuple:
@@ -53,8 +53,6 @@ def unwatch(unit_module: nn.Module) -> None:
 
 def have_whole(param: nn.Parameter) -> None:
     """Has a parameter whole until the innermost unit that runs now is through; for one that no name leads to."""
-    from shoal.engine import owner_of
-
     owner = owner_of(param)
     if owner is not None:
         engine, name = owner

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
-import itertools
 import os
 import warnings
-import weakref
-from typing import Any, Iterable, Iterator, Mapping, SupportsIndex
+from typing import Any, Iterable, Iterator, Mapping
 
 import torch
 from torch import nn
 
-from shoal import _core, aliases, beside, buffers, clipping, compiling, construction, demand, devices, durable, hooks
-from shoal import own_gradients
+from shoal import _core, aliases, checkpoint, clipping, compiling, construction, demand, devices, hooks, own_gradients
+from shoal import owners, param_groups
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
+from shoal.model_checks import check_model, check_units
+from shoal.owners import owner_of
 from shoal.units import UnitRule, find_units, params_of_units
 from shoal.world import world as join_world
 from shoal.world import world_size
-
-# Engines that hold parameters now: a module belongs to one engine at a time.
-_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 
 def initialize(
@@ -49,40 +45,6 @@ def initialize(
     return Engine(model, config, units=units, groups=groups, optimizer=optimizer, seed=seed, world=world, device=device)
 
 
-def check_model(model: nn.Module) -> None:
-    """Raises unless it is a model with parameters that no engine holds."""
-    if not isinstance(model, nn.Module):
-        raise _core.Error(f"[initialize] model is {model!r}, and no torch.nn.Module. Pass the model that is trained.")
-    if next(model.parameters(), None) is None:
-        raise _core.Error(f"[initialize] {type(model).__name__} has no parameters. Pass the model that is trained.")
-    lazy = next((name for name, param in model.named_parameters() if nn.parameter.is_lazy(param)), None)
-    if lazy is not None:
-        raise _core.Error(f"[initialize] {lazy} has no shape yet: it is of a lazy module. Call the model once on a batch first.")
-    if _held(model) is not None:
-        gc.collect()  # an engine that nobody has any more may wait for it
-    held = _held(model)
-    if held is not None:
-        raise _core.Error(
-            f"[initialize] another engine holds {held}. A parameter belongs to one engine at a time: call destroy() of that engine "
-            "first, or use it."
-        )
-    hooks.forget_dropped(model)
-    demand.unwatch(model)
-
-
-def _held(model: nn.Module) -> str | None:
-    return next((name for name, param in model.named_parameters() if owner_of(param) is not None), None)
-
-
-def owner_of(param: torch.Tensor) -> tuple["Engine", str] | None:
-    """The engine that holds the parameter, and its name there."""
-    for engine in _engines:
-        name = engine.names.get(id(param))
-        if name is not None:
-            return engine, name
-    return None
-
-
 class Engine:
     """A model under training. Call it as the model; the module itself may be called too."""
 
@@ -105,7 +67,7 @@ class Engine:
         self.core_config = configs.parse(config, ranks)
         if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
             raise _core.Error(f"[initialize] optimizer is {optimizer!r:.60}. Pass an optimizer of torch, made over the model's parameters.")
-        groups = _checked_groups(groups or (optimizer.param_groups if optimizer is not None else None), model)
+        groups = param_groups.checked(groups or (optimizer.param_groups if optimizer is not None else None), model)
         if optimizer is not None:
             names_another = "optimizer" in configs.load(config)
             self.core_config = configs.parse(_without_optimizer(config), ranks)
@@ -120,8 +82,9 @@ class Engine:
         _prepare(model)
         aliases.check_none(model)
         modules = find_units(model, units)
+        check_units(modules)
         self.names = {id(param): name for name, param in model.named_parameters()}
-        self.unit_tuples = _declare(modules, _group_of(groups))
+        self.unit_tuples = _declare(modules, param_groups.group_of(groups))
         self._indices: dict[str, int] | None = None
         self._owned_numels: dict[int, int] | None = None
         self._sharded: set[str] | None = None
@@ -161,7 +124,7 @@ class Engine:
             self.uses.handles += hooks.attach(module, index, self.uses)
             if module in self._watched:
                 demand.watch(module, index, self.uses)
-        _engines.add(self)
+        owners.add(self)
         clipping.watch(owner_of)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -230,82 +193,11 @@ class Engine:
     def save(self, folder: str | os.PathLike, step: int, keep_last: int = 0, extra: dict[str, str] | None = None) -> str:
         """Saves a checkpoint that any number of ranks can load, and returns its path. Every rank calls it, between passes. Between the
         micro-steps of a step it is of the last step, and what is accumulated stays in memory alone."""
-        core = self._live("save")
-        if not isinstance(step, SupportsIndex):
-            raise _core.Error(f"[save] step is {step!r}. Give the number of the step, 0 or more.")
-        durable.act_together(self.world, "save", lambda: core.check_readable("save"))
-        given, folder = dict(extra or {}), os.fspath(folder)
-        for key in (beside.KEY, beside.SUMS):
-            given.pop(key, None)  # of the checkpoint that it was loaded from
-        if not buffers.names_of(self.module) and self.client is None:
-            return _core.save_checkpoint(core, self.world, folder, step, keep_last, given)
-        pending = beside.Pending(self.world, folder, step, self._beside)
-        try:
-            path = _core.save_checkpoint(core, self.world, folder, step, keep_last, given | pending.extra)
-        finally:
-            pending.settle()
-        self.world.barrier()
-        return path
-
-    def _beside(self) -> dict[str, Any]:
-        """What the core has not, equal in kind on every rank."""
-        values: dict[str, Any] = {}
-        if buffers.names_of(self.module):
-            values["buffers"] = buffers.read_all(self.module)
-        if self.client is not None:
-            values["optimizer"] = self.client.owned_states([info.name for info in self._live("save").params()])
-        return values
+        return checkpoint.save(self, folder, step, keep_last, extra)
 
     def load(self, path: str | os.PathLike) -> _core.LoadedCheckpoint:
         """Loads a checkpoint, or the latest of a folder. Every rank calls it."""
-        core = self._live("load")
-        path = os.fspath(path)
-        found: list[tuple[beside.Saved | None, dict[str, Any]]] = []
-        failed = durable.together(self.world, lambda: found.append(self._read_beside(path)))
-        if failed is not None:
-            raise _core.Error(f"[load] rank {failed[0]} cannot take {path}: {failed[1]} Nothing was loaded.")
-        saved, own = found[0]
-        loaded = _core.load_checkpoint(core, self.world, path)
-        place = f"load {loaded.path}"
-        if "buffers" in own:
-            buffers.write(self.module, own["buffers"])
-        elif buffers.names_of(self.module) and self.world.rank == 0:
-            warnings.warn(f"[{place}] it has no buffers: those of the model stay as they are.")
-        if self.client is not None and "optimizer" in own:
-            states = (values["optimizer"] for values in itertools.chain([own], saved.of_others(self._rank_of(saved.world))))
-            self.client.write_states(states, [info.name for info in core.params()], place)
-        return loaded
-
-    def _rank_of(self, saved_world: int) -> int:
-        """Buffers are each rank's own; where there are more ranks or fewer, all take those of rank 0."""
-        return self.world.rank if saved_world == self.world.size else 0
-
-    def _read_beside(self, path: str) -> tuple[beside.Saved | None, dict[str, Any]]:
-        """This rank's part of what was saved beside a checkpoint, found to fit; nothing is written yet."""
-        if not os.path.exists(os.path.join(path, "manifest.json")):
-            path = _core.find_latest_checkpoint(path)
-        try:
-            manifest = beside.manifest_of(path)
-        except (OSError, ValueError):
-            return None, {}  # the core says what is wrong with it
-        place, extra = f"load {path}", manifest.get("extra", {})
-        saved = beside.Saved(path, extra, manifest["world"]) if beside.KEY in extra else None
-        own = saved.of_rank(self._rank_of(saved.world)) if saved is not None else {}
-        if "buffers" in own:
-            buffers.check_fit(self.module, own["buffers"], place)
-        if self.client is not None and "optimizer" in own:
-            self.client.check_settings(own["optimizer"], place)
-        elif self.client is not None and not manifest["weights_only"]:
-            raise _core.Error(
-                f"[{place}] it has no states of {type(self.client.optimizer).__name__}. Load it with the optimizer of the run "
-                "that saved it, or start anew from its weights: shoal checkpoint export, then import."
-            )
-        elif "optimizer" in own:
-            raise _core.Error(
-                f"[{place}] it has states of torch's {own['optimizer']['type']}, and this engine has an optimizer of the config. "
-                "Pass that optimizer, or start anew from its weights: shoal checkpoint export, then import."
-            )
-        return saved, own
+        return checkpoint.load(self, path)
 
     def memory(self) -> _core.MemoryReport:
         """Bytes of model states: planned, and held now."""
@@ -407,8 +299,8 @@ class Engine:
             demand.unwatch(module)
         self._watched = []
         self.core = None
-        _engines.discard(self)
-        if not _engines:
+        owners.remove(self)
+        if not owners.any_lives():
             clipping.unwatch()
 
     def make_whole(self) -> None:
@@ -446,16 +338,6 @@ def _check_loss(place: str, loss: torch.Tensor) -> None:
         )
 
 
-def _without_optimizer(config: str | os.PathLike | Mapping[str, Any]) -> dict[str, Any]:
-    """The config for an engine whose weights are updated from outside: no states of the core's."""
-    known = configs.load(config)
-    if known.get("scheduler"):
-        raise _core.Error(
-            "[config scheduler] does not reach an optimizer that is passed in. Make a torch.optim.lr_scheduler over it."
-        )
-    return configs.with_section(known, "optimizer", {"type": "SGD", "params": {"lr": 0.0}})
-
-
 def _declare(modules: list, group_of: dict[int, int]) -> list:
     """Units for the core."""
     return [
@@ -464,33 +346,14 @@ def _declare(modules: list, group_of: dict[int, int]) -> list:
     ]
 
 
-def _checked_groups(groups: Any, model: nn.Module) -> list[dict[str, Any]] | None:
-    """The groups, each with a list of parameters, which are all the model's."""
-    known = {id(param) for param in model.parameters()}
-    found = []
-    for number, group in enumerate(groups or []):
-        if not isinstance(group, Mapping) or "params" not in group:
-            raise _core.Error(f'[initialize] group {number} is {group!r:.60}. Give {{"params": [...], "lr": ..., "weight_decay": ...}}.')
-        params = group["params"]
-        if not isinstance(params, list):
-            params = [params] if torch.is_tensor(params) else list(params)
-            group = {**group, "params": params}
-        found.append(group)
-        foreign = [param for param in params if id(param) not in known]
-        if foreign:
-            raise _core.Error(
-                f"[initialize] group {number} of the optimizer has {len(foreign)} of {len(params)} tensors that are no parameters of the "
-                f"model, the first of shape {tuple(foreign[0].shape)}. Make the optimizer over the parameters of the model as it is now."
-            )
-    return found or None
-
-
-def _group_of(groups: list[dict[str, Any]] | None) -> dict[int, int]:
-    found = {}
-    for index, group in enumerate(groups or []):
-        for param in group["params"]:
-            found[id(param)] = index
-    return found
+def _without_optimizer(config: str | os.PathLike | Mapping[str, Any]) -> dict[str, Any]:
+    """The config for an engine whose weights are updated from outside: no states of the core's."""
+    known = configs.load(config)
+    if known.get("scheduler"):
+        raise _core.Error(
+            "[config scheduler] does not reach an optimizer that is passed in. Make a torch.optim.lr_scheduler over it."
+        )
+    return configs.with_section(known, "optimizer", {"type": "SGD", "params": {"lr": 0.0}})
 
 
 def _prepare(model: nn.Module) -> None:

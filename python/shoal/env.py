@@ -9,10 +9,10 @@ import sys
 
 import torch
 
+import shoal
+
 
 def facts() -> list[tuple[str, str]]:
-    import shoal
-
     def version(name: str) -> str:
         try:
             return importlib.metadata.version(name)

@@ -8,6 +8,7 @@ import torch
 
 from shoal import _core
 from shoal.construction import find_shard
+from shoal.owners import owner_of
 from shoal.world import world
 
 # Parameters that are gathered now, by id: a gather inside another leaves them alone, without a word to other ranks.
@@ -34,8 +35,6 @@ class gathered:
         return list(self._mine)
 
     def __enter__(self) -> None:
-        from shoal.engine import owner_of
-
         by_engine: dict[int, tuple[Any, list[str]]] = {}
         lone = []
         for param in self.params:
@@ -77,8 +76,6 @@ def is_gathered(param: torch.Tensor) -> bool:
 
 def is_sharded(param: torch.Tensor) -> bool:
     """Whether the parameter's data is sharded and not whole here now."""
-    from shoal.engine import owner_of
-
     if id(param) in _gathered_now:
         return False
     owner = owner_of(param)

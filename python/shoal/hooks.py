@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
@@ -108,17 +109,22 @@ class AfterForward(UnitHook):
 
 
 def attach(module: nn.Module, unit: int, uses: OpenUses) -> list[RemovableHandle]:
-    """Reports each forward of `module` as a use of the unit; of a list or a dict, which has none, those of its members. Ours
-    is entered first and left last."""
-    if not has_forward(module):
-        return [handle for child in module.children() for handle in attach(child, unit, uses)]
-    return [
-        module.register_forward_pre_hook(BeforeForward(uses.enter, unit), prepend=True, with_kwargs=True),
-        module.register_forward_hook(AfterForward(uses.leave, unit), with_kwargs=True, always_call=True),
-    ]
+    """Reports each forward of `module` as a use of the unit. Ours is entered first and left last."""
+    handles = []
+    for each in called(module):
+        handles.append(each.register_forward_pre_hook(BeforeForward(uses.enter, unit), prepend=True, with_kwargs=True))
+        handles.append(each.register_forward_hook(AfterForward(uses.leave, unit), with_kwargs=True, always_call=True))
+    return handles
+
+
+def called(module: nn.Module) -> list[nn.Module]:
+    """The modules whose forwards are a unit's: its own, or those of the members of a list or a dict, which has none."""
+    return [module] if has_forward(module) else [each for child in module.children() for each in called(child)]
 
 
 def has_forward(module: nn.Module) -> bool:
+    if isinstance(module, torch.jit.ScriptModule):
+        return True
     return type(module).forward is not nn.Module.forward or "forward" in vars(module)
 
 

@@ -7,8 +7,9 @@ import torch
 from shoal import _core, buffers
 from shoal.buffers import host_copy
 from shoal.construction import find_shard
-from shoal.engine import Engine, owner_of
+from shoal.engine import Engine
 from shoal.gathering import gathered
+from shoal.owners import owner_of
 from shoal.world import world
 
 

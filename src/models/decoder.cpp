@@ -19,8 +19,11 @@ static ops::Matmul matmul_of(const Fp8Config& fp8) {
   return fp8.recipe == Fp8Recipe::rowwise ? ops::Matmul::fp8_rowwise : ops::Matmul::fp8_tensorwise;
 }
 
-Decoder::Decoder(ModelInfo info, std::vector<Unit> units, Recompute recompute)
-    : info_(std::move(info)), units_(std::move(units)), recomputed_(blocks_of(recompute, info_.layers)) {}
+Decoder::Decoder(DecoderParts parts)
+    : info_(std::move(parts.info)),
+      units_(std::move(parts.units)),
+      config_json_(std::move(parts.config_json)),
+      recomputed_(blocks_of(parts.recompute, info_.layers)) {}
 
 void Decoder::set_recomputed(const RecomputedBlocks& blocks) {
   SHOAL_CHECK(blocks.are_of(info_.layers), "{} and {} of {} blocks", blocks.full, blocks.selective, info_.layers);

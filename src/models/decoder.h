@@ -26,11 +26,20 @@ struct Pass {
   }
 };
 
+// What a model is made of, whatever its family.
+struct DecoderParts {
+  ModelInfo info;
+  std::vector<Unit> units;
+  Recompute recompute = Recompute::none;
+  std::string config_json;  // to export
+};
+
 class Decoder : public LanguageModel {
  public:
-  Decoder(ModelInfo info, std::vector<Unit> units, Recompute recompute);
+  explicit Decoder(DecoderParts parts);
 
   const ModelInfo& info() const final { return info_; }
+  std::string config_json() const final { return config_json_; }
   std::vector<Unit> units() const final { return units_; }
   at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const final;
   at::Tensor logits(Engine& engine, const at::Tensor& tokens) const final;
@@ -63,6 +72,7 @@ class Decoder : public LanguageModel {
 
   ModelInfo info_;
   std::vector<Unit> units_;
+  std::string config_json_;
   RecomputedBlocks recomputed_;
 };
 

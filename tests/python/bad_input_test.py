@@ -23,6 +23,9 @@ EXPECTED = {
     "not a stage": ("zero_optimization.stage] 4 is", "3"),
     "no parameters": ("ReLU has no parameters", "Pass the model that is trained."),
     "no model": ("there is no model", "Pass model=."),
+    "a scripted block": ("[initialize] 0 is of torch.jit.script", "engine.compile()"),
+    "a scripted block of a list": ("[initialize] blocks is of torch.jit.script", "Pass the module as it was before"),
+    "a traced model": ("the model, ", "is of torch.jit.script or torch.jit.trace", "Pass the module as it was before"),
     "a backward without forward": ("[backward] ", "forward"),
     "a loss without a graph": ("has not a graph", "Pass a scalar that the model computed."),
     "a loss of two elements": ("the loss has 2 elements", "Pass a scalar"),
@@ -33,6 +36,7 @@ EXPECTED = {
     "a checkpoint that is empty": ("holds no model states", "Give the folder and tag of a checkpoint."),
     "memory that is full in forward": ("Tried to allocate 2 GiB", "[GPU memory, forward of unit blocks.1]", "What makes it fit: "),
     "memory that is full in backward": ("Tried to allocate 2 GiB", "[GPU memory, backward of unit ", "What makes it fit: "),
+    "a forward of a destroyed engine": ("[forward] the engine was destroyed. Call initialize again.", "trainer.model_wrapped = "),
     "an engine that is destroyed": ("the engine was destroyed", "Call initialize again."),
 }
 
@@ -65,6 +69,12 @@ def mistakes(door: str) -> dict:
         "no parameters": message(lambda: initialize(nn.ReLU(), config())),
         "not a stage": message(lambda: initialize(Net(), config(zero_optimization={"stage": 4}))),
     }
+    scripted = [torch.jit.script(nn.Linear(2, 2)) for _ in range(2)]
+    found["a scripted block"] = message(lambda: initialize(nn.Sequential(*scripted), config()))
+    listed = nn.ModuleDict({"blocks": nn.ModuleList(scripted)})
+    if door == "shoal":
+        found["a scripted block of a list"] = message(lambda: shoal.initialize(listed, config(), units=["blocks"]))
+    found["a traced model"] = message(lambda: initialize(torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2)), config()))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "wrong.json")
         path.write_text('{\n  "zero_optimization": {"stage": }\n}\n')
@@ -100,6 +110,8 @@ def mistakes(door: str) -> dict:
     found["memory that is full in backward"] = message(lambda: engine.backward(loss))
     engine.destroy()
     found["an engine that is destroyed"] = message(engine.step)
+    if door == "deepspeed":
+        found["a forward of a destroyed engine"] = message(lambda: engine(tokens(4, int(os.environ["RANK"]))))
     return found
 
 

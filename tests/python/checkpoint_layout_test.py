@@ -455,7 +455,7 @@ def test_universal_checkpoints_are_written_and_read_at_any_stage():
 
 def test_slices_are_read_by_their_own_lists():
     """round_robin_gradients and parameter_alignment of a real DeepSpeed move parameters within a slice."""
-    from deepspeed.runtime.checkpoint_load import Saved
+    from deepspeed.runtime.checkpoint_saved import Saved
     from deepspeed.utils.tensor_fragment import fragment_address as at
 
     with tempfile.TemporaryDirectory() as folder:

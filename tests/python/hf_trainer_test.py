@@ -218,6 +218,35 @@ def test_ranks_that_accelerate_does_not_count_are_told_what_to_set():
         assert "TrainingArguments(use_cpu=True)" in text, text
 
 
+def train_again() -> dict:
+    """train() with an engine that it has just destroyed, and as the message says; then a Trainer that begins with train()."""
+    facts: dict = {"said": []}
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = make_trainer("gpt2", folder, ds_config(3), max_steps=2)
+        trainer.evaluate()
+        facts["said"].append(message(trainer.train))
+        trainer.model_wrapped = trainer.model
+        trainer.train()
+        facts["after evaluate"] = numbers_of(trainer)
+        trainer = make_trainer("gpt2", folder, ds_config(1), max_steps=2)
+        trainer.train()
+        facts["at once"] = numbers_of(trainer)
+        facts["said"].append(message(trainer.train))
+        trainer.model_wrapped = trainer.model
+        trainer.train()
+        facts["after train"] = numbers_of(trainer)
+    return facts
+
+
+def test_train_after_evaluate_or_train_is_told_what_to_set():
+    """transformers goes on with an engine that accelerate has destroyed, whatever package answers as deepspeed."""
+    facts = run(__file__, "train_again", 2)[0]
+    for text in facts["said"]:
+        assert "[forward] the engine was destroyed" in text and "trainer.model_wrapped = trainer.model" in text, text
+    assert facts["after evaluate"] == facts["at once"] and len(facts["at once"]) == 4, facts
+    assert facts["after train"][0] < facts["at once"][0], facts
+
+
 def generate(stage: int) -> list:
     with tempfile.TemporaryDirectory() as folder:
         trainer = make_trainer("gpt2", folder, ds_config(stage), max_steps=2)

@@ -15,6 +15,8 @@ from shoal.world import number_of as _number_of
 from torch.distributed import *  # noqa: F401,F403
 from torch.distributed import ReduceOp  # noqa: F401
 
+from deepspeed.accelerator import get_accelerator as _get_accelerator
+
 
 def first_rank() -> bool:
     """Whether this is rank 0, asked before anything is initialised."""
@@ -46,9 +48,7 @@ def init_distributed(
         return
     if auto_mpi_discovery:
         _take_ranks_of_mpi()
-    from deepspeed.accelerator import get_accelerator
-
-    backend = dist_backend or get_accelerator().communication_backend_name()
+    backend = dist_backend or _get_accelerator().communication_backend_name()
     if backend == "ccl" or (backend == "nccl" and _ranks_share_gpus()):
         backend = "gloo"
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}

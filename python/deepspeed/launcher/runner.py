@@ -14,6 +14,7 @@ from pathlib import Path
 
 from deepspeed.launcher import hosts as _hosts
 from deepspeed.launcher import port as _port
+from deepspeed.utils.logging import logger
 
 DEEPSPEED_ENVIRONMENT_NAME = os.getenv("DS_ENV_FILE", ".deepspeed_env")
 DLTS_HOSTFILE = "/job/hostfile"
@@ -175,8 +176,6 @@ def script_arguments(options: argparse.Namespace, count: int) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    from deepspeed.utils.logging import logger
-
     options = parse(arguments)
     if not options.module and not options.no_python and not os.path.isfile(options.user_script):
         raise SystemExit(f"deepspeed: there is no script {options.user_script}. Give the path of a file.")

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -14,10 +15,17 @@ from shoal import buffers, durable
 
 from deepspeed.runtime.base_optimizer import take_settings
 from deepspeed.runtime.checkpoint_save import ADAGRAD_NAMES, kept_dtype, state_names
+from deepspeed.runtime.checkpoint_saved import Saved
 from deepspeed.utils.logging import warning_once
 
-if TYPE_CHECKING:
-    from deepspeed.runtime.checkpoint_load import Saved, Wanted
+
+@dataclass(frozen=True)
+class Wanted:
+    """What load_checkpoint takes from a checkpoint besides the weights."""
+
+    strict: bool = True  # whether the parameters must be those of the model, no fewer and no others
+    optimizer: bool = True
+    scheduler: bool = True
 
 
 class Fit:

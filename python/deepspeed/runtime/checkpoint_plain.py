@@ -19,8 +19,8 @@ import torch
 import shoal
 
 from deepspeed.ops.adam import FusedAdam
-from deepspeed.runtime.checkpoint_load import Saved
 from deepspeed.runtime.checkpoint_save import Writer, state_names
+from deepspeed.runtime.checkpoint_saved import Saved
 from deepspeed.runtime.fp16.loss_scaler import LossScaler
 
 _SCALE_KEYS = ("cur_scale", "cur_iter", "last_overflow_iter", "scale_factor", "scale_window")

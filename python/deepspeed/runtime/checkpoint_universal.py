@@ -25,8 +25,8 @@ from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime import checkpoint_list as lists
 from deepspeed.runtime.checkpoint_check import check_files
 from deepspeed.runtime.checkpoint_folder import PendingFolder
-from deepspeed.runtime.checkpoint_load import Saved
 from deepspeed.runtime.checkpoint_plain import PlainSaved
+from deepspeed.runtime.checkpoint_saved import Saved
 
 STATES = {"fp32": None, "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
 

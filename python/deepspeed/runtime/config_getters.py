@@ -8,7 +8,7 @@ from typing import Any, Mapping
 
 import torch
 
-from deepspeed.runtime.config import DeepSpeedConfig
+from deepspeed.runtime.config_object import DeepSpeedConfig
 from deepspeed.runtime.torch_autocast import GRAD_SCALER, autocast_dtype
 
 

@@ -15,8 +15,8 @@ from deepspeed.compile.config import CompileConfig
 from deepspeed.monitor.config import get_monitor_config
 from deepspeed.profiling.config import DeepSpeedFlopsProfilerConfig
 from deepspeed.runtime.activation_checkpointing.config import DeepSpeedActivationCheckpointingConfig
-from deepspeed.runtime.config import load_config
 from deepspeed.runtime.config_errors import DeepSpeedConfigError
+from deepspeed.runtime.config_translation import load_config
 from deepspeed.runtime.precision_config import get_bfloat16_config, get_float16_config
 from deepspeed.runtime.swap_tensor.aio_config import get_aio_config
 from deepspeed.runtime.zero.config import get_zero_config

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import math
-import types
-import weakref
-from typing import Any, Callable, Iterable, Iterator, Mapping
+from typing import Any, Callable, Iterable
 
 import torch
 from torch import nn
@@ -20,12 +15,13 @@ from shoal.known_groups import KnownGroups
 from deepspeed import comm
 from deepspeed.accelerator import rank_device
 from deepspeed.ops.kernel_optimizer import KernelOptimizer
-from deepspeed.runtime import checkpoint_load, checkpoint_plain, checkpoint_save, checkpoint_tag, client_states, first_states
-from deepspeed.runtime import lr_schedules, optimizers, step_hooks
+from deepspeed.runtime import client_states, first_states, group_settings, lr_schedules, optimizer_calls, optimizers
+from deepspeed.runtime import step_hooks
+from deepspeed.runtime.accumulation import Accumulation
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.buffer_dtypes import cast_buffers
-from deepspeed.runtime.config import Source, check, translate, without_auto
-from deepspeed.runtime.config_getters import ConfigGetters
+from deepspeed.runtime.checkpoint_methods import CheckpointMethods
+from deepspeed.runtime.config_translation import Source, check, translate, without_auto
 from deepspeed.runtime.torch_autocast import autocast
 from deepspeed.runtime.zero.parameter_offload import DeepSpeedZeRoOffload
 from deepspeed.runtime.zero.partition_parameters import external_parameters, mark_sharded, unmark
@@ -36,7 +32,7 @@ from deepspeed.utils.logging import warning_once
 from deepspeed.utils.z3_leaf_module import apply_zero_leaf_module_config
 
 
-class DeepSpeedEngine(ConfigGetters, nn.Module):
+class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
     """Made by deepspeed.initialize. What it has no attribute for is the model's."""
 
     def __init__(
@@ -56,7 +52,8 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         self.config = config
         self._check_config(source, optimizer, lr_scheduler)
         apply_zero_leaf_module_config(module, self._section("zero_optimization").get("leaf_module"))
-        basic = self._basic_optimizer(optimizer, model_parameters, source.origin)
+        named = without_auto(config.get("optimizer"))
+        basic = optimizers.choose(optimizer, named, module, model_parameters, source.origin)
         section = optimizers.section_of(basic, lr_scheduler) if basic is not None else None
         self.optimizer_type = section["type"] if section is not None else None
         outside = basic if section is None else None  # runs itself, on the shards
@@ -66,7 +63,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         self._shoal = shoal.Engine(
             module,
             translate(config, section),
-            groups=_with_rest(module, groups),
+            groups=group_settings.with_rest(module, groups),
             optimizer=outside,
             device=_device_for(module),
         )
@@ -99,7 +96,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         self._known_groups = self._groups_of(basic) if section is not None else None
         self.client_optimizer = basic if optimizer is not None else None
         if basic is not None:
-            _hold(basic, self)
+            optimizer_calls.redirect(basic, self)
         self.lr_scheduler = lr_schedules.make_scheduler(self.optimizer if basic is not None else None, basic, config, lr_scheduler)
         self.client_lr_scheduler = lr_scheduler
         self.global_steps = 0
@@ -157,28 +154,6 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             lr_schedules.to_check(schedule) if schedule else None,
         )
 
-    def _basic_optimizer(self, optimizer: Any, model_parameters: Any, origin: str) -> torch.optim.Optimizer | None:
-        if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-            made = optimizer(list(model_parameters or self.module.parameters())) if callable(optimizer) else optimizer
-            if not isinstance(made, torch.optim.Optimizer):
-                raise shoal.Error(
-                    f"[initialize] optimizer is {made!r:.60}. Pass an optimizer of torch, or a function that makes one of parameters."
-                )
-            return made
-        if optimizer is not None:
-            return optimizer
-        section = without_auto(self.config.get("optimizer"))
-        if not section:
-            return None
-        params = list(model_parameters) if model_parameters is not None else []
-        if not params:
-            params = [param for param in self.module.parameters() if param.requires_grad]
-        if not params:
-            raise shoal.Error(
-                "[initialize] every parameter of the model is frozen, and the config has an optimizer. Leave it out for inference."
-            )
-        return optimizers.from_config(section, params, origin)
-
     def __reduce__(self) -> Any:
         raise TypeError(
             "[engine] an engine cannot be copied or pickled. Use save_checkpoint, or copy engine.module under GatheredParameters."
@@ -195,6 +170,12 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
     # Training.
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self._shoal.core is None and self.training and torch.is_grad_enabled():
+            raise shoal.Error(
+                "[forward] the engine was destroyed. Call initialize again. A Trainer of transformers destroys its engine when train() "
+                "begins, and goes on with it where there was an evaluate() or a train() before: then set trainer.model_wrapped = "
+                "trainer.model first."
+            )
         self._tell_boundary()  # a backward that is not the engine's may follow
         if torch.is_grad_enabled():
             self._shoal.refuse_hooks()
@@ -234,7 +215,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
         backwards = self._shoal._live("step").accumulated
         around = step_hooks.of(self) if self._ends_step() and backwards > 0 else ()
         step_hooks.call_before(around)
-        self._take_groups()
+        group_settings.take(self)
         self._tell_boundary()
         result = self._shoal.step()
         if result.applied:
@@ -273,99 +254,6 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             parts = [state.read_own(param, "weight") for param in trained]
             found.append(torch.cat([torch.empty(0, device=self.device), *parts]))
         return found
-
-    def _ends_step(self) -> bool:
-        """Whether the step() of now updates weights."""
-        return not self.managed_gradient_accumulation() or self.is_gradient_accumulation_boundary()
-
-    def _take_groups(self) -> None:
-        groups = self.basic_optimizer.param_groups
-        if self._known_groups is not None:
-            self._known_groups.check()
-            first_states.refuse_late(self.basic_optimizer)
-        values = [(float(group["lr"]), float(group.get("weight_decay", 0.0))) for group in groups]
-        values += [(0.0, 0.0)] * (len(self._shoal.groups) - len(values))
-        core = self._shoal._live("step")
-        for number, (lr, weight_decay) in enumerate(values):
-            if not (math.isfinite(lr) and math.isfinite(weight_decay)):
-                raise shoal.Error(
-                    f"[step] lr and weight_decay of the optimizer's group {number} are {lr} and {weight_decay}. Give numbers."
-                )
-        core.set_groups(values)
-        if self._shoal.client is None and "betas" in groups[0]:
-            unlike = [tuple(group["betas"]) for group in groups if tuple(group["betas"]) != tuple(groups[0]["betas"])]
-            if unlike:
-                raise shoal.Error(
-                    f"[step] groups have betas {tuple(groups[0]['betas'])} and {unlike[0]}: the engine has one pair for all groups. "
-                    "Give the schedule one momentum."
-                )
-            core.set_betas(*(float(beta) for beta in groups[0]["betas"]))
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drops the gradients of a step that is not to be taken. After step() there are none."""
-        core = self._shoal.core
-        if core is None or core.accumulated == 0:
-            return
-        counted = self.managed_gradient_accumulation() and self._boundary is None
-        if counted and not core.has_gradients:
-            raise shoal.Error(
-                f"[zero_grad] {core.accumulated} of {self.gradient_accumulation_steps()} micro-steps are accumulated: torch would "
-                "drop them here, and DeepSpeed's ZeRO keeps them. Call it after the step() that ends a step, or "
-                "engine.drop_gradients() to drop them."
-            )
-        core.drop_gradients()
-
-    def drop_gradients(self) -> None:
-        """Drops what has come since the last step, on every rank: the next backward begins a step."""
-        if self._shoal.core is not None:
-            self._shoal.core.drop_gradients()
-
-    def is_gradient_accumulation_boundary(self) -> bool:
-        if self._boundary is not None:
-            return self._boundary
-        if not self.managed_gradient_accumulation():
-            return False  # the user ends steps, by step()
-        return (self.micro_steps + 1) % self.gradient_accumulation_steps() == 0
-
-    def set_gradient_accumulation_boundary(self, is_boundary: bool | None) -> None:
-        if is_boundary not in (None, False, True):
-            raise shoal.Error(f"[boundary] {is_boundary!r} is no boundary. Pass True, False or None.")
-        if not self.managed_gradient_accumulation():
-            raise shoal.Error("[boundary] with managed_gradient_accumulation false, each step() ends a step. Set no boundary.")
-        self._boundary = is_boundary
-        self._tell_boundary()
-
-    def _tell_boundary(self) -> None:
-        """DeepSpeed counts calls of step(), and the core backwards: what the former says holds."""
-        if self._shoal.core is not None and self.managed_gradient_accumulation():
-            self._shoal.core.set_boundary(self.is_gradient_accumulation_boundary())
-
-    @contextlib.contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Backwards inside end no step."""
-        before, outer = self._boundary, self._inside_no_sync
-        self._inside_no_sync = True
-        self.set_gradient_accumulation_boundary(False)
-        try:
-            yield
-        finally:
-            self._inside_no_sync = outer
-            self.set_gradient_accumulation_boundary(before)
-
-    @contextlib.contextmanager
-    def coalesce_grad_reduction(self) -> Iterator[None]:
-        """Backwards inside add up, and step() after it takes them together. Each is reduced as it comes: the sum is the same."""
-        if self._coalescing or not self.managed_gradient_accumulation() or self.zero_optimization_stage() == 0:
-            what = "is open already" if self._coalescing else "needs managed_gradient_accumulation, and a stage of 1 to 3"
-            raise NotImplementedError(f"[coalesce_grad_reduction] it {what}.")
-        before = self._boundary
-        self._coalescing = True
-        self.set_gradient_accumulation_boundary(True)
-        try:
-            yield
-        finally:
-            self._coalescing = False
-            self.set_gradient_accumulation_boundary(before)
 
     def was_step_applied(self) -> bool:
         return self._step_applied
@@ -411,79 +299,6 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
 
     def get_mom(self) -> list[Any]:
         return [group.get("betas", group.get("momentum")) for group in self.basic_optimizer.param_groups]
-
-    # Saving and loading.
-
-    def module_state_dict(
-        self, destination: Any = None, prefix: str = "", keep_vars: bool = False, exclude_frozen_parameters: bool = False
-    ) -> dict[str, torch.Tensor]:
-        values = self.module.state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
-        if exclude_frozen_parameters:
-            for name, param in self.module.named_parameters(remove_duplicate=False):
-                if not param.requires_grad:
-                    values.pop(prefix + name, None)
-        return values
-
-    def load_module_state_dict(self, checkpoint: dict[str, Any], strict: bool = True, custom_load_fn: Any = None) -> None:
-        """Takes the weights of rank 0. checkpoint: a state dict under "module", as in DeepSpeed's files, or the dict itself."""
-        refuse("load_module_state_dict", "Load them yourself under zero.GatheredParameters.", custom_load_fn=custom_load_fn)
-        if not isinstance(checkpoint, Mapping):
-            raise shoal.Error(f"[load_module_state_dict] {checkpoint!r:.60} is no state dict. Pass one, or one under \"module\".")
-        inner = checkpoint.get("module")
-        with shoal.gathered(self.module.parameters(), written_by=0):
-            self.module.load_state_dict(inner if isinstance(inner, dict) else checkpoint, strict=strict)
-
-    def _zero3_consolidated_16bit_state_dict(self, exclude_frozen_parameters: bool = False) -> dict | None:
-        return state.consolidate(self._shoal, exclude_frozen=exclude_frozen_parameters)
-
-    def _consolidated_16bit_state_dict(self, exclude_frozen_parameters: bool = False) -> dict | None:
-        return state.consolidate(self._shoal, exclude_frozen=exclude_frozen_parameters)
-
-    def save_16bit_model(self, save_dir: str, save_filename: str = "pytorch_model.bin", exclude_frozen_parameters: bool = False) -> bool:
-        return checkpoint_save.save_model(self, save_dir, save_filename, exclude_frozen_parameters)
-
-    save_fp16_model = save_16bit_model
-
-    def save_checkpoint(
-        self,
-        save_dir: str,
-        tag: str | None = None,
-        client_state: dict[str, Any] | None = None,
-        save_latest: bool = True,
-        exclude_frozen_parameters: bool = False,
-    ) -> bool:
-        if client_state is not None and not isinstance(client_state, Mapping):
-            raise shoal.Error(f"[save_checkpoint] client_state is {client_state!r:.60}. Pass a dict.")
-        tag = checkpoint_tag.agree(self, str(tag) if tag is not None else f"global_step{self.global_steps}")
-        writer = checkpoint_plain.PlainWriter if self.zero_optimization_stage() == 0 else checkpoint_save.Writer
-        return checkpoint_save.save(self, save_dir, tag, client_state or {}, save_latest, exclude_frozen_parameters, writer)
-
-    def load_checkpoint(
-        self,
-        load_dir: str,
-        tag: str | None = None,
-        load_module_strict: bool = True,
-        load_optimizer_states: bool = True,
-        load_lr_scheduler_states: bool = True,
-        load_module_only: bool = False,
-        custom_load_fn: Any = None,
-    ) -> tuple[str | None, dict[str, Any] | None]:
-        refuse("load_checkpoint", "Load the weights yourself under zero.GatheredParameters.", custom_load_fn=custom_load_fn)
-        client = self._shoal.client
-        what = checkpoint_load.Wanted(
-            strict=load_module_strict,
-            optimizer=load_optimizer_states and not load_module_only,
-            scheduler=load_lr_scheduler_states and not load_module_only,
-        )
-        before = client.take_states() if client is not None and what.optimizer else {}
-        with durable.undone_on_error(lambda: client.put_states(before) if client is not None else None):
-            found = checkpoint_load.load(self, load_dir, tag, what)
-        if found[0] is None:
-            if client is not None:
-                client.put_states(before)
-        elif client is not None and what.optimizer:
-            client.set_step(self._shoal.core.progress().applied_steps)
-        return found
 
     # The rest.
 
@@ -565,7 +380,7 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             return
         self._shoal.destroy()
         if self.basic_optimizer is not None:
-            _let_go(self.basic_optimizer)
+            optimizer_calls.restore(self.basic_optimizer)
         if isinstance(self.basic_optimizer, KernelOptimizer):
             self.basic_optimizer.held_by_engine = False
         for param in self._frozen_for_inference:
@@ -574,35 +389,6 @@ class DeepSpeedEngine(ConfigGetters, nn.Module):
             for param in self.module.parameters():
                 if not gathering.is_sharded(param):
                     unmark(param)
-
-
-def _hold(optimizer: torch.optim.Optimizer, engine: DeepSpeedEngine) -> None:
-    """zero_grad() and step() of an optimizer that is the engine's: the first drops the engine's gradients, the second is its own."""
-    target = weakref.ref(engine)
-    before = vars(optimizer).get("step")  # of a schedule of torch, which counts calls
-
-    def zero_grad(self: torch.optim.Optimizer, set_to_none: bool = True) -> None:
-        type(self).zero_grad(self, set_to_none)
-        if target() is not None:
-            target().zero_grad(set_to_none)
-
-    @functools.wraps(before or type(optimizer).step)
-    def step(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if target() is not None and not target()._shoal.stepping:
-            raise shoal.Error(f"[{type(self).__name__}] is an engine's, which updates by itself. Call engine.step().")
-        return before(*args, **kwargs) if before is not None else type(self).step(self, *args, **kwargs)
-
-    step.before = before
-    optimizer.zero_grad = types.MethodType(zero_grad, optimizer)
-    optimizer.step = types.MethodType(step, optimizer)
-
-
-def _let_go(optimizer: torch.optim.Optimizer) -> None:
-    vars(optimizer).pop("zero_grad", None)
-    held = vars(optimizer).pop("step", None)
-    before = getattr(held, "before", None)
-    if before is not None:
-        optimizer.step = before
 
 
 def _device_for(module: nn.Module) -> torch.device:
@@ -617,15 +403,6 @@ def _freeze(module: nn.Module) -> list[nn.Parameter]:
     for param in frozen:
         param.requires_grad_(False)
     return frozen
-
-
-def _with_rest(module: nn.Module, groups: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """The groups, and one that stands still for parameters that the optimizer was not given."""
-    if groups is None:
-        return None
-    given = {id(param) for group in groups for param in group["params"]}
-    rest = [param for param in module.parameters() if param.requires_grad and id(param) not in given]
-    return [*groups, {"params": rest, "lr": 0.0, "weight_decay": 0.0}] if rest else list(groups)
 
 
 def _to_half(value: Any) -> Any:

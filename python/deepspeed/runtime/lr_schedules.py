@@ -10,7 +10,7 @@ import torch
 from shoal import _core, Error
 from shoal import config as configs
 
-from deepspeed.runtime.config import without_auto
+from deepspeed.runtime.config_translation import without_auto
 from deepspeed.utils.logging import logger
 
 VALID_LR_SCHEDULES = ["LRRangeTest", "OneCycle", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"]

@@ -79,6 +79,32 @@ def to_check(section: Any) -> Any:
     return {**section, "type": "SGD", "params": {}}
 
 
+def choose(
+    optimizer: Any, section: Any, module: torch.nn.Module, model_parameters: Any, origin: str
+) -> torch.optim.Optimizer | None:
+    """The optimizer that was passed in, or made by a function that was, or that a section of the config names; None: of none.
+    model_parameters: what it is made over; None: the module's."""
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        made = optimizer(list(model_parameters or module.parameters())) if callable(optimizer) else optimizer
+        if not isinstance(made, torch.optim.Optimizer):
+            raise Error(
+                f"[initialize] optimizer is {made!r:.60}. Pass an optimizer of torch, or a function that makes one of parameters."
+            )
+        return made
+    if optimizer is not None:
+        return optimizer
+    if not section:
+        return None
+    params = list(model_parameters) if model_parameters is not None else []
+    if not params:
+        params = [param for param in module.parameters() if param.requires_grad]
+    if not params:
+        raise Error(
+            "[initialize] every parameter of the model is frozen, and the config has an optimizer. Leave it out for inference."
+        )
+    return from_config(section, params, origin)
+
+
 def from_config(section: Mapping[str, Any], params: Iterable[Any], origin: str = "config") -> torch.optim.Optimizer:
     """A torch optimizer to hold the groups of an optimizer that the config names, or to run itself. The core has checked the
     section. origin: what to call the config."""

@@ -1,8 +1,8 @@
 """deepspeed.utils."""
 
-from deepspeed.runtime.dataloader import RepeatingLoader
 from deepspeed.utils import groups
 from deepspeed.utils.logging import log_dist, logger, warning_once
+from deepspeed.utils.repeating_loader import RepeatingLoader
 from deepspeed.utils.tensor_fragment import (
     safe_get_full_fp32_param,
     safe_get_full_grad,

@@ -3,6 +3,8 @@
 import logging
 import sys
 
+from deepspeed import comm
+
 logger = logging.getLogger("DeepSpeed")
 if not logger.handlers:
     _handler = logging.StreamHandler(sys.stdout)
@@ -14,8 +16,6 @@ if not logger.handlers:
 
 def log_dist(message: str, ranks: list[int] | None = None, level: int = logging.INFO) -> None:
     """Logs on the given ranks; [-1] or nothing means all."""
-    from deepspeed import comm
-
     if not ranks or -1 in ranks or comm.get_rank() in ranks:
         logger.log(level, "[Rank %s] %s", comm.get_rank(), message)
 
@@ -25,8 +25,6 @@ _warned: set[str] = set()
 
 def warning_once(message: str) -> None:
     """Warns on rank 0, once a process."""
-    from deepspeed import comm
-
     if message not in _warned and comm.get_rank() == 0:
         _warned.add(message)
         logger.warning(message)

@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "models/decoder.h"
 #include "models/gpt2/config.h"
+#include "models/open_decoder.h"
 #include "models/ops/activation.h"
 #include "models/ops/linear.h"
 #include "models/ops/norm.h"
@@ -62,7 +62,7 @@ Block declare_block(const Gpt2Config& config, const std::string& prefix, Paramet
   return block;
 }
 
-Weights declare(const Gpt2Config& config, ParameterList& list) {
+Weights declare_weights(const Gpt2Config& config, ParameterList& list) {
   const Init normal = Init::normal(config.initializer_range);
   Weights weights;
   list.begin_unit("transformer.wte");
@@ -90,14 +90,19 @@ at::Tensor apply(const Pass& pass, const ops::Operand& x, const Affine& matrix) 
 
 class Gpt2 final : public Decoder {
  public:
-  Gpt2(ModelInfo info, std::vector<Unit> units, Recompute recompute, const Gpt2Config& config, Weights weights,
-       std::string config_json)
-      : Decoder(std::move(info), std::move(units), recompute),
-        config_(config),
-        weights_(std::move(weights)),
-        config_json_(std::move(config_json)) {}
+  using Config = Gpt2Config;
+  static Config read_config(const HfConfig& config) { return read_gpt2_config(config); }
+  static FileNames file_names() {
+    // Old files hold the causal mask of each block as attn.bias and attn.masked_bias.
+    return {.base_prefix = "transformer.", .ignored_suffixes = {".attn.bias", ".attn.masked_bias"}};
+  }
+  static Weights declare(const Config& config, ParameterList& list) { return declare_weights(config, list); }
+  static std::string export_config(const HfConfig& config, const Config&) {
+    return json::write(export_hf_config(config.root(), kArchitecture), 2) + "\n";
+  }
 
-  std::string config_json() const override { return config_json_; }
+  Gpt2(DecoderParts parts, Config config, Weights weights)
+      : Decoder(std::move(parts)), config_(std::move(config)), weights_(std::move(weights)) {}
 
  protected:
   at::Tensor embed(const Pass& pass, const at::Tensor& tokens) const override {
@@ -159,33 +164,10 @@ class Gpt2 final : public Decoder {
 
   Gpt2Config config_;
   Weights weights_;
-  std::string config_json_;
 };
-
-std::unique_ptr<LanguageModel> open_gpt2(const OpenRequest& request) {
-  const Gpt2Config config = read_gpt2_config(request.config);
-  // Old files hold the causal mask of each block as attn.bias and attn.masked_bias.
-  ParameterList list(request.weights,
-                     {.base_prefix = "transformer.", .ignored_suffixes = {".attn.bias", ".attn.masked_bias"}});
-  Weights weights = declare(config, list);
-  std::vector<Unit> units = list.finish();
-  ModelInfo info;
-  info.name = request.name;
-  info.origin = request.config.origin();
-  if (request.weights.file) info.weights_from = request.weights.path;
-  info.vocab = config.vocab;
-  info.hidden = config.hidden;
-  info.layers = config.layers;
-  info.max_positions = config.max_positions;
-  info.positions_by = "n_positions";
-  info.numel = list.numel();
-  info.byte_tokens = request.byte_tokens;
-  return std::make_unique<Gpt2>(std::move(info), std::move(units), request.recompute, config, std::move(weights),
-                                json::write(export_hf_config(request.config.root(), kArchitecture), 2) + "\n");
-}
 
 }  // namespace
 
-Family gpt2_family() { return {"gpt2", {{"gpt2", kArchitecture, "GPT2Model"}}, &open_gpt2}; }
+Family gpt2_family() { return {"gpt2", {{"gpt2", kArchitecture, "GPT2Model"}}, &open_decoder<Gpt2>}; }
 
 }  // namespace shoal::models

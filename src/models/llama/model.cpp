@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "models/decoder.h"
 #include "models/llama/config.h"
 #include "models/llama/rope.h"
+#include "models/open_decoder.h"
 #include "models/ops/linear.h"
 #include "models/ops/norm.h"
 #include "models/ops/swiglu_linear.h"
@@ -62,7 +62,7 @@ Block declare_block(const LlamaConfig& config, const std::string& prefix, Parame
   return block;
 }
 
-Weights declare(const LlamaConfig& config, ParameterList& list) {
+Weights declare_weights(const LlamaConfig& config, ParameterList& list) {
   const Init normal = Init::normal(config.initializer_range);
   Weights weights;
   list.begin_unit("model.embed_tokens");
@@ -85,17 +85,29 @@ Weights declare(const LlamaConfig& config, ParameterList& list) {
   return weights;
 }
 
+std::string architecture_of(const std::string& model_type) {
+  for (const ModelType& type : llama_family().types) {
+    if (type.model_type == model_type) return type.architecture;
+  }
+  SHOAL_CHECK(false, "{}", model_type);
+  return "";
+}
+
 class Llama final : public Decoder {
  public:
-  Llama(ModelInfo info, std::vector<Unit> units, Recompute recompute, LlamaConfig config, Weights weights,
-        std::string config_json)
-      : Decoder(std::move(info), std::move(units), recompute),
+  using Config = LlamaConfig;
+  static Config read_config(const HfConfig& config) { return read_llama_config(config); }
+  static FileNames file_names() { return {.base_prefix = "model.", .ignored_suffixes = {".rotary_emb.inv_freq"}}; }
+  static Weights declare(const Config& config, ParameterList& list) { return declare_weights(config, list); }
+  static std::string export_config(const HfConfig& config, const Config& read) {
+    return export_llama_config(config, read, architecture_of(read.model_type));
+  }
+
+  Llama(DecoderParts parts, Config config, Weights weights)
+      : Decoder(std::move(parts)),
         config_(std::move(config)),
         weights_(std::move(weights)),
-        config_json_(std::move(config_json)),
         rotary_(rope_frequencies(config_.rope, config_.head_dim)) {}
-
-  std::string config_json() const override { return config_json_; }
 
  protected:
   at::Tensor embed(const Pass&, const at::Tensor& tokens) const override {
@@ -166,37 +178,8 @@ class Llama final : public Decoder {
 
   LlamaConfig config_;
   Weights weights_;
-  std::string config_json_;
   RopeTables rotary_;
 };
-
-std::string architecture_of(const std::string& model_type) {
-  for (const ModelType& type : llama_family().types) {
-    if (type.model_type == model_type) return type.architecture;
-  }
-  SHOAL_CHECK(false, "{}", model_type);
-  return "";
-}
-
-std::unique_ptr<LanguageModel> open_llama(const OpenRequest& request) {
-  const LlamaConfig config = read_llama_config(request.config);
-  ParameterList list(request.weights, {.base_prefix = "model.", .ignored_suffixes = {".rotary_emb.inv_freq"}});
-  Weights weights = declare(config, list);
-  std::vector<Unit> units = list.finish();
-  ModelInfo info;
-  info.name = request.name;
-  info.origin = request.config.origin();
-  if (request.weights.file) info.weights_from = request.weights.path;
-  info.vocab = config.vocab;
-  info.hidden = config.hidden;
-  info.layers = config.layers;
-  info.max_positions = config.max_positions;
-  info.positions_by = config.positions_by;
-  info.numel = list.numel();
-  info.byte_tokens = request.byte_tokens;
-  return std::make_unique<Llama>(std::move(info), std::move(units), request.recompute, config, std::move(weights),
-                                 export_llama_config(request.config, config, architecture_of(config.model_type)));
-}
 
 }  // namespace
 
@@ -206,7 +189,7 @@ Family llama_family() {
            {"mistral", "MistralForCausalLM", "MistralModel"},
            {"qwen2", "Qwen2ForCausalLM", "Qwen2Model"},
            {"qwen3", "Qwen3ForCausalLM", "Qwen3Model"}},
-          &open_llama};
+          &open_decoder<Llama>};
 }
 
 }  // namespace shoal::models

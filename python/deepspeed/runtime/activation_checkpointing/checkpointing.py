@@ -9,7 +9,7 @@ import torch
 from torch.autograd.graph import save_on_cpu
 from torch.utils.checkpoint import checkpoint as _checkpoint
 
-from deepspeed.runtime.config import load_config
+from deepspeed.runtime.config_translation import load_config
 from deepspeed.utils.arguments import refuse, without_effect
 
 _configured = False

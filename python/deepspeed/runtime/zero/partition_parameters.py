@@ -14,7 +14,7 @@ from shoal import _core, demand, gathering
 
 from deepspeed import comm
 from deepspeed.accelerator import rank_device
-from deepspeed.runtime.config import load_config
+from deepspeed.runtime.config_translation import load_config
 from deepspeed.runtime.zero.local_part import LocalPart, PartitionedParamStatus  # noqa: F401
 from deepspeed.runtime.zero.watch import Watch
 from deepspeed.utils.arguments import refuse, without_effect

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from shoal.engine import owner_of
 from torch import nn
+
+from shoal.owners import owner_of
 
 from deepspeed.utils.logging import warning_once
 
