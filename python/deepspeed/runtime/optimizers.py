@@ -35,8 +35,10 @@ class HeldOptimizer(KernelOptimizer):
         self.kind = str(section["type"]).lower()
         row = _ROWS[self.kind]
         self.state_names = tuple(row.state_names)
-        whole = json.loads(_core.Config.from_text(json.dumps({"train_batch_size": 1, "optimizer": dict(section)})).to_json())
-        settings = {key: value for key, value in whole["optimizer"]["params"].items() if row.takes(key)}
+        given = {"type": row.name, "params": section.get("params") or {}}
+        whole = json.loads(_core.Config.from_text(json.dumps({"train_batch_size": 1, "optimizer": given})).to_json())
+        effective = {key: tuple(value) if isinstance(value, list) else value for key, value in whole["optimizer"]["params"].items()}
+        settings = {key: value for key, value in effective.items() if row.takes(key)}
         self.shared = tuple(key for key in settings if key not in ("lr", "weight_decay"))  # all groups have them alike
         super().__init__(params, settings)
 
