@@ -94,7 +94,9 @@ void shoal_pass(Memory& m, int64_t begin, int64_t end) {
     s.weight = m.weight.data() + begin;
     s.grad = m.grad.data() + begin;
   }
-  kernels::adam(s, {.grad_scale = 0.5f, .lr = 1e-4f, .weight_decay = 0.01f, .inv_bias1 = 1.5f, .inv_sqrt_bias2 = 3.0f});
+  kernels::update(
+      s, kernels::AdamStep{
+             .grad_scale = 0.5f, .lr = 1e-4f, .weight_decay = 0.01f, .inv_bias1 = 1.5f, .inv_sqrt_bias2 = 3.0f});
 }
 
 // Lets the compiler use the widest vectors of the machine for the roof too; on aarch64 it does so anyway.

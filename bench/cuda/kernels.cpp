@@ -198,8 +198,8 @@ void bench_update(Bench& bench, int64_t most) {
   check(cudaMemcpy(apply.data(), &one, sizeof one, cudaMemcpyHostToDevice));
   const auto run = [&](const Shard& shard, const SegmentTable& table, const std::string& what) {
     bench.measure(fmt::format("adamw {}{}", name_of(shard.dtype), what), shard.numel, shard.moved_nbytes(), [&] {
-      kernels::cuda::adam(table, reinterpret_cast<const kernels::AdamStep*>(steps.data()),
-                          reinterpret_cast<const int*>(apply.data()), nullptr);
+      kernels::cuda::update(table, reinterpret_cast<const kernels::AdamStep*>(steps.data()),
+                            reinterpret_cast<const int*>(apply.data()), nullptr);
     });
   };
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
@@ -222,7 +222,7 @@ void bench_update(Bench& bench, int64_t most) {
 
 // The optimizers with one state, in bf16 with the split master: 18 bytes an element.
 void bench_other_updates(Bench& bench, int64_t most) {
-  const auto run = [&](const char* name, const auto& kernel, const auto& step) {
+  const auto run = [&](const char* name, const auto& step) {
     const DeviceMemory steps(sizeof step);
     check(cudaMemcpy(steps.data(), &step, sizeof step, cudaMemcpyHostToDevice));
     const auto* placed = reinterpret_cast<decltype(&step)>(steps.data());
@@ -236,13 +236,13 @@ void bench_other_updates(Bench& bench, int64_t most) {
       for (const int64_t param_numel : {numel, int64_t{1000}}) {
         const SegmentTable table = shard.cut(param_numel);
         bench.measure(fmt::format("{} bf16{}", name, param_numel == numel ? "" : ", parameters of 1000"), numel,
-                      static_cast<size_t>(numel) * 18, [&] { kernel(table, placed, nullptr, nullptr); });
+                      static_cast<size_t>(numel) * 18, [&] { kernels::cuda::update(table, placed, nullptr, nullptr); });
       }
     }
   };
-  run("sgd with momentum", kernels::cuda::sgd, kernels::SgdStep{.lr = 1e-5f, .momentum = 0.9f});
-  run("adagrad", kernels::cuda::adagrad, kernels::AdagradStep{.lr = 1e-5f});
-  run("lion", kernels::cuda::lion, kernels::LionStep{.lr = 1e-5f, .weight_decay = 0.1f});
+  run("sgd with momentum", kernels::SgdStep{.lr = 1e-5f, .momentum = 0.9f});
+  run("adagrad", kernels::AdagradStep{.lr = 1e-5f});
+  run("lion", kernels::LionStep{.lr = 1e-5f, .weight_decay = 0.1f});
 }
 
 void bench_reduce(Bench& bench, int64_t most) {

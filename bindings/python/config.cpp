@@ -46,6 +46,21 @@ void bind_config(py::module_& module) {
                              [](const Config& c) { return c.batch.managed_gradient_accumulation; })
       .def_property_readonly("timeout_seconds", [](const Config& c) { return c.shoal.timeout_seconds; });
 
+  py::class_<OptimizerRow>(module, "Optimizer", "An optimizer that the engine carries out.")
+      .def_property_readonly(
+          "name", [](const OptimizerRow& row) { return std::string(row.name); }, "As configs spell it.")
+      .def_property_readonly(
+          "state_names",
+          [](const OptimizerRow& row) {
+            return std::vector<std::string>(row.state_names.begin(), row.state_names.begin() + row.states());
+          },
+          "What torch calls its states, the first and the second moment of the core.")
+      .def(
+          "takes", [](const OptimizerRow& row, const std::string& setting) { return row.takes(setting); },
+          py::arg("setting"), "Whether the key of optimizer.params is one of its settings.");
+  module.def(
+      "optimizers", [] { return std::vector<OptimizerRow>(std::begin(kOptimizers), std::end(kOptimizers)); },
+      "Every optimizer that the engine carries out.");
   module.def(
       "plain_json",
       [](const std::string& text, const std::string& origin) {

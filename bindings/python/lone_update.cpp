@@ -3,8 +3,12 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include <cctype>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "base/text.h"
 #include "base/thread_pool.h"
 #include "bindings.h"
 
@@ -30,12 +34,23 @@ void* memory_of(const at::Tensor& tensor, int64_t numel, const char* what) {
   return tensor.data_ptr();
 }
 
+std::string in_small_letters(std::string_view name) {
+  std::string text(name);
+  for (char& letter : text) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return text;
+}
+
+// By its name in small letters. Those whose states hang on momentum are torch's to step alone.
 OptimizerKind kind_of(const std::string& name) {
-  if (name == "adamw") return OptimizerKind::adamw;
-  if (name == "adam") return OptimizerKind::adam;
-  if (name == "adagrad") return OptimizerKind::adagrad;
-  if (name == "lion") return OptimizerKind::lion;
-  throw py::value_error("[update] " + name + " is not adamw, adam, adagrad or lion.");
+  std::vector<std::string> known;
+  for (const OptimizerRow& row : kOptimizers) {
+    if (row.states_need_momentum) continue;
+    known.push_back(in_small_letters(row.name));
+    if (known.back() == name) return row.kind;
+  }
+  const std::string last = known.back();
+  known.pop_back();
+  throw py::value_error("[update] " + name + " is not " + join(known, ", ") + " or " + last + ".");
 }
 
 // Threads of its own; one update at a time has them all.
@@ -68,8 +83,9 @@ class LoneUpdates {
       tensor.second = memory_of(*second, tensor.numel, "a state");
       if (second->scalar_type() != first.scalar_type()) throw py::type_error("[update] the states differ in dtype.");
     }
-    const bool needs_second = config.kind == OptimizerKind::adamw || config.kind == OptimizerKind::adam;
-    if (needs_second != second.has_value()) throw py::type_error("[update] Adam has two states, and others have one.");
+    const int states = optimizer_row(config.kind).states();
+    if (states != (second ? 2 : 1))
+      throw py::type_error("[update] " + kind + " has " + std::to_string(states) + " state(s) an element.");
     const py::gil_scoped_release without_gil;
     update_alone(tensor, group_steps(config, numbers),
                  [this](int64_t numel, const std::function<void(int64_t, int64_t)>& work) {

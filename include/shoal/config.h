@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shoal/dtype.h"
+#include "shoal/optimizer.h"
 #include "shoal/transport.h"
 
 namespace shoal {
@@ -79,22 +80,6 @@ struct ZeroConfig {
   OffloadConfig offload_param = {.buffer_count = 5};  // stage 3
 
   bool operator==(const ZeroConfig&) const = default;
-};
-
-enum class OptimizerKind : uint8_t { adamw, adam, sgd, adagrad, lion };
-
-struct OptimizerConfig {
-  OptimizerKind kind = OptimizerKind::adamw;
-  double lr = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  double momentum = 0, dampening = 0;
-  bool nesterov = false;
-  bool bias_correction = true;
-  bool fp32_states = true;  // fp32_optimizer_states; false: moments have the dtype of the masters
-
-  bool operator==(const OptimizerConfig&) const = default;
 };
 
 enum class SchedulerKind : uint8_t { none, warmup, warmup_decay, warmup_cosine, one_cycle, lr_range_test };

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from shoal import _core
+from shoal.config import optimizer_names
 from shoal.known_groups import KnownGroups
 
 _WHOLE = (4, 6)
@@ -272,7 +273,7 @@ def probe(optimizer: torch.optim.Optimizer, device: torch.device) -> dict[str, S
         if not equal:
             raise _core.Error(
                 f"[optimizer] {type(optimizer).__name__} {reason}, so it cannot run on shards. Use an optimizer that updates "
-                "elements one by one: AdamW, Adam, SGD, Adagrad and Lion run in the engine, others of that kind as they are."
+                f"elements one by one: {optimizer_names('and')} run in the engine, others of that kind as they are."
             )
         for key, value in states.items():
             if torch.is_tensor(value) or isinstance(value, (int, float)):

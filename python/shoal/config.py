@@ -44,6 +44,12 @@ def from_text(text: str, origin: str) -> dict[str, Any]:
     return found
 
 
+def optimizer_names(word: str) -> str:
+    """The engine's own optimizers in a sentence: all but the last by commas, the last behind the word."""
+    *names, last = [optimizer.name for optimizer in _core.optimizers()]
+    return f"{', '.join(names)} {word} {last}"
+
+
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):

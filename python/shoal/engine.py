@@ -74,7 +74,7 @@ class Engine:
         if optimizer is not None and self.core_config.bf16_moments:
             raise _core.Error(
                 f"[config bf16.bf16_optimizer_states] {type(optimizer).__name__}, an optimizer of torch, keeps states of its own, in "
-                "fp32. Remove the key, or use AdamW, Adam, SGD, Adagrad or Lion of the section optimizer."
+                f"fp32. Remove the key, or use {configs.optimizer_names('or')} of the section optimizer."
             )
         self.world = world or join_world(self.core_config)
         self.module = model

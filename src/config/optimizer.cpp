@@ -1,6 +1,7 @@
 // The section "optimizer": its type, and the parameters that each type takes.
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "config/sections.h"
 #include "config/settings.h"
 
@@ -18,8 +19,33 @@ Types shared(const std::vector<std::string>& names, const Value& fallback) {
   return types;
 }
 
-const std::vector<std::string> kAll = {"AdamW", "Adam", "SGD", "Adagrad", "Lion"};
 const std::vector<std::string> kAdams = {"AdamW", "Adam"};
+const std::vector<std::string> kOfTorch = {"AdamW", "Adam", "SGD", "Adagrad"};  // torch has a class of this name
+
+// The optimizers of which `holds` is true.
+std::vector<std::string> optimizers_where(bool (*holds)(const OptimizerRow&)) {
+  std::vector<std::string> names;
+  for (const OptimizerRow& row : kOptimizers) {
+    if (holds(row)) names.emplace_back(row.name);
+  }
+  return names;
+}
+
+std::vector<std::string> every_optimizer() {
+  return optimizers_where([](const OptimizerRow&) { return true; });
+}
+
+// The optimizers whose rows name the key, each with its default.
+Types who_takes(const Key& key) {
+  Types types;
+  for (const OptimizerRow& row : kOptimizers) {
+    for (const OptimizerSetting& setting : row.settings) {
+      if (setting.name != key.name) continue;
+      types.emplace_back(row.name, setting.fallback ? Value(*setting.fallback) : key.fallback);
+    }
+  }
+  return types;
+}
 
 Binding betas_binding() {
   return {[](Config& c, const Value& value) {
@@ -57,54 +83,44 @@ std::string check_nesterov(const Value& value, const Settings& all) {
       dampening);
 }
 
+// Which optimizers take them is said by their rows in shoal/optimizer.h.
 std::vector<Key> carried_out_keys() {
   const std::string caller = "the caller's; else the default";
+  const auto decoupled = optimizers_where([](const OptimizerRow& row) { return row.decouples_decay; });
   return {
       number("lr", 1e-3)
           .at_least(0)
-          .of_types({{"AdamW", 1e-3}, {"Adam", 1e-3}, {"SGD", 1e-3}, {"Adagrad", 1e-2}, {"Lion", 1e-3}})
           .means("The learning rate.")
           .on_auto(caller, [](const ConfigContext& c, const Settings&) { return Known(c.lr); })
           .fills(bound_to([](auto& c) -> auto& { return c.optimizer.lr; })),
       pair_of_numbers("betas", pair_of(0.9, 0.999))
           .at_least(0)
           .below(1)
-          .of_types(shared({"AdamW", "Adam", "Lion"}, pair_of(0.9, 0.999)))
           .means("How slowly the moments follow the gradient.")
           .on_auto(caller, [](const ConfigContext& c, const Settings&) { return betas_of(c); })
           .fills(betas_binding()),
       number("eps", 1e-8)
           .at_least(0)
-          .of_types({{"AdamW", 1e-8}, {"Adam", 1e-8}, {"Adagrad", 1e-10}})
           .means("Added to the root of the second moment.")
           .on_auto(caller, [](const ConfigContext& c, const Settings&) { return Known(c.eps); })
           .fills(bound_to([](auto& c) -> auto& { return c.optimizer.eps; })),
       number("weight_decay", 0.0)
           .at_least(0)
-          .of_types(shared(kAll, 0.0))
-          .means("How strongly weights shrink: decoupled from the gradient for AdamW and Lion, added to it otherwise.")
+          .means(fmt::format("How strongly weights shrink: decoupled from the gradient for {}, added to it otherwise.",
+                             join(decoupled, " and ")))
           .on_auto(caller, [](const ConfigContext& c, const Settings&) { return Known(c.weight_decay); })
           .fills(bound_to([](auto& c) -> auto& { return c.optimizer.weight_decay; })),
-      boolean("bias_correction", true)
-          .of_types(shared(kAdams, true))
-          .means("Correct the moments for their start at zero.")
-          .fills(bound_to([](auto& c) -> auto& { return c.optimizer.bias_correction; })),
+      boolean("bias_correction", true).means("Correct the moments for their start at zero.").fills(bound_to([
+      ](auto& c) -> auto& { return c.optimizer.bias_correction; })),
       boolean("adam_w_mode", true)
-          .of_types(shared(kAdams, true))
           .means("Decouple weight decay from the gradient. As in DeepSpeed, \"Adam\" means AdamW unless this is false.")
           .fills(adam_w_mode_binding())
           .must(check_adam_w_mode),
-      number("momentum", 0.0)
-          .at_least(0)
-          .of_types(shared({"SGD"}, 0.0))
-          .means("The share of the last update that is kept.")
-          .fills(bound_to([](auto& c) -> auto& { return c.optimizer.momentum; })),
-      number("dampening", 0.0)
-          .of_types(shared({"SGD"}, 0.0))
-          .means("The share of the gradient that momentum leaves out.")
-          .fills(bound_to([](auto& c) -> auto& { return c.optimizer.dampening; })),
+      number("momentum", 0.0).at_least(0).means("The share of the last update that is kept.").fills(bound_to([
+      ](auto& c) -> auto& { return c.optimizer.momentum; })),
+      number("dampening", 0.0).means("The share of the gradient that momentum leaves out.").fills(bound_to([
+      ](auto& c) -> auto& { return c.optimizer.dampening; })),
       boolean("nesterov", false)
-          .of_types(shared({"SGD"}, false))
           .means("Look ahead along the momentum.")
           .fills(bound_to([](auto& c) -> auto& { return c.optimizer.nesterov; }))
           .must(check_nesterov),
@@ -128,6 +144,7 @@ std::string warn_of_fp32_states(const Value& value, const Settings& all) {
 
 std::vector<Key> other_keys() {
   const std::string one_pass = "every update is one fused pass over the shard";
+  const auto with_states = optimizers_where([](const OptimizerRow& row) { return !row.states_need_momentum; });
   return {
       boolean("torch_adam", false)
           .of_types(shared(kAdams, false))
@@ -135,12 +152,12 @@ std::vector<Key> other_keys() {
           .has_no_effect(one_pass + ", by the same formula; the default weight decay stays 0"),
       boolean("fused", false)
           .or_null()
-          .of_types(shared({"AdamW", "Adam", "SGD", "Adagrad"}, false))
+          .of_types(shared(kOfTorch, false))
           .means("Use torch's fused form.")
           .has_no_effect(one_pass),
       boolean("foreach", false)
           .or_null()
-          .of_types(shared({"AdamW", "Adam", "SGD", "Adagrad"}, false))
+          .of_types(shared(kOfTorch, false))
           .means("Use torch's form over lists of tensors.")
           .has_no_effect(one_pass),
       boolean("set_grad_none", true)
@@ -152,11 +169,11 @@ std::vector<Key> other_keys() {
           .means("Divide by the largest second moment so far.")
           .is_refused("is not supported yet. Remove the key, or set torch_adam to true in the package deepspeed."),
       boolean("maximize", false)
-          .of_types(shared({"AdamW", "Adam", "SGD", "Adagrad"}, false))
+          .of_types(shared(kOfTorch, false))
           .means("Climb instead of descend.")
           .is_refused("is not supported yet. Remove the key, and change the sign of the loss."),
       boolean("fp32_optimizer_states", true)
-          .of_types(shared({"AdamW", "Adam", "Lion", "Adagrad"}, true))
+          .of_types(shared(with_states, true))
           .means("Keep the moments in fp32. false: in the dtype of the masters.")
           .fills(bound_to([](auto& c) -> auto& { return c.optimizer.fp32_states; }))
           .must(check_fp32_states)
@@ -170,7 +187,7 @@ std::vector<Key> other_keys() {
           .means("Where the sum of squares starts.")
           .is_refused(),
       number("max_grad_norm", Value())
-          .of_types(shared(kAll, Value()))
+          .of_types(shared(every_optimizer(), Value()))
           .means("Not a parameter here.")
           .is_refused("does not belong here. Write \"gradient_clipping\" at the top level instead."),
   };
@@ -184,11 +201,11 @@ std::vector<Section> optimizer_sections() {
       .meaning = "The update of the weights.",
       .keys = {
           text("type", "AdamW")
-              .one_of(kAll)
+              .one_of(every_optimizer())
               .not_yet({"Lamb", "Muon", "OneBitAdam", "ZeroOneAdam", "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD"})
               .means("The optimizer; letter case does not matter.")
               .fills(bound_to_choice(
-                  [](auto& c) -> auto& { return c.optimizer.kind; }, kAll)),
+                  [](auto& c) -> auto& { return c.optimizer.kind; }, every_optimizer())),
           boolean("legacy_fusion", false)
               .means("DeepSpeed's older mixed precision optimizer.")
               .is_refused("is not supported: there is one way of mixed precision. Remove the key."),
@@ -198,9 +215,8 @@ std::vector<Section> optimizer_sections() {
       }};
   Section params{.path = "optimizer.params", .meaning = "The parameters of the optimizer's type.", .keys = {}};
   params.type_key = "optimizer.type";
-  for (const auto& make : {carried_out_keys, other_keys}) {
-    for (Key& key : make()) params.keys.push_back(std::move(key));
-  }
+  for (Key& key : carried_out_keys()) params.keys.push_back(key.of_types(who_takes(key)));
+  for (Key& key : other_keys()) params.keys.push_back(std::move(key));
   return {std::move(optimizer), std::move(params)};
 }
 

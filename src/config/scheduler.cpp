@@ -58,7 +58,8 @@ std::string warn_of_no_fall(const Value& value, const Settings& all) {
 std::string warn_of_no_momentum(const Value& value, const Settings& all) {
   if (value.is_null() || value.as_text() != "OneCycle") return "";
   const Value optimizer = all.value("optimizer.type");
-  if (optimizer.is_null() || (optimizer.as_text() != "SGD" && optimizer.as_text() != "Adagrad")) return "";
+  const OptimizerRow* row = optimizer.is_null() ? nullptr : find_optimizer(optimizer.as_text());
+  if (row == nullptr || row->takes("betas")) return "";
   if (!all.value("scheduler.params.cycle_momentum").as_boolean()) return "";
   return fmt::format("only the learning rate is cycled, since {} has no betas; cycle_momentum has no effect",
                      optimizer.as_text());

@@ -73,20 +73,6 @@ struct CudaUpdateList final : UpdateList {
   kernels::cuda::SegmentTable table;
 };
 
-void launch(const kernels::cuda::SegmentTable& table, const kernels::AdamStep* steps, const int* apply, void* stream) {
-  kernels::cuda::adam(table, steps, apply, stream);
-}
-void launch(const kernels::cuda::SegmentTable& table, const kernels::SgdStep* steps, const int* apply, void* stream) {
-  kernels::cuda::sgd(table, steps, apply, stream);
-}
-void launch(const kernels::cuda::SegmentTable& table, const kernels::AdagradStep* steps, const int* apply,
-            void* stream) {
-  kernels::cuda::adagrad(table, steps, apply, stream);
-}
-void launch(const kernels::cuda::SegmentTable& table, const kernels::LionStep* steps, const int* apply, void* stream) {
-  kernels::cuda::lion(table, steps, apply, stream);
-}
-
 class CudaRead final : public LateRead {
  public:
   CudaRead(size_t nbytes, int device, cuda::StreamHandle stream, std::shared_ptr<const Alarms> alarms)
@@ -205,7 +191,7 @@ class CudaQueue final : public Queue {
 
   void update(const UpdateList& list, const PlacedSteps& steps) override {
     const auto& table = static_cast<const CudaUpdateList&>(list).table;
-    std::visit([&](const auto* of_groups) { launch(table, of_groups, steps.apply, stream_); }, steps.of_groups);
+    kernels::cuda::update(table, steps.of_groups, steps.apply, stream_);
   }
 
   PlacedSteps decide(const kernels::Decision& decision, const StepChoices& choices, void* picked) override {

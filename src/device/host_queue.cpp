@@ -35,11 +35,6 @@ Pointer* advance(Pointer* pointer, int64_t numel, size_t element) {
   return pointer == nullptr ? nullptr : reinterpret_cast<Byte*>(pointer) + static_cast<size_t>(numel) * element;
 }
 
-void run(const kernels::Segment& segment, const kernels::AdamStep& step) { kernels::adam(segment, step); }
-void run(const kernels::Segment& segment, const kernels::SgdStep& step) { kernels::sgd(segment, step); }
-void run(const kernels::Segment& segment, const kernels::AdagradStep& step) { kernels::adagrad(segment, step); }
-void run(const kernels::Segment& segment, const kernels::LionStep& step) { kernels::lion(segment, step); }
-
 // Nothing is late here.
 class HostRead final : public LateRead {
  public:
@@ -132,8 +127,9 @@ class HostQueue final : public Queue {
           for (size_t index = 0; index < host.segments.size(); ++index) {
             const kernels::Segment& segment = host.segments[index];
             const auto& step = of_groups[host.groups[index]];
-            parallel_for_(segment.numel,
-                          [&](int64_t begin, int64_t end) { run(kernels::part_of(segment, begin, end), step); });
+            parallel_for_(segment.numel, [&](int64_t begin, int64_t end) {
+              kernels::update(kernels::part_of(segment, begin, end), step);
+            });
           }
         },
         steps.of_groups);

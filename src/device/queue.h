@@ -3,7 +3,6 @@
 // this and do not know which of the two it is.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -34,17 +33,16 @@ class UpdateList {
 };
 
 // What an update needs to know, one entry a parameter group; which alternative says which optimizer.
-using GroupSteps = std::variant<std::vector<kernels::AdamStep>, std::vector<kernels::SgdStep>,
-                                std::vector<kernels::AdagradStep>, std::vector<kernels::LionStep>>;
+template <class Step>
+using StepVector = std::vector<Step>;
+using GroupSteps = kernels::EveryStep::Variant<StepVector>;
 
 // The same in a queue's memory.
 struct PlacedSteps {
-  std::variant<const kernels::AdamStep*, const kernels::SgdStep*, const kernels::AdagradStep*, const kernels::LionStep*>
-      of_groups;
+  kernels::AnyStep of_groups;
   const int* apply = nullptr;  // 0 there: the update leaves everything as it is; null: it does not
 };
-inline constexpr size_t kMostStepNbytes = std::max(
-    {sizeof(kernels::AdamStep), sizeof(kernels::SgdStep), sizeof(kernels::AdagradStep), sizeof(kernels::LionStep)});
+inline constexpr size_t kMostStepNbytes = kernels::EveryStep::kMostNbytes;
 // For a queue of host memory. The steps stay where they are as long as the result is used.
 PlacedSteps in_host_memory(const GroupSteps& steps);
 

@@ -16,14 +16,20 @@ inline constexpr Isa kEveryIsa[] = {Isa::reference, Isa::neon, Isa::avx2, Isa::a
 
 // The functions of update.h, reduce.h and convert.h as one version implements them. They do not check their arguments;
 // the public functions do, once for every version.
+template <class Step>
+struct UpdateKernel {
+  void (*run)(const Segment&, const Step&);
+};
 struct UpdateKernels {
-  // These four take fp32 states and weights with a master.
-  void (*adam)(const Segment&, const AdamStep&);
-  void (*sgd)(const Segment&, const SgdStep&);
-  void (*adagrad)(const Segment&, const AdagradStep&);
-  void (*lion)(const Segment&, const LionStep&);
+  // They take fp32 states and weights with a master.
+  EveryStep::Bases<UpdateKernel> of_steps;
   // AdamW in one pass on what is kept in 16 bits; false: not of this kind, and nothing was done. Null: of no kind.
   bool (*narrow_adamw)(const Segment&, const AdamStep&) = nullptr;
+
+  template <class Step>
+  void operator()(const Segment& segment, const Step& step) const {
+    static_cast<const UpdateKernel<Step>&>(of_steps).run(segment, step);
+  }
 };
 struct ReduceKernels {
   void (*ordered_mean)(const OrderedMean&);

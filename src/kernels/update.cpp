@@ -1,4 +1,4 @@
-// The doors of update.h: check the segment once, then run the version that this machine uses.
+// The door of update.h: checks the segment once, then runs the version that this machine uses.
 #include "kernels/update.h"
 
 #include "base/check.h"
@@ -9,42 +9,34 @@
 namespace shoal::kernels {
 namespace {
 
-void check(const Segment& s, bool needs_first, bool needs_second) {
+template <class Step>
+void check(const Segment& s, const Step& step) {
   check_segment(s);
-  if (s.numel == 0) return;
-  SHOAL_CHECK(!needs_first || s.first != nullptr, "(a segment of {} elements)", s.numel);
-  SHOAL_CHECK(!needs_second || s.second != nullptr, "(a segment of {} elements)", s.numel);
+  if (s.numel == 0 || !keeps_states(step)) return;
+  SHOAL_CHECK(kStates<Step> < 1 || s.first != nullptr, "(a segment of {} elements)", s.numel);
+  SHOAL_CHECK(kStates<Step> < 2 || s.second != nullptr, "(a segment of {} elements)", s.numel);
 }
 
+// Whether this version has one pass for it, and made it.
 template <class Step>
-void run(const Kernels& kernels, void (*kernel)(const Segment&, const Step&), const Segment& segment,
-         const Step& step) {
-  if (is_narrow(segment)) return update_narrow(kernels, kernel, segment, step);
-  kernel(segment, step);
+bool update_narrow_at_once(const UpdateKernels&, const Segment&, const Step&) {
+  return false;
+}
+bool update_narrow_at_once(const UpdateKernels& kernels, const Segment& segment, const AdamStep& step) {
+  return kernels.narrow_adamw != nullptr && kernels.narrow_adamw(segment, step);
 }
 
 }  // namespace
 
-void adam(const Segment& segment, const AdamStep& step) {
-  check(segment, true, true);
-  const UpdateKernels& kernels = active_kernels().update;
-  if (is_narrow(segment) && kernels.narrow_adamw != nullptr && kernels.narrow_adamw(segment, step)) return;
-  run(active_kernels(), kernels.adam, segment, step);
-}
-
-void sgd(const Segment& segment, const SgdStep& step) {
-  check(segment, step.momentum != 0, false);
-  run(active_kernels(), active_kernels().update.sgd, segment, step);
-}
-
-void adagrad(const Segment& segment, const AdagradStep& step) {
-  check(segment, true, false);
-  run(active_kernels(), active_kernels().update.adagrad, segment, step);
-}
-
-void lion(const Segment& segment, const LionStep& step) {
-  check(segment, true, false);
-  run(active_kernels(), active_kernels().update.lion, segment, step);
+void update(const Segment& segment, const AnyStep& any) {
+  std::visit(
+      [&](const auto* step) {
+        check(segment, *step);
+        const Kernels& kernels = active_kernels();
+        if (!is_narrow(segment)) return kernels.update(segment, *step);
+        if (!update_narrow_at_once(kernels.update, segment, *step)) update_narrow(kernels, segment, *step);
+      },
+      any);
 }
 
 }  // namespace shoal::kernels

@@ -1,9 +1,13 @@
-// The updates on vectors of any width, written once. An instruction set's file includes this after its lanes_*.h and
-// hands out update_kernels<V>(). See [Note: the formulas] in update.h; the plain form is update_reference.cpp.
+// The updates on vectors of any width: who reads and writes around the formulas of update_formulas.h. An instruction
+// set's file includes this after its lanes_*.h and hands out update_kernels<V>(). The plain form is
+// update_reference.cpp.
 #pragma once
+
+#include <type_traits>
 
 #include "kernels/isa.h"
 #include "kernels/lanes_one.h"
+#include "kernels/update_formulas.h"
 
 namespace shoal::kernels {
 namespace {
@@ -55,14 +59,18 @@ struct NoMaster {
   }
 };
 
-// A formula takes the fp32 weight and the gradient as it was stored, both at index i, updates the states
-// there and returns the weight.
-template <class V, class Step>
-struct Formula;
-
 // AdamStep with its mode as a type, so that the loop has no branch: AdamW is what runs at the speed of memory.
 template <bool kDecoupled, DType kState = DType::f32>
 struct AdamMode : AdamStep {};
+
+template <class V, bool kDecoupled, DType kState>
+struct Formula<V, AdamMode<kDecoupled, kState>> : Formula<V, AdamStep> {
+  SHOAL_IN_KERNEL explicit Formula(const AdamStep& step) : Formula<V, AdamStep>(in_mode(step)) {}
+  SHOAL_IN_KERNEL static AdamStep in_mode(AdamStep step) {
+    step.decoupled = kDecoupled;
+    return step;
+  }
+};
 
 // The dtype of the states that a formula works on.
 template <class Step>
@@ -72,117 +80,6 @@ struct StateOf {
 template <bool kDecoupled, DType kState>
 struct StateOf<AdamMode<kDecoupled, kState>> {
   static constexpr DType dtype = kState;
-};
-
-template <class V, bool kDecoupled, DType kState>
-struct Formula<V, AdamMode<kDecoupled, kState>> {
-  using F = typename V::F;
-  Formula(const Segment& s, const AdamStep& step)
-      : first(s.first),
-        second(s.second),
-        beta1(V::set(step.beta1)),
-        beta2(V::set(step.beta2)),
-        decay(V::set(step.weight_decay)),
-        grad_scale(V::set(step.grad_scale)) {
-    const float scale = kDecoupled ? step.grad_scale : 1.0f;
-    const float rate = step.lr * step.inv_bias1;
-    const bool moves = rate >= kLeastRate;
-    rest1 = V::set((1.0f - step.beta1) * scale);
-    root_rest2 = V::set(__builtin_sqrtf(1.0f - step.beta2) * scale);
-    keep = V::set(kDecoupled ? 1.0f - step.lr * step.weight_decay : 1.0f);
-    slope = V::set(moves ? -(step.inv_sqrt_bias2 / rate) : 0.0f);
-    offset = V::set(moves ? -(step.eps / rate) : -__builtin_inff());
-  }
-
-  [[gnu::always_inline]] F operator()(int64_t i, F p, F g) const {
-    if constexpr (!kDecoupled) g = V::fma(decay, p, V::mul(g, grad_scale));
-    const F m = V::fma(beta1, V::template load<kState>(first, i), V::mul(rest1, g));
-    const F u = V::mul(root_rest2, g);
-    const F v = V::fma(u, u, V::mul(beta2, V::template load<kState>(second, i)));
-    const F denominator = V::fma(V::sqrt(v), slope, offset);
-    V::template store<kState>(first, i, m);
-    V::template store<kState>(second, i, v);
-    return V::fma(keep, p, V::div(m, denominator));
-  }
-
-  void *first, *second;
-  F beta1, beta2, decay, grad_scale, rest1, root_rest2, keep, slope, offset;
-};
-
-template <class V>
-struct Formula<V, SgdStep> {
-  using F = typename V::F;
-  Formula(const Segment& s, const SgdStep& step)
-      : first(static_cast<float*>(s.first)),
-        has_momentum(step.momentum != 0),
-        first_step(step.first_step),
-        nesterov(step.nesterov),
-        grad_scale(V::set(step.grad_scale)),
-        lr(V::set(step.lr)),
-        momentum(V::set(step.momentum)),
-        undamped(V::set(1.0f - step.dampening)),
-        decay(V::set(step.weight_decay)) {}
-
-  [[gnu::always_inline]] F operator()(int64_t i, F p, F g) const {
-    g = V::fma(decay, p, V::mul(g, grad_scale));
-    if (has_momentum) {
-      F buffer = g;
-      if (!first_step) buffer = V::fma(momentum, V::template load<DType::f32>(first, i), V::mul(undamped, g));
-      V::template store<DType::f32>(first, i, buffer);
-      g = nesterov ? V::fma(momentum, buffer, g) : buffer;
-    }
-    return V::fnma(lr, g, p);
-  }
-
-  float* first;
-  bool has_momentum, first_step, nesterov;
-  F grad_scale, lr, momentum, undamped, decay;
-};
-
-template <class V>
-struct Formula<V, AdagradStep> {
-  using F = typename V::F;
-  Formula(const Segment& s, const AdagradStep& step)
-      : first(static_cast<float*>(s.first)),
-        grad_scale(V::set(step.grad_scale)),
-        lr(V::set(step.lr)),
-        eps(V::set(step.eps)),
-        decay(V::set(step.weight_decay)) {}
-
-  [[gnu::always_inline]] F operator()(int64_t i, F p, F g) const {
-    g = V::fma(decay, p, V::mul(g, grad_scale));
-    const F sum = V::fma(g, g, V::template load<DType::f32>(first, i));
-    V::template store<DType::f32>(first, i, sum);
-    return V::fnma(lr, V::div(g, V::add(V::sqrt(sum), eps)), p);
-  }
-
-  float* first;
-  F grad_scale, lr, eps, decay;
-};
-
-template <class V>
-struct Formula<V, LionStep> {
-  using F = typename V::F;
-  Formula(const Segment& s, const LionStep& step)
-      : first(static_cast<float*>(s.first)),
-        grad_scale(V::set(step.grad_scale)),
-        lr(V::set(step.lr)),
-        beta1(V::set(step.beta1)),
-        beta2(V::set(step.beta2)),
-        rest1(V::set(1.0f - step.beta1)),
-        rest2(V::set(1.0f - step.beta2)),
-        keep(V::set(1.0f - step.lr * step.weight_decay)) {}
-
-  [[gnu::always_inline]] F operator()(int64_t i, F p, F g) const {
-    g = V::mul(g, grad_scale);
-    const F m = V::template load<DType::f32>(first, i);
-    const F c = V::fma(beta1, m, V::mul(rest1, g));
-    V::template store<DType::f32>(first, i, V::fma(beta2, m, V::mul(rest2, g)));
-    return V::sub(V::mul(p, keep), V::signed_as(lr, c));
-  }
-
-  float* first;
-  F grad_scale, lr, beta1, beta2, rest1, rest2, keep;
 };
 
 // Asks for what the loop reads a few rounds later: with five streams at once the hardware does not look far enough
@@ -206,12 +103,20 @@ template <DType grad_dtype, class Step>
 template <class V, class Storage, DType grad_dtype, class Step>
 [[gnu::noinline]] int64_t update_range(const Segment& segment, const Step& step, int64_t begin, int64_t end) {
   const Segment s = segment;  // a copy of our own: no store below can change it
-  const Formula<V, Step> formula(s, step);
+  const Formula<V, Step> formula(step);
+  constexpr DType kState = StateOf<Step>::dtype;
   int64_t i = begin;
   for (; i + V::kWidth <= end; i += V::kWidth) {
     if constexpr (V::kPrefetches) prefetch<grad_dtype, Step>(s, i);
     const typename V::F g = V::template load<grad_dtype>(s.grad, i);
-    Storage::template store<V>(s, i, formula(i, Storage::template load<V>(s, i), g));
+    const typename V::F p = Storage::template load<V>(s, i);
+    typename V::F first = V::set(0), second = V::set(0);
+    if (formula.reads_first()) first = V::template load<kState>(s.first, i);
+    if constexpr (kStates < Step >> 1) second = V::template load<kState>(s.second, i);
+    const typename V::F updated = formula(p, g, first, second);
+    if (formula.writes_first()) V::template store<kState>(s.first, i, first);
+    if constexpr (kStates < Step >> 1) V::template store<kState>(s.second, i, second);
+    Storage::template store<V>(s, i, updated);
   }
   return i;
 }
@@ -232,7 +137,7 @@ void update_by_grad(const Segment& s, const Step& step) {
 }
 
 template <class V, class Step>
-void update(const Segment& s, const Step& step) {
+void update_by_master(const Segment& s, const Step& step) {
   switch (s.master_kind) {
     case Master::weight: return update_by_grad<V, OwnMaster>(s, step);
     case Master::remainder: return update_by_grad<V, SplitMaster>(s, step);
@@ -243,10 +148,14 @@ void update(const Segment& s, const Step& step) {
   }
 }
 
-template <class V>
-void update_adam(const Segment& s, const AdamStep& step) {
-  if (step.decoupled) return update<V>(s, AdamMode<true>{step});
-  return update<V>(s, AdamMode<false>{step});
+// What the table of kernels holds: AdamStep becomes one of its modes.
+template <class V, class Step>
+void update_any(const Segment& s, const Step& step) {
+  if constexpr (!std::is_same_v<Step, AdamStep>) return update_by_master<V>(s, step);
+  if constexpr (std::is_same_v<Step, AdamStep>) {
+    if (step.decoupled) return update_by_master<V>(s, AdamMode<true>{step});
+    return update_by_master<V>(s, AdamMode<false>{step});
+  }
 }
 
 // The kinds that a config can ask for. Others go through update_narrow.h, which has the same bits.
@@ -268,9 +177,13 @@ bool update_narrow_adamw(const Segment& s, const AdamStep& step) {
   return update_all<V, NoMaster<DType::f16>, DType::f16>(s, AdamMode<true>{step}), true;
 }
 
+template <class V, class... Step>
+UpdateKernels update_kernels_of(StepList<Step...>) {
+  return {{{update_any<V, Step>}...}, update_narrow_adamw<V>};
+}
 template <class V>
 UpdateKernels update_kernels() {
-  return {update_adam<V>, update<V, SgdStep>, update<V, AdagradStep>, update<V, LionStep>, update_narrow_adamw<V>};
+  return update_kernels_of<V>(EveryStep{});
 }
 
 }  // namespace

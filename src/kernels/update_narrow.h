@@ -38,10 +38,8 @@ class WidenedState {
   std::array<float, kNarrowBlock> wide_;
 };
 
-// `kernel` is one of kernels.update.
 template <class Step>
-void update_narrow(const Kernels& kernels, void (*kernel)(const Segment&, const Step&), const Segment& segment,
-                   const Step& step) {
+void update_narrow(const Kernels& kernels, const Segment& segment, const Step& step) {
   std::array<float, kNarrowBlock> master;
   for (int64_t begin = 0; begin < segment.numel; begin += kNarrowBlock) {
     Segment block = part_of(segment, begin, std::min(begin + kNarrowBlock, segment.numel));
@@ -55,7 +53,7 @@ void update_narrow(const Kernels& kernels, void (*kernel)(const Segment&, const 
       block.master_kind = Master::full;
       block.master = master.data();
     }
-    kernel(block, step);
+    kernels.update(block, step);
     first.store();
     second.store();
   }

@@ -39,6 +39,11 @@ inline bool is_gathered(const FlatLayout& flat, const Stage& stage) {
   return row_of(flat, stage).weights != Over::nobody;
 }
 
+// Whether its optimizer states are cut, so that a rank updates a part of it.
+inline bool states_are_cut(const FlatLayout& flat, const Stage& stage) {
+  return row_of(flat, stage).states != Over::nobody;
+}
+
 // Elements of one part of the flat.
 int64_t numel_over(const FlatLayout& flat, Over over);
 

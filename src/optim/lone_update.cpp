@@ -10,11 +10,6 @@ namespace shoal {
 
 namespace {
 
-void run_kernel(const kernels::Segment& segment, const kernels::AdamStep& step) { kernels::adam(segment, step); }
-void run_kernel(const kernels::Segment& segment, const kernels::SgdStep& step) { kernels::sgd(segment, step); }
-void run_kernel(const kernels::Segment& segment, const kernels::AdagradStep& step) { kernels::adagrad(segment, step); }
-void run_kernel(const kernels::Segment& segment, const kernels::LionStep& step) { kernels::lion(segment, step); }
-
 kernels::Segment segment_of(const LoneTensor& tensor) {
   kernels::Segment segment;
   segment.numel = tensor.numel;
@@ -38,7 +33,7 @@ void update_alone(const LoneTensor& tensor, const GroupSteps& steps, const Paral
         const kernels::Segment segment = segment_of(tensor);
         kernels::check_segment(segment);
         parallel_for(tensor.numel, [&](int64_t begin, int64_t end) {
-          run_kernel(kernels::part_of(segment, begin, end), of_groups[0]);
+          kernels::update(kernels::part_of(segment, begin, end), of_groups[0]);
         });
       },
       steps);

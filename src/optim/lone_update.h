@@ -19,8 +19,8 @@ struct LoneTensor {
   DType weight_dtype = DType::f32;
   const void* grad = nullptr;
   DType grad_dtype = DType::f32;
-  void* first = nullptr;   // as in kernels::Segment
-  void* second = nullptr;  // Adam only
+  void* first = nullptr;  // as in kernels::Segment
+  void* second = nullptr;
   DType state_dtype = DType::f32;
 };
 

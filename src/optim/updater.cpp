@@ -319,7 +319,7 @@ HostUpdates::Part Updater::part_of(int index, Weights& weights, const Gradients&
 Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradients& gradients) const {
   const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& layout = kept_.flat_of(index);
-  const bool sharded = row_of(layout, stage_).states != Over::nobody;
+  const bool sharded = states_are_cut(layout, stage_);
   const int64_t at = chunk.begin - kept_.kept_range(chunk.unit, chunk.flat).begin;
   const DType grad_dtype = gradients.rule(chunk.unit, chunk.flat).kept;
   std::byte* weight = sharded ? weights.shard(chunk.unit, chunk.flat) : weights.whole(chunk.unit, chunk.flat);

@@ -51,14 +51,8 @@ GatherLimits gather_limits(const Config& config, const ModelLayout& layout) {
 int reduce_slots(const Config& config) { return config.zero.overlap_comm ? 2 : 1; }
 
 int moments_of(const OptimizerConfig& config) {
-  switch (config.kind) {
-    case OptimizerKind::adamw:
-    case OptimizerKind::adam: return 2;
-    case OptimizerKind::sgd: return config.momentum != 0 ? 1 : 0;
-    case OptimizerKind::adagrad:
-    case OptimizerKind::lion: return 1;
-  }
-  return 2;
+  const OptimizerRow& row = optimizer_row(config.kind);
+  return row.states_need_momentum && config.momentum == 0 ? 0 : row.states();
 }
 
 DType moment_dtype(const Config& config) {

@@ -25,8 +25,8 @@ INSTANTIATE_TEST_SUITE_P(Matrix, GpuExactness, ::testing::ValuesIn(cells()), cel
 
 TEST(GpuTraining, EveryOptimizerTrainsAsOnTheCpu) {
   SHOAL_NEEDS_GPU();
-  for (const OptimizerKind kind :
-       {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::adagrad, OptimizerKind::lion}) {
+  for (const OptimizerRow& row : kOptimizers) {
+    const OptimizerKind kind = row.kind;
     RunOptions options;
     options.stage = 3;
     options.optimizer = kind;

@@ -100,6 +100,53 @@ def test_what_changes_nothing_is_accepted():
         engine.destroy()
 
 
+def three_steps(section: dict, names: list[str], folder: str) -> tuple[list, dict]:
+    """Weights and states of these names after two steps, a save, and a third step in an engine that has loaded it."""
+    from deepspeed.utils import safe_get_full_optimizer_state
+
+    def trained(steps: int, loads: bool):
+        torch.manual_seed(1)
+        engine = through_deepspeed(config(section))
+        assert not loads or engine.load_checkpoint(folder, tag="two")[0] is not None
+        for _ in range(steps):
+            engine.backward(engine(torch.ones(1, 4)).square().sum())
+            engine.step()
+        return engine
+
+    first = trained(2, loads=False)
+    first.save_checkpoint(folder, tag="two")
+    first.destroy()
+    engine = trained(1, loads=True)
+    params = list(engine.module.parameters())
+    states = {name: [safe_get_full_optimizer_state(param, name).clone() for param in params] for name in names}
+    weights = [param.detach().clone() for param in params]
+    engine.destroy()
+    return weights, states
+
+
+def test_every_optimizer_of_the_core_trains_and_resumes():
+    import deepspeed.runtime.optimizers as optimizers
+    from shoal import _core
+
+    rows = _core.optimizers()
+    assert {"AdamW", "SGD"} <= {row.name for row in rows}
+    for row in rows:
+        extra = {"momentum": 0.9} if row.takes("momentum") else {}
+        section = {"type": row.name, "params": {"lr": 1e-2} | extra}
+        found = []
+        for classes in (optimizers._CLASSES, {}):  # DeepSpeed's classes hold the groups, and ours that any optimizer has
+            kept, optimizers._CLASSES = optimizers._CLASSES, classes
+            with tempfile.TemporaryDirectory() as folder:
+                found.append(three_steps(section, row.state_names, folder))
+            optimizers._CLASSES = kept
+        (weights, states), (others, other_states) = found
+        torch.manual_seed(1)
+        assert all(not torch.equal(*pair) for pair in zip(weights, nn.Linear(4, 3).parameters())), row.name
+        assert all(value.abs().sum() > 0 for values in states.values() for value in values), row.name
+        assert all(torch.equal(*pair) for pair in zip(weights, others)), row.name
+        assert all(torch.equal(*pair) for name in states for pair in zip(states[name], other_states[name])), row.name
+
+
 def test_sections_that_are_not_in_use_are_warned_of():
     import shoal
 

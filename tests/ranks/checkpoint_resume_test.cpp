@@ -147,9 +147,10 @@ TEST(Resume, ContinuesWithTheBitsOfTheRunThatNeverStopped) {
 }
 
 TEST(Resume, WorksForEveryOptimizer) {
-  for (const OptimizerKind kind :
-       {OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::adagrad, OptimizerKind::lion}) {
-    SCOPED_TRACE(static_cast<int>(kind));
+  for (const OptimizerRow& row : kOptimizers) {
+    const OptimizerKind kind = row.kind;
+    if (kind == OptimizerKind::adamw) continue;  // as all other tests have it
+    SCOPED_TRACE(row.name);
     RunOptions options;
     options.optimizer = kind;
     options.stage = 3;

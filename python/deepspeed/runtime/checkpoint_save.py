@@ -23,15 +23,9 @@ from deepspeed.utils.tensor_fragment import fragment_address
 from deepspeed.version import __version__
 
 _PLACE = "save_checkpoint"
-_ADAM = {"exp_avg": "first_moment", "exp_avg_sq": "second_moment"}
+_MOMENTS = ("first_moment", "second_moment")
 # What torch calls the states of an optimizer, and what the core does.
-STATE_NAMES = {
-    "AdamW": _ADAM,
-    "Adam": _ADAM,
-    "Lion": {"exp_avg": "first_moment"},
-    "SGD": {"momentum_buffer": "first_moment"},
-    "Adagrad": {"sum": "first_moment"},
-}
+STATE_NAMES = {optimizer.name: dict(zip(optimizer.state_names, _MOMENTS)) for optimizer in _core.optimizers()}
 
 ADAGRAD_NAMES = ("sum", "exp_avg_sq")  # torch's, and that of DeepSpeed's own class
 

@@ -43,6 +43,7 @@ _PLAIN = {
     "dataloader_drop_last": False,
     "log_level": None,
 }
+_SMALL_NAMES = ("adagrad", "adam", "adamw", "lamb", "lion", "muon")  # types that DeepSpeed writes in small letters
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -99,7 +100,7 @@ class DeepSpeedConfig:
     def _read_optimizer(self, given: Mapping[str, Any]) -> None:
         optimizer, scheduler = given.get("optimizer") or {}, given.get("scheduler") or {}
         self.optimizer_name = optimizer.get("type")
-        if str(self.optimizer_name).lower() in ("adagrad", "adam", "adamw", "lamb", "lion", "muon"):
+        if str(self.optimizer_name).lower() in _SMALL_NAMES:
             self.optimizer_name = self.optimizer_name.lower()
         self.optimizer_params = optimizer.get("params")
         self.optimizer_legacy_fusion = optimizer.get("legacy_fusion", False)

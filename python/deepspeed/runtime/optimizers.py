@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import json
 from typing import Any, Iterable, Mapping
 
 import torch
 
-from shoal import Error
+from shoal import Error, _core
 
 from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
 from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
 from deepspeed.ops.kernel_optimizer import KernelOptimizer
-from deepspeed.ops.lion import DeepSpeedCPULion, FusedLion
+from deepspeed.ops.lion import FusedLion
 from deepspeed.utils.logging import warning_once
 
 # Of a section with torch_adam: what torch's class has and the core has not.
 _TORCH_ONLY = ("amsgrad", "maximize", "capturable", "differentiable")
 # What all groups must have alike.
 _SHARED = ("betas", "eps", "momentum", "dampening", "nesterov", "bias_correction")
+# Classes of torch whose formula is the core's optimizer of that name.
 _KNOWN = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD, torch.optim.Adagrad)
+_ROWS = {optimizer.name.lower(): optimizer for optimizer in _core.optimizers()}
+_CLASSES = {"adagrad": DeepSpeedCPUAdagrad, "lion": FusedLion}  # DeepSpeed's own, by the type of a config
+
+
+class HeldOptimizer(KernelOptimizer):
+    """Holds the groups of an optimizer of the core that neither torch nor DeepSpeed has a class of. Settings are those of the
+    section, the rest the core's defaults."""
+
+    def __init__(self, params: Iterable[Any], section: Mapping[str, Any]):
+        self.kind = str(section["type"]).lower()
+        row = _ROWS[self.kind]
+        self.state_names = tuple(row.state_names)
+        given = {"type": row.name, "params": section.get("params") or {}}
+        whole = json.loads(_core.Config.from_text(json.dumps({"train_batch_size": 1, "optimizer": given})).to_json())
+        effective = {key: tuple(value) if isinstance(value, list) else value for key, value in whole["optimizer"]["params"].items()}
+        settings = {key: value for key, value in effective.items() if row.takes(key)}
+        self.shared = tuple(key for key in settings if key not in ("lr", "weight_decay"))  # all groups have them alike
+        super().__init__(params, settings)
 
 
 def section_of(optimizer: torch.optim.Optimizer, schedule: Any = None) -> dict[str, Any] | None:
@@ -31,7 +51,7 @@ def section_of(optimizer: torch.optim.Optimizer, schedule: Any = None) -> dict[s
         return None  # a subclass may do anything
     if "momentum" in groups[0] and (getattr(schedule, "cycle_momentum", False) or "max_momentum" in groups[0]):
         return None  # torch's OneCycleLR and CyclicLR write it at each step; the core's is one for the run
-    shared = {key: groups[0][key] for key in _SHARED if key in groups[0]}
+    shared = {key: groups[0][key] for key in getattr(optimizer, "shared", _SHARED) if key in groups[0]}
     for refused in (*_unknown_options(groups), *(key for key in shared if _differ(groups, key))):
         if isinstance(optimizer, KernelOptimizer):
             raise Error(
@@ -54,11 +74,9 @@ def section_of(optimizer: torch.optim.Optimizer, schedule: Any = None) -> dict[s
         return {"type": "AdamW" if decoupled else "Adam", "params": params | ({} if decoupled else {"adam_w_mode": False})}
     if isinstance(optimizer, torch.optim.SGD):
         return {"type": "SGD", "params": _sgd(params, shared)}
-    if isinstance(optimizer, (DeepSpeedCPUAdagrad, torch.optim.Adagrad)):
-        return {"type": "Adagrad", "params": params | {"eps": float(shared["eps"])}}
-    if isinstance(optimizer, (DeepSpeedCPULion, FusedLion)):
-        return {"type": "Lion", "params": params}
-    return None
+    row = _ROWS[getattr(optimizer, "kind", type(optimizer).__name__.lower())]
+    others = {key: _plain(value) for key, value in shared.items() if row.takes(key)}
+    return {"type": row.name, "params": others | params}
 
 
 def to_check(section: Any) -> Any:
@@ -122,12 +140,11 @@ def from_config(section: Mapping[str, Any], params: Iterable[Any], origin: str =
     if kind in ("adam", "adamw"):
         decoupled = given.get("adam_w_mode", True)
         made = FusedAdam(params, adam_w_mode=decoupled, bias_correction=given.get("bias_correction", True), **options)
-    elif kind == "adagrad":
-        made = DeepSpeedCPUAdagrad(params, **options)
-    elif kind == "lion":
-        made = FusedLion(params, **options)
+    elif kind in _ROWS:
+        made = _CLASSES[kind](params, **options) if kind in _CLASSES else HeldOptimizer(params, section)
     else:
-        raise Error(f"[{origin} optimizer.type] is not given. Use AdamW, Adam, SGD, Adagrad, Lion or a class of torch.optim.")
+        names = ", ".join(row.name for row in _ROWS.values())
+        raise Error(f"[{origin} optimizer.type] is not given. Use {names} or a class of torch.optim.")
     made.fp32_optimizer_states = bool(given.get("fp32_optimizer_states", True))  # for section_of
     return made
 
@@ -151,7 +168,7 @@ def _torch_class(section: Any) -> type[torch.optim.Optimizer] | None:
         decoupled = name.lower() == "adamw" or given.get("adam_w_mode", True)
         return (torch.optim.AdamW if decoupled else torch.optim.Adam) if given.get("torch_adam", False) in (True, 1) else None
     kind = getattr(torch.optim, name, None)
-    if name.lower() in ("sgd", "adagrad", "lion", "muon"):  # the engine's; Muon of a config is DeepSpeed's own
+    if name.lower() in (*_ROWS, "muon"):  # the engine's; Muon of a config is DeepSpeed's own
         return None
     return kind if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) else None
 
@@ -175,6 +192,10 @@ def _make(kind: type[torch.optim.Optimizer], params: Iterable[Any], options: dic
         return kind(params, **options)
     except (TypeError, ValueError) as error:
         raise Error(f"[{origin} optimizer.params] torch.optim.{kind.__name__} refuses them: {error}.") from None
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (bool, list, tuple)) else float(value)
 
 
 def _sgd(params: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:

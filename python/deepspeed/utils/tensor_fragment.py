@@ -8,7 +8,7 @@ from typing import Callable
 
 import torch
 
-from shoal import Error, state
+from shoal import Error, _core, state
 
 
 @dataclass
@@ -84,13 +84,9 @@ def safe_set_local_grad(param: torch.nn.Parameter, value: torch.Tensor) -> None:
         state.write_own_grad(param, value)
 
 
-_KINDS = {
-    "exp_avg": "first_moment",
-    "exp_avg_sq": "second_moment",
-    "momentum_buffer": "first_moment",
-    "sum": "first_moment",
-    "fp32_param": "weight",
-}
+_MOMENTS = ("first_moment", "second_moment")
+_KINDS = {name: kind for optimizer in _core.optimizers() for name, kind in zip(optimizer.state_names, _MOMENTS)}
+_KINDS["fp32_param"] = "weight"
 
 
 def _kind(param: torch.nn.Parameter, key: str) -> str:

@@ -45,17 +45,8 @@ void launch(const Decision& decision, const StepChoice<Step>& choice, Stream str
 
 }  // namespace
 
-void decide(const Decision& decision, const StepChoice<AdamStep>& choice, Stream stream) {
-  launch(decision, choice, stream);
-}
-void decide(const Decision& decision, const StepChoice<SgdStep>& choice, Stream stream) {
-  launch(decision, choice, stream);
-}
-void decide(const Decision& decision, const StepChoice<AdagradStep>& choice, Stream stream) {
-  launch(decision, choice, stream);
-}
-void decide(const Decision& decision, const StepChoice<LionStep>& choice, Stream stream) {
-  launch(decision, choice, stream);
+void decide(const Decision& decision, const AnyChoice& choice, Stream stream) {
+  std::visit([&](const auto& of_groups) { launch(decision, of_groups, stream); }, choice);
 }
 
 }  // namespace shoal::kernels::cuda

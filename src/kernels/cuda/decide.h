@@ -7,10 +7,10 @@
 
 namespace shoal::kernels::cuda {
 
+// A choice of constants for any optimizer.
+using AnyChoice = EveryStep::Variant<StepChoice>;
+
 // Decides, then picks the constants of every group.
-void decide(const Decision& decision, const StepChoice<AdamStep>& choice, Stream stream);
-void decide(const Decision& decision, const StepChoice<SgdStep>& choice, Stream stream);
-void decide(const Decision& decision, const StepChoice<AdagradStep>& choice, Stream stream);
-void decide(const Decision& decision, const StepChoice<LionStep>& choice, Stream stream);
+void decide(const Decision& decision, const AnyChoice& choice, Stream stream);
 
 }  // namespace shoal::kernels::cuda

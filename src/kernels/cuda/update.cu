@@ -1,33 +1,41 @@
-// See update.h; the contract is kernels/update_reference.cpp.
+// See update.h; the contract is kernels/update_steps.h.
 #include "kernels/cuda/update.h"
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
+#include "kernels/cuda/lane.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/update_chunk.cuh"
-#include "kernels/cuda/update_formula.cuh"
+#include "kernels/cuda/update_master.cuh"
 #include "kernels/segment.h"
+#include "kernels/update_formulas.h"
 
 namespace shoal::kernels::cuda {
 namespace {
 
+template <class Step>
+using DeviceFormula = Formula<DeviceLane, Step>;
+template <class Step>
+constexpr bool kHasSecond = kStates<Step> > 1;
+
 template <class Step, class Storage, DType grad_dtype>
-__global__ void __launch_bounds__(kUpdateThreads, update_blocks(Formula<Step>::kSecond))
+__global__ void __launch_bounds__(kUpdateThreads, update_blocks(kHasSecond<Step>))
     update_kernel(const Chunk* chunks, const Step* steps, const int* apply) {
   const Chunk chunk = chunks[blockIdx.x];
   if (apply != nullptr && *apply == 0) return;
-  const Formula<Step> formula(steps[chunk.group]);
+  const DeviceFormula<Step> formula(steps[chunk.group]);
   for_each_pack(chunk, [&](const auto& access) {
     float p[kPack], g[kPack], first[kPack] = {}, second[kPack] = {};
     load_floats<grad_dtype>(access, chunk.grad, g);
     Storage::load(access, chunk.weight, chunk.master, p);
     if (formula.reads_first()) access.load(chunk.first, first);
-    if constexpr (Formula<Step>::kSecond) access.load(chunk.second, second);
+    if constexpr (kHasSecond<Step>) access.load(chunk.second, second);
 #pragma unroll
     for (int k = 0; k < kPack; ++k) p[k] = formula(p[k], g[k], first[k], second[k]);
     if (formula.writes_first()) access.store(chunk.first, first);
-    if constexpr (Formula<Step>::kSecond) access.store(chunk.second, second);
+    if constexpr (kHasSecond<Step>) access.store(chunk.second, second);
     Storage::store(access, chunk.weight, chunk.master, p);
   });
 }
@@ -39,17 +47,17 @@ __global__ void __launch_bounds__(kUpdateThreads)
     update_narrow_kernel(const Chunk* chunks, const Step* steps, const int* apply, SegmentTable::Batch kind) {
   const Chunk chunk = chunks[blockIdx.x];
   if (apply != nullptr && *apply == 0) return;
-  const Formula<Step> formula(steps[chunk.group]);
+  const DeviceFormula<Step> formula(steps[chunk.group]);
   for_each_pack(chunk, [&](const auto& access) {
     float p[kPack], g[kPack], first[kPack] = {}, second[kPack] = {};
     load_floats(access, kind.grad_dtype, chunk.grad, g);
     load_master(access, kind.weight_dtype, kind.master_kind, chunk.weight, chunk.master, p);
     if (formula.reads_first()) load_floats(access, kind.state_dtype, chunk.first, first);
-    if constexpr (Formula<Step>::kSecond) load_floats(access, kind.state_dtype, chunk.second, second);
+    if constexpr (kHasSecond<Step>) load_floats(access, kind.state_dtype, chunk.second, second);
 #pragma unroll
     for (int k = 0; k < kPack; ++k) p[k] = formula(p[k], g[k], first[k], second[k]);
     if (formula.writes_first()) store_floats(access, kind.state_dtype, chunk.first, first);
-    if constexpr (Formula<Step>::kSecond) store_floats(access, kind.state_dtype, chunk.second, second);
+    if constexpr (kHasSecond<Step>) store_floats(access, kind.state_dtype, chunk.second, second);
     store_master(access, kind.weight_dtype, kind.master_kind, chunk.weight, chunk.master, p);
   });
 }
@@ -191,23 +199,18 @@ SegmentTable::~SegmentTable() {
   if (chunks_ != nullptr) cudaFree(chunks_);
 }
 
-void adam(const SegmentTable& table, const AdamStep* steps, const int* apply, Stream stream) {
-  SHOAL_CHECK(table.has_first() && table.has_second(), "(adam)");
-  launch_all(table, steps, apply, stream, "adam");
-}
-
-void sgd(const SegmentTable& table, const SgdStep* steps, const int* apply, Stream stream) {
-  launch_all(table, steps, apply, stream, "sgd");
-}
-
-void adagrad(const SegmentTable& table, const AdagradStep* steps, const int* apply, Stream stream) {
-  SHOAL_CHECK(table.has_first(), "(adagrad)");
-  launch_all(table, steps, apply, stream, "adagrad");
-}
-
-void lion(const SegmentTable& table, const LionStep* steps, const int* apply, Stream stream) {
-  SHOAL_CHECK(table.has_first(), "(lion)");
-  launch_all(table, steps, apply, stream, "lion");
+void update(const SegmentTable& table, const AnyStep& steps, const int* apply, Stream stream) {
+  std::visit(
+      [&](const auto* of_groups) {
+        using Step = std::decay_t<decltype(*of_groups)>;
+        const char* name = optimizer_row(Step::kKinds[0]).name.data();  // a literal
+        if constexpr (!kStatesNeedMomentum<Step>) {
+          SHOAL_CHECK(kStates<Step> < 1 || table.has_first(), "({})", name);
+          SHOAL_CHECK(kStates<Step> < 2 || table.has_second(), "({})", name);
+        }
+        launch_all(table, of_groups, apply, stream, name);
+      },
+      steps);
 }
 
 }  // namespace shoal::kernels::cuda

@@ -62,9 +62,6 @@ class SegmentTable {
 
 // steps: device array, one entry a parameter group. apply: device flag, 0 leaves everything as it is; null is 1.
 // sgd with momentum in any group needs a first state in every segment of that group.
-void adam(const SegmentTable& table, const AdamStep* steps, const int* apply, Stream stream);
-void sgd(const SegmentTable& table, const SgdStep* steps, const int* apply, Stream stream);
-void adagrad(const SegmentTable& table, const AdagradStep* steps, const int* apply, Stream stream);
-void lion(const SegmentTable& table, const LionStep* steps, const int* apply, Stream stream);
+void update(const SegmentTable& table, const AnyStep& steps, const int* apply, Stream stream);
 
 }  // namespace shoal::kernels::cuda

@@ -5,9 +5,6 @@
 
 namespace shoal::kernels::cuda {
 
-void decide(const Decision&, const StepChoice<AdamStep>&, Stream) { throw_no_cuda(); }
-void decide(const Decision&, const StepChoice<SgdStep>&, Stream) { throw_no_cuda(); }
-void decide(const Decision&, const StepChoice<AdagradStep>&, Stream) { throw_no_cuda(); }
-void decide(const Decision&, const StepChoice<LionStep>&, Stream) { throw_no_cuda(); }
+void decide(const Decision&, const AnyChoice&, Stream) { throw_no_cuda(); }
 
 }  // namespace shoal::kernels::cuda

@@ -8,35 +8,17 @@
 #include "base/check.h"
 #include "cuda/kernels/kernel_test.h"
 #include "kernels/update_narrow.h"
+#include "unit/kernels/textbook.h"
 
 namespace shoal::kernels {
 namespace {
 
 template <class Step>
-void run_on_cpu(const Kernels& kernels, void (*kernel)(const Segment&, const Step&), const Segment& s,
-                const Step& step) {
-  is_narrow(s) ? update_narrow(kernels, kernel, s, step) : kernel(s, step);
-}
-void run_on_cpu(const Kernels& k, const Segment& s, const AdamStep& step) { run_on_cpu(k, k.update.adam, s, step); }
-void run_on_cpu(const Kernels& k, const Segment& s, const SgdStep& step) { run_on_cpu(k, k.update.sgd, s, step); }
-void run_on_cpu(const Kernels& k, const Segment& s, const AdagradStep& step) {
-  run_on_cpu(k, k.update.adagrad, s, step);
-}
-void run_on_cpu(const Kernels& k, const Segment& s, const LionStep& step) { run_on_cpu(k, k.update.lion, s, step); }
-void run_on_gpu(const cuda::SegmentTable& t, const AdamStep* steps, const int* apply) {
-  cuda::adam(t, steps, apply, nullptr);
-}
-void run_on_gpu(const cuda::SegmentTable& t, const SgdStep* steps, const int* apply) {
-  cuda::sgd(t, steps, apply, nullptr);
-}
-void run_on_gpu(const cuda::SegmentTable& t, const AdagradStep* steps, const int* apply) {
-  cuda::adagrad(t, steps, apply, nullptr);
-}
-void run_on_gpu(const cuda::SegmentTable& t, const LionStep* steps, const int* apply) {
-  cuda::lion(t, steps, apply, nullptr);
+void run_on_cpu(const Kernels& kernels, const Segment& s, const Step& step) {
+  is_narrow(s) ? update_narrow(kernels, s, step) : kernels.update(s, step);
 }
 
-// Three parameter groups of each optimizer: what the options can be.
+// Beside the samples of every optimizer: three parameter groups each, of what the options can be.
 const std::vector<AdamStep> kAdamSteps = {
     {.grad_scale = 0.3f, .lr = 1e-3f, .weight_decay = 0.1f, .inv_bias1 = 2.5f, .inv_sqrt_bias2 = 7.1f},
     {.grad_scale = 1e-4f, .lr = 1e-3f, .weight_decay = 0.1f, .decoupled = false, .inv_bias1 = 1.1f},
@@ -169,7 +151,7 @@ class CudaUpdate : public KernelOnGpu {
     const int* apply = take_copy(std::vector<int>{1});
     const cuda::SegmentTable table(segments, groups);
     for (int step = 0; step < 2; ++step) {
-      run_on_gpu(table, device_steps, step == 0 ? apply : nullptr);
+      cuda::update(table, device_steps, step == 0 ? apply : nullptr, nullptr);
       for (size_t i = 0; i < memories.size(); ++i) {
         run_on_cpu(reference_, memories[i]->on_cpu(), steps[static_cast<size_t>(groups[i])]);
       }
@@ -179,6 +161,11 @@ class CudaUpdate : public KernelOnGpu {
   }
 
   void expect_equal_updates_of_all(const std::vector<Shape>& shapes) {
+    EveryStep::for_each([&](auto like) {
+      if (HasFatalFailure()) return;
+      expect_equal_updates(optimizer_row(like.kKinds[0]).name.data(), samples(like), shapes);
+    });
+    if (HasFatalFailure()) return;
     ASSERT_NO_FATAL_FAILURE(expect_equal_updates("adam", kAdamSteps, shapes));
     ASSERT_NO_FATAL_FAILURE(expect_equal_updates("adam, odd", kOddAdamSteps, shapes));
     ASSERT_NO_FATAL_FAILURE(expect_equal_updates("sgd", kSgdSteps, shapes));
@@ -249,19 +236,19 @@ TEST_F(CudaUpdate, LargeShardsInChunksOfManyTiles) {
                             .grad_dtype = DType::bf16,
                             .first = reinterpret_cast<float*>(one) + skip,
                             .second = reinterpret_cast<float*>(two) + skip};
-      cuda::adam(cuda::SegmentTable({segment}, {0}), take_copy(std::vector<AdamStep>{step}), nullptr, nullptr);
+      cuda::update(cuda::SegmentTable({segment}, {0}), take_copy(std::vector<AdamStep>{step}), nullptr, nullptr);
 
       Elements new_weight = weight, new_master = master, new_first = first, new_second = second;
-      reference_.update.adam({.numel = kPeriod,
-                              .weight = new_weight.data(),
-                              .weight_dtype = DType::bf16,
-                              .master_kind = Master::remainder,
-                              .master = new_master.data(),
-                              .grad = grad.data(),
-                              .grad_dtype = DType::bf16,
-                              .first = new_first.floats(),
-                              .second = new_second.floats()},
-                             step);
+      reference_.update(Segment{.numel = kPeriod,
+                                .weight = new_weight.data(),
+                                .weight_dtype = DType::bf16,
+                                .master_kind = Master::remainder,
+                                .master = new_master.data(),
+                                .grad = grad.data(),
+                                .grad_dtype = DType::bf16,
+                                .first = new_first.floats(),
+                                .second = new_second.floats()},
+                        step);
       Elements period_weight = weight, period_master = master, period_first = first, period_second = second;
       for (int64_t k = 0; k < periods; ++k) {
         const auto get = [k](Elements& to, const char* device) {
@@ -320,13 +307,13 @@ TEST_F(CudaUpdate, ManySmallSegmentsOfOneShard) {
   for (int64_t numel : numels) {
     groups.push_back(static_cast<int>(random() % 3));
     segments.push_back(part(on_gpu, begin, numel));
-    reference_.update.adam(part(on_cpu, begin, numel), kAdamSteps[static_cast<size_t>(groups.back())]);
+    reference_.update(part(on_cpu, begin, numel), kAdamSteps[static_cast<size_t>(groups.back())]);
     begin += numel;
   }
   cuda::SegmentTable table({}, {});
   table = cuda::SegmentTable(segments, groups);
   EXPECT_EQ(table.batches().size(), 1u);
-  cuda::adam(table, take_copy(kAdamSteps), nullptr, nullptr);
+  cuda::update(table, take_copy(kAdamSteps), nullptr, nullptr);
   ASSERT_NO_FATAL_FAILURE(expect_same(memory));
 }
 
@@ -341,10 +328,7 @@ TEST_F(CudaUpdate, ApplyZeroLeavesEveryByteAsItIs) {
   }
   const cuda::SegmentTable table(segments, std::vector<int>(segments.size(), 0));
   const int* apply = take_copy(std::vector<int>{0});
-  cuda::adam(table, take_copy(kAdamSteps), apply, nullptr);
-  cuda::sgd(table, take_copy(kSgdSteps), apply, nullptr);
-  cuda::adagrad(table, take_copy(kAdagradSteps), apply, nullptr);
-  cuda::lion(table, take_copy(kLionSteps), apply, nullptr);
+  EveryStep::for_each([&](auto like) { cuda::update(table, take_copy(samples(like)), apply, nullptr); });
   for (auto& m : memories) {
     const auto untouched = [](const Elements& expected, const Elements& actual) {
       for (int64_t i = 0; i < expected.count(); ++i) ASSERT_EQ(expected.bits(i), actual.bits(i)) << i;
@@ -362,7 +346,7 @@ TEST_F(CudaUpdate, AWeightWhoseMasterIsNanIsNan) {
   const std::vector<float> nans(kCount, NAN);
   Segment segment = memory.on_gpu();
   segment.grad = take_copy(nans);
-  cuda::adam(cuda::SegmentTable({segment}, {0}), take_copy(kAdamSteps), nullptr, nullptr);
+  cuda::update(cuda::SegmentTable({segment}, {0}), take_copy(kAdamSteps), nullptr, nullptr);
   Elements weight = memory.device_weight.now();
   for (int64_t i = 0; i < kCount; ++i) {
     EXPECT_TRUE(std::isnan(from_bf16(static_cast<uint16_t*>(weight.data())[i]))) << i;
@@ -373,8 +357,8 @@ TEST_F(CudaUpdate, PlainSgdNeedsNoState) {
   Memory memory(*this, {{DType::f32, Master::weight}, DType::f32, 77, 1, 0});
   Segment on_gpu = memory.on_gpu(), on_cpu = memory.on_cpu();
   on_gpu.first = on_gpu.second = on_cpu.first = on_cpu.second = nullptr;
-  cuda::sgd(cuda::SegmentTable({on_gpu}, {0}), take_copy(kPlainSgdSteps), nullptr, nullptr);
-  reference_.update.sgd(on_cpu, kPlainSgdSteps[0]);
+  cuda::update(cuda::SegmentTable({on_gpu}, {0}), take_copy(kPlainSgdSteps), nullptr, nullptr);
+  reference_.update(on_cpu, kPlainSgdSteps[0]);
   ASSERT_NO_FATAL_FAILURE(expect_same(memory));
 }
 
@@ -388,10 +372,10 @@ TEST_F(CudaUpdate, RunsOnTheStreamItIsGiven) {
   check(cudaDeviceSynchronize(), "the copies");  // the stream does not wait for the default one
   // The flag is set on the stream itself: an update on another one would most likely not see it.
   check(cudaMemsetAsync(apply, 1, sizeof(int), stream), "cudaMemsetAsync");
-  cuda::lion(table, steps, apply, stream);
+  cuda::update(table, steps, apply, stream);
   check(cudaStreamSynchronize(stream), "the update");
   check(cudaStreamDestroy(stream), "cudaStreamDestroy");
-  reference_.update.lion(memory.on_cpu(), kLionSteps[0]);
+  reference_.update(memory.on_cpu(), kLionSteps[0]);
   ASSERT_NO_FATAL_FAILURE(expect_same(memory));
 }
 
@@ -429,7 +413,7 @@ TEST(CudaUpdateArguments, AnEmptyTableIsNoLaunchAndNoMemory) {
   const cuda::SegmentTable table({{}, {}}, {0, 1});
   EXPECT_EQ(table.nbytes(), 0);
   EXPECT_TRUE(table.batches().empty());
-  EXPECT_NO_THROW(cuda::adam(table, nullptr, nullptr, nullptr));
+  EXPECT_NO_THROW(cuda::update(table, static_cast<const AdamStep*>(nullptr), nullptr, nullptr));
 }
 
 TEST_F(CudaUpdate, AnOptimizerWithoutItsStatesIsABrokenPromise) {
@@ -437,11 +421,16 @@ TEST_F(CudaUpdate, AnOptimizerWithoutItsStatesIsABrokenPromise) {
   Segment segment = memory.on_gpu();
   segment.second = nullptr;
   const cuda::SegmentTable no_second({segment}, {0});
-  EXPECT_THROW(cuda::adam(no_second, nullptr, nullptr, nullptr), BrokenPromise);
   segment.first = nullptr;
   const cuda::SegmentTable no_first({segment}, {0});
-  EXPECT_THROW(cuda::adagrad(no_first, nullptr, nullptr, nullptr), BrokenPromise);
-  EXPECT_THROW(cuda::lion(no_first, nullptr, nullptr, nullptr), BrokenPromise);
+  EveryStep::for_each([&](auto like) {
+    using Step = decltype(like);
+    SCOPED_TRACE(optimizer_row(Step::kKinds[0]).name);
+    if (kStatesNeedMomentum<Step>) return;
+    const Step* none = nullptr;
+    if (kStates < Step >> 0) EXPECT_THROW(cuda::update(no_first, none, nullptr, nullptr), BrokenPromise);
+    if (kStates < Step >> 1) EXPECT_THROW(cuda::update(no_second, none, nullptr, nullptr), BrokenPromise);
+  });
 }
 
 }  // namespace

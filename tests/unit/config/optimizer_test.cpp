@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "config/table.h"
 #include "unit/config/samples.h"
 
 namespace shoal::config {
@@ -13,6 +14,21 @@ TEST(Optimizer, EachTypeHasItsDefaults) {
   EXPECT_EQ(optimizer_of("sgd"), (OptimizerConfig{.kind = OptimizerKind::sgd}));
   EXPECT_EQ(optimizer_of("ADAGRAD"), (OptimizerConfig{.kind = OptimizerKind::adagrad, .lr = 1e-2, .eps = 1e-10}));
   EXPECT_EQ(optimizer_of("Lion"), (OptimizerConfig{.kind = OptimizerKind::lion}));
+}
+
+TEST(Optimizer, EveryOptimizerOfTheListIsATypeWithItsSettings) {
+  for (const OptimizerRow& row : kOptimizers) {
+    SCOPED_TRACE(row.name);
+    if (row.kind != OptimizerKind::adam) EXPECT_EQ(optimizer_of(std::string(row.name)).kind, row.kind);
+    for (const OptimizerSetting& setting : row.settings) {
+      if (setting.name.empty()) continue;
+      const Key* key = table().key("optimizer.params." + std::string(setting.name));
+      ASSERT_NE(key, nullptr) << "no key is called " << setting.name;
+      const Value* fallback = key->fallback_of(std::string(row.name));
+      ASSERT_NE(fallback, nullptr) << setting.name;
+      if (setting.fallback) EXPECT_EQ(fallback->as_number(), *setting.fallback);
+    }
+  }
 }
 
 TEST(Optimizer, AdamMeansAdamWUnlessToldOtherwise) {

@@ -1,9 +1,8 @@
 // The reference updates against the textbook formulas in fp64, over twenty steps.
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "unit/kernels/awkward.h"
+#include "unit/kernels/textbook.h"
 
 namespace shoal::kernels {
 namespace {
@@ -11,129 +10,75 @@ namespace {
 constexpr int64_t kCount = 257;
 constexpr int kSteps = 20;
 
-// One element's fp64 weight and states, and how a formula moves them.
-struct Textbook {
-  double p = 0, first = 0, second = 0;
-};
-using Rule = std::function<void(Textbook&, double grad, int step)>;
-using Run = std::function<void(const Segment&, int step)>;
-
 const UpdateKernels& reference() { return kernels_of(Isa::reference).update; }
 
 float gentle(std::mt19937& random) { return static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f; }
 
-void follows(const Run& run, const Rule& rule, double tolerance = 2e-6) {
+// Twenty steps of one optimizer, with the constants that each step has.
+template <class Step>
+void expect_textbook(Step step, const OptimizerConfig& config) {
+  constexpr double kTolerance = 2e-6;
   std::vector<float> weight(kCount), first(kCount), second(kCount), grad(kCount);
   std::vector<Textbook> model(kCount);
   std::mt19937 random(3);
   for (int64_t i = 0; i < kCount; ++i) model[i].p = weight[i] = gentle(random);
-  for (int step = 1; step <= kSteps; ++step) {
+  for (int number = 1; number <= kSteps; ++number) {
+    step.set_constants(config, number);
     for (int64_t i = 0; i < kCount; ++i) {
       grad[i] = gentle(random);
-      rule(model[i], grad[i], step);
+      follow(step, number, grad[i], model[i]);
     }
-    run({.numel = kCount, .weight = weight.data(), .grad = grad.data(), .first = first.data(), .second = second.data()},
+    reference()(
+        {.numel = kCount, .weight = weight.data(), .grad = grad.data(), .first = first.data(), .second = second.data()},
         step);
   }
   for (int64_t i = 0; i < kCount; ++i) {
-    EXPECT_NEAR(weight[i], model[i].p, tolerance) << i;
-    EXPECT_NEAR(first[i], model[i].first, tolerance) << i;
-    EXPECT_NEAR(second[i], model[i].second, tolerance) << i;
+    EXPECT_NEAR(weight[i], model[i].p, kTolerance) << i;
+    EXPECT_NEAR(first[i], model[i].first, kTolerance) << i;
+    EXPECT_NEAR(second[i], model[i].second, kTolerance) << i;
   }
 }
 
-AdamStep adam_step(int step, bool decoupled) {
-  AdamStep s{.grad_scale = 0.25f,
-             .lr = 0.01f,
-             .beta1 = 0.9f,
-             .beta2 = 0.999f,
-             .eps = 1e-6f,
-             .weight_decay = 0.1f,
-             .decoupled = decoupled};
-  s.inv_bias1 = static_cast<float>(1 / (1 - std::pow(double(s.beta1), step)));
-  s.inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(double(s.beta2), step)));
-  return s;
+// Settings that make a difference to some optimizer.
+std::vector<OptimizerConfig> textbook_configs(OptimizerKind kind) {
+  const OptimizerConfig usual{.kind = kind, .eps = 1e-6};
+  std::vector<OptimizerConfig> configs(4, usual);
+  configs[1].momentum = 0.9;
+  configs[2].momentum = 0.9;
+  configs[2].dampening = 0.3;
+  configs[3].momentum = 0.9;
+  configs[3].nesterov = true;
+  if (!optimizer_row(kind).takes("momentum")) configs.resize(1);
+  return configs;
 }
 
-void adam_rule(Textbook& t, double grad, int step, bool decoupled) {
-  const AdamStep s = adam_step(step, decoupled);
-  double g = grad * s.grad_scale;
-  if (decoupled) t.p -= double(s.lr) * s.weight_decay * t.p;
-  if (!decoupled) g += s.weight_decay * t.p;
-  t.first = s.beta1 * t.first + (1 - double(s.beta1)) * g;
-  t.second = s.beta2 * t.second + (1 - double(s.beta2)) * g * g;
-  const double mean = t.first / (1 - std::pow(double(s.beta1), step));
-  const double square = t.second / (1 - std::pow(double(s.beta2), step));
-  t.p -= s.lr * mean / (std::sqrt(square) + s.eps);
-}
-
-TEST(UpdateReference, AdamWFollowsTheTextbook) {
-  follows([](const Segment& s, int step) { reference().adam(s, adam_step(step, true)); },
-          [](Textbook& t, double g, int step) { adam_rule(t, g, step, true); });
-}
-
-TEST(UpdateReference, AdamWithL2DecayFollowsTheTextbook) {
-  follows([](const Segment& s, int step) { reference().adam(s, adam_step(step, false)); },
-          [](Textbook& t, double g, int step) { adam_rule(t, g, step, false); });
-}
-
-void follows_sgd(SgdStep settings) {
-  follows(
-      [=](const Segment& s, int step) {
-        SgdStep now = settings;
-        now.first_step = step == 1;
-        reference().sgd(s, now);
-      },
-      [=](Textbook& t, double grad, int step) {
-        double g = grad * settings.grad_scale + settings.weight_decay * t.p;
-        if (settings.momentum != 0) {
-          t.first = step == 1 ? g : settings.momentum * t.first + (1 - double(settings.dampening)) * g;
-          g = settings.nesterov ? g + settings.momentum * t.first : t.first;
-        }
-        t.p -= settings.lr * g;
-      });
-}
-
-TEST(UpdateReference, SgdFollowsTheTextbook) {
-  follows_sgd({.grad_scale = 0.5f, .lr = 0.05f, .weight_decay = 0.01f});
-  follows_sgd({.grad_scale = 0.5f, .lr = 0.05f, .momentum = 0.9f});
-  follows_sgd({.lr = 0.05f, .momentum = 0.9f, .dampening = 0.3f, .weight_decay = 0.01f});
-  follows_sgd({.lr = 0.05f, .momentum = 0.9f, .weight_decay = 0.01f, .nesterov = true});
+TEST(UpdateReference, EveryOptimizerFollowsItsTextbook) {
+  for (const OptimizerRow& row : kOptimizers) {
+    for (const OptimizerConfig& config : textbook_configs(row.kind)) {
+      for (const float decay : {0.0f, 0.1f}) {
+        SCOPED_TRACE(::testing::Message() << row.name << ", momentum " << config.momentum << ", decay " << decay);
+        EveryStep::call_for(row.kind, [&](auto step) {
+          step.grad_scale = 0.5f;
+          step.lr = 0.01f;
+          step.weight_decay = decay;
+          expect_textbook(step, config);
+        });
+      }
+    }
+  }
 }
 
 TEST(UpdateReference, FirstMomentumStepDoesNotReadTheBuffer) {
   float weight = 1, grad = 0.5f, buffer = NAN;
-  reference().sgd({.numel = 1, .weight = &weight, .grad = &grad, .first = &buffer},
-                  {.lr = 1, .momentum = 0.9f, .dampening = 0.5f, .first_step = true});
+  reference()({.numel = 1, .weight = &weight, .grad = &grad, .first = &buffer},
+              SgdStep{.lr = 1, .momentum = 0.9f, .dampening = 0.5f, .first_step = true});
   EXPECT_EQ(buffer, 0.5f);
   EXPECT_EQ(weight, 0.5f);
 }
 
-TEST(UpdateReference, AdagradFollowsTheTextbook) {
-  const AdagradStep settings{.grad_scale = 0.5f, .lr = 0.05f, .eps = 1e-6f, .weight_decay = 0.01f};
-  follows([=](const Segment& s, int) { reference().adagrad(s, settings); },
-          [=](Textbook& t, double grad, int) {
-            const double g = grad * settings.grad_scale + settings.weight_decay * t.p;
-            t.first += g * g;
-            t.p -= settings.lr * g / (std::sqrt(t.first) + settings.eps);
-          });
-}
-
-TEST(UpdateReference, LionFollowsTheTextbook) {
-  const LionStep settings{.grad_scale = 0.5f, .lr = 0.01f, .weight_decay = 0.1f};
-  follows([=](const Segment& s, int) { reference().lion(s, settings); },
-          [=](Textbook& t, double grad, int) {
-            const double g = grad * settings.grad_scale;
-            const double c = settings.beta1 * t.first + (1 - double(settings.beta1)) * g;
-            t.first = settings.beta2 * t.first + (1 - double(settings.beta2)) * g;
-            t.p -= double(settings.lr) * settings.weight_decay * t.p;
-            t.p -= settings.lr * static_cast<double>((c > 0) - (c < 0));
-          });
-}
-
 TEST(UpdateReference, LionLeavesAWeightThatNeverHadAGradient) {
   float weight = 1, grad = 0, momentum = 0;
-  reference().lion({.numel = 1, .weight = &weight, .grad = &grad, .first = &momentum}, {.lr = 0.5f});
+  reference()({.numel = 1, .weight = &weight, .grad = &grad, .first = &momentum}, LionStep{.lr = 0.5f});
   EXPECT_EQ(weight, 1.0f);
 }
 
@@ -163,7 +108,9 @@ TEST(UpdateReference, EveryMasterKindHoldsTheSameValue) {
       s.grad = grad.data();
       s.first = m[k].data();
       s.second = v[k].data();
-      reference().adam(s, adam_step(step, true));
+      AdamStep constants{.grad_scale = 0.25f, .lr = 0.01f, .weight_decay = 0.1f};
+      constants.set_constants({.eps = 1e-6}, step);
+      reference()(s, constants);
     }
   }
   kernels_of(Isa::reference).convert.join(split_high.data(), split_low.data(), joined.data(), kCount);

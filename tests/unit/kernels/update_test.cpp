@@ -3,48 +3,36 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
 #include <thread>
 
 #include "base/check.h"
 #include "kernels/update_narrow.h"
 #include "unit/kernels/awkward.h"
+#include "unit/kernels/textbook.h"
 
 namespace shoal::kernels {
 namespace {
 
+// One step of some optimizer, on any version of the kernels: every sample of textbook.h.
 struct Optimizer {
-  const char* name;
+  std::string name;
   std::function<void(const UpdateKernels&, const Segment&)> run;
+  std::function<void(const Kernels&, const Segment&)> run_narrow;  // as update.h does with what is kept in 16 bits
 };
 
 const std::vector<Optimizer>& optimizers() {
-  static const std::vector<Optimizer> all = {
-      {"adamw",
-       [](const UpdateKernels& k, const Segment& s) {
-         k.adam(s, {.grad_scale = 0.3f, .lr = 1e-3f, .weight_decay = 0.1f, .inv_bias1 = 2.5f, .inv_sqrt_bias2 = 7.1f});
-       }},
-      {"adam",
-       [](const UpdateKernels& k, const Segment& s) {
-         k.adam(s, {.grad_scale = 1e-4f, .lr = 1e-3f, .weight_decay = 0.1f, .decoupled = false, .inv_bias1 = 1.1f});
-       }},
-      {"sgd", [](const UpdateKernels& k, const Segment& s) { k.sgd(s, {.grad_scale = 0.3f, .lr = 0.1f}); }},
-      {"sgd momentum",
-       [](const UpdateKernels& k, const Segment& s) {
-         k.sgd(s, {.lr = 0.1f, .momentum = 0.9f, .dampening = 0.2f, .weight_decay = 0.01f});
-       }},
-      {"sgd first step",
-       [](const UpdateKernels& k, const Segment& s) {
-         k.sgd(s, {.lr = 0.1f, .momentum = 0.9f, .dampening = 0.2f, .first_step = true});
-       }},
-      {"sgd nesterov",
-       [](const UpdateKernels& k, const Segment& s) {
-         k.sgd(s, {.grad_scale = 0.3f, .lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f, .nesterov = true});
-       }},
-      {"adagrad", [](const UpdateKernels& k,
-                     const Segment& s) { k.adagrad(s, {.grad_scale = 0.3f, .lr = 0.1f, .weight_decay = 0.01f}); }},
-      {"lion", [](const UpdateKernels& k,
-                  const Segment& s) { k.lion(s, {.grad_scale = 0.3f, .lr = 1e-3f, .weight_decay = 0.1f}); }},
-  };
+  static const std::vector<Optimizer> all = [] {
+    std::vector<Optimizer> made;
+    EveryStep::for_each([&](auto like) {
+      for (const auto& step : samples(like)) {
+        made.push_back({std::string(optimizer_row(step.kKinds[0]).name) + " " + std::to_string(made.size()),
+                        [step](const UpdateKernels& kernels, const Segment& s) { kernels(s, step); },
+                        [step](const Kernels& kernels, const Segment& s) { update_narrow(kernels, s, step); }});
+      }
+    });
+    return made;
+  }();
   return all;
 }
 
@@ -164,24 +152,6 @@ void update_one_by_hand(const Kernels& reference, const Optimizer& optimizer, co
   if (narrow.master_kind == Master::none) store_element(narrow.weight, narrow.weight_dtype, i, master);
 }
 
-// The kernels of one version, for segments of any kind, as the doors of update.h call them.
-const Kernels* narrow_kernels = nullptr;
-UpdateKernels narrow_doors(const Kernels& kernels) {
-  narrow_kernels = &kernels;
-  return {[](const Segment& s, const AdamStep& step) {
-            update_narrow(*narrow_kernels, narrow_kernels->update.adam, s, step);
-          },
-          [](const Segment& s, const SgdStep& step) {
-            update_narrow(*narrow_kernels, narrow_kernels->update.sgd, s, step);
-          },
-          [](const Segment& s, const AdagradStep& step) {
-            update_narrow(*narrow_kernels, narrow_kernels->update.adagrad, s, step);
-          },
-          [](const Segment& s, const LionStep& step) {
-            update_narrow(*narrow_kernels, narrow_kernels->update.lion, s, step);
-          }};
-}
-
 constexpr Storage kNarrowStorages[] = {
     {DType::f32, Master::weight, DType::bf16}, {DType::bf16, Master::remainder, DType::bf16},
     {DType::f16, Master::full, DType::bf16},   {DType::bf16, Master::none, DType::f32},
@@ -189,7 +159,6 @@ constexpr Storage kNarrowStorages[] = {
     {DType::f16, Master::none, DType::f16}};
 
 TEST_P(UpdateIsa, StatesOf16BitsAreWidenedUpdatedAndRoundedOnce) {
-  const UpdateKernels doors = narrow_doors(*tested_);
   for (const Optimizer& optimizer : optimizers()) {
     for (const Storage& storage : kNarrowStorages) {
       for (const DType grad_dtype : {DType::f32, storage.weight_dtype}) {
@@ -200,7 +169,7 @@ TEST_P(UpdateIsa, StatesOf16BitsAreWidenedUpdatedAndRoundedOnce) {
           Memory expected(storage, grad_dtype, numel, 1), actual(storage, grad_dtype, numel, 1);
           for (int step = 0; step < 2; ++step) {
             for (int64_t i = 0; i < numel; ++i) update_one_by_hand(reference_, optimizer, expected.segment(), i);
-            optimizer.run(doors, actual.segment());
+            optimizer.run_narrow(*tested_, actual.segment());
           }
           ASSERT_NO_FATAL_FAILURE(expect_same(expected, actual));
         }
@@ -269,7 +238,7 @@ TEST_P(UpdateIsa, TheOnePassOnStatesOf16BitsGivesTheBitsOfTheBlocks) {
             continue;
           }
           passes += numel == 17 ? 1 : 0;
-          update_narrow(*tested_, tested_->update.adam, expected.segment(), step);
+          update_narrow(*tested_, expected.segment(), step);
           ASSERT_NO_FATAL_FAILURE(expect_same(expected, actual));
         }
       }
@@ -283,14 +252,14 @@ INSTANTIATE_TEST_SUITE_P(, UpdateIsa, ::testing::Values(Isa::neon, Isa::avx2, Is
 TEST(Update, PublicDoorsRunTheActiveVersion) {
   float weight = 1, grad = 1, first = 0, second = 0;
   const Segment s{.numel = 1, .weight = &weight, .grad = &grad, .first = &first, .second = &second};
-  sgd(s, {.lr = 0.25f});
+  update(s, SgdStep{.lr = 0.25f});
   EXPECT_EQ(weight, 0.75f);
-  adagrad(s, {.lr = 0.25f, .eps = 0});
+  update(s, AdagradStep{.lr = 0.25f, .eps = 0});
   EXPECT_EQ(weight, 0.5f);
-  lion(s, {.lr = 0.25f});
+  update(s, LionStep{.lr = 0.25f});
   EXPECT_EQ(weight, 0.25f);
   first = second = 0;
-  adam(s, {.lr = 0.25f, .beta1 = 0, .beta2 = 0, .eps = 0});
+  update(s, AdamStep{.lr = 0.25f, .beta1 = 0, .beta2 = 0, .eps = 0});
   EXPECT_EQ(weight, 0.0f);
 }
 
@@ -304,17 +273,34 @@ TEST(Update, PublicDoorsTakeStatesOf16Bits) {
                   .grad = &grad,
                   .first = &first,
                   .state_dtype = DType::bf16};
-  sgd(s, {.lr = 0.25f, .momentum = 0.5f});
+  update(s, SgdStep{.lr = 0.25f, .momentum = 0.5f});
   EXPECT_EQ(from_bf16(weight), 0.75f);
   EXPECT_EQ(from_bf16(first), 1.0f);
-  sgd(s, {.lr = 0x1p-12f});
+  update(s, SgdStep{.lr = 0x1p-12f});
   EXPECT_EQ(from_bf16(weight), 0.75f);  // less than half of the last bit: lost
+}
+
+TEST(Update, EveryOptimizerNeedsTheStatesOfItsRow) {
+  float weight = 1, grad = 1, first = 0, second = 0;
+  EveryStep::for_each([&](auto like) {
+    SCOPED_TRACE(optimizer_row(like.kKinds[0]).name);
+    for (const auto& step : samples(like)) {
+      Segment s{.numel = 1, .weight = &weight, .grad = &grad, .first = &first, .second = &second};
+      EXPECT_NO_THROW(update(s, step));
+      const int states = keeps_states(step) ? optimizer_row(step.kKinds[0]).states() : 0;
+      s.second = nullptr;
+      if (states > 1) EXPECT_THROW(update(s, step), BrokenPromise);
+      s.first = nullptr;
+      if (states > 0) EXPECT_THROW(update(s, step), BrokenPromise);
+      if (states == 0) EXPECT_NO_THROW(update(s, step));
+    }
+  });
 }
 
 TEST(Update, SegmentThatContradictsItselfIsABrokenPromise) {
   float weight = 1, grad = 1, state = 0;
   const Segment good{.numel = 1, .weight = &weight, .grad = &grad, .first = &state, .second = &state};
-  const auto refused = [](Segment s) { EXPECT_THROW(adam(s, {}), BrokenPromise); };
+  const auto refused = [](Segment s) { EXPECT_THROW(update(s, AdamStep{}), BrokenPromise); };
   Segment s = good;
   s.second = nullptr;
   refused(s);
@@ -334,8 +320,8 @@ TEST(Update, SegmentThatContradictsItselfIsABrokenPromise) {
   refused(s);
   s = good;
   s.first = nullptr;
-  EXPECT_THROW(sgd(s, {.momentum = 0.9f}), BrokenPromise);
-  EXPECT_NO_THROW(sgd(s, {}));
+  EXPECT_THROW(update(s, SgdStep{.momentum = 0.9f}), BrokenPromise);
+  EXPECT_NO_THROW(update(s, SgdStep{}));
 }
 
 }  // namespace

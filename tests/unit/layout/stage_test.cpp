@@ -30,6 +30,8 @@ TEST(Stage, EachStageShardsOneThingMore) {
 TEST(Stage, PersistentFlatsKeepWholeWeightsAtStage3) {
   EXPECT_TRUE(is_gathered(bf16_flat(), 3));
   EXPECT_FALSE(is_gathered(bf16_flat(true), 3));
+  EXPECT_TRUE(states_are_cut(bf16_flat(true), 1));
+  EXPECT_FALSE(states_are_cut(bf16_flat(), 0));
   EXPECT_EQ(row_of(bf16_flat(true), 3).gradients, Over::world);
 }
 

@@ -50,23 +50,19 @@ void update_lone(LoneBytes& tensors, DType dtype, DType state_dtype, OptimizerKi
   numbers.step = 3;
   numbers.lrs = {0.01};
   numbers.weight_decays = {0.1};
-  const bool adam = kind == OptimizerKind::adamw || kind == OptimizerKind::adam;
   LoneTensor tensor{kLoneNumel,
                     tensors.weight.data(),
                     dtype,
                     tensors.grad.data(),
                     dtype,
                     tensors.first.data(),
-                    adam ? tensors.second.data() : nullptr,
+                    optimizer_row(kind).states() > 1 ? tensors.second.data() : nullptr,
                     state_dtype};
   update_alone(tensor, group_steps(config, numbers), parallel_for);
 }
 
-constexpr OptimizerKind kLoneKinds[] = {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::adagrad,
-                                        OptimizerKind::lion};
-
 TEST(LoneUpdate, SixteenBitsAreThoseOfFp32RoundedOnce) {
-  for (const OptimizerKind kind : kLoneKinds)
+  for (const OptimizerRow& row : kOptimizers)
     for (const DType dtype : {DType::bf16, DType::f16})
       for (const DType state_dtype : {DType::f32, dtype}) {
         LoneBytes small = lone_tensors(dtype, state_dtype);
@@ -74,11 +70,11 @@ TEST(LoneUpdate, SixteenBitsAreThoseOfFp32RoundedOnce) {
                        as_bytes(as_floats(small.grad, dtype), DType::f32),
                        as_bytes(as_floats(small.first, state_dtype), DType::f32),
                        as_bytes(as_floats(small.second, state_dtype), DType::f32)};
-        update_lone(small, dtype, state_dtype, kind, in_one_span);
-        update_lone(wide, DType::f32, DType::f32, kind, in_one_span);
-        EXPECT_EQ(small.weight, as_bytes(as_floats(wide.weight, DType::f32), dtype)) << static_cast<int>(kind);
-        EXPECT_EQ(small.first, as_bytes(as_floats(wide.first, DType::f32), state_dtype)) << static_cast<int>(kind);
-        EXPECT_EQ(small.second, as_bytes(as_floats(wide.second, DType::f32), state_dtype)) << static_cast<int>(kind);
+        update_lone(small, dtype, state_dtype, row.kind, in_one_span);
+        update_lone(wide, DType::f32, DType::f32, row.kind, in_one_span);
+        EXPECT_EQ(small.weight, as_bytes(as_floats(wide.weight, DType::f32), dtype)) << row.name;
+        EXPECT_EQ(small.first, as_bytes(as_floats(wide.first, DType::f32), state_dtype)) << row.name;
+        EXPECT_EQ(small.second, as_bytes(as_floats(wide.second, DType::f32), state_dtype)) << row.name;
       }
 }
 
@@ -86,11 +82,11 @@ TEST(LoneUpdate, CutsBetweenThreadsDoNotShow) {
   const ParallelFor in_parts = [](int64_t numel, const std::function<void(int64_t, int64_t)>& work) {
     for (int64_t begin = 0; begin < numel; begin += 777) work(begin, std::min(numel, begin + 777));
   };
-  for (const OptimizerKind kind : kLoneKinds)
+  for (const OptimizerRow& row : kOptimizers)
     for (const DType dtype : {DType::f32, DType::bf16}) {
       LoneBytes whole = lone_tensors(dtype, DType::f32), cut = whole;
-      update_lone(whole, dtype, DType::f32, kind, in_one_span);
-      update_lone(cut, dtype, DType::f32, kind, in_parts);
+      update_lone(whole, dtype, DType::f32, row.kind, in_one_span);
+      update_lone(cut, dtype, DType::f32, row.kind, in_parts);
       EXPECT_EQ(whole.weight, cut.weight);
       EXPECT_EQ(whole.first, cut.first);
       EXPECT_EQ(whole.second, cut.second);

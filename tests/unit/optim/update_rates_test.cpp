@@ -10,11 +10,11 @@ namespace {
 TEST(UpdateRates, AreMeasuredForEveryOptimizerAndLeaveNoMemory) {
   const auto ledger = std::make_shared<Ledger>();
   const std::unique_ptr<Queue> host = make_host_queue();
-  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lion}) {
+  for (const OptimizerRow& row : kOptimizers) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       testing::FarQueue far;
       OptimizerConfig optimizer;
-      optimizer.kind = kind;
+      optimizer.kind = row.kind;
       std::vector<std::byte> there(5000);
       const UpdateRates rates =
           measure_update_rates(far, there, *host, {.dtype = dtype, .optimizer = optimizer, .numel = 10000}, ledger);

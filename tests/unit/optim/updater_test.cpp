@@ -29,10 +29,8 @@ OptimizerConfig optimizer_of(OptimizerKind kind) {
   OptimizerConfig config;
   config.kind = kind;
   config.weight_decay = 0.01;
-  if (kind == OptimizerKind::sgd) {
-    config.momentum = 0.9;
-    config.nesterov = true;
-  }
+  if (optimizer_row(kind).takes("momentum")) config.momentum = 0.9;
+  if (optimizer_row(kind).takes("nesterov")) config.nesterov = true;
   return config;
 }
 
@@ -133,14 +131,12 @@ std::string high_halves(const std::string& fp32_bytes) {
   return halves;
 }
 
-constexpr OptimizerKind kKinds[] = {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd,
-                                    OptimizerKind::adagrad, OptimizerKind::lion};
-
 }  // namespace
 
 // Steps far below a bf16 weight's resolution: one lost bit of a remainder shows in a weight soon.
 TEST(Updater, ASplitMasterTrainsBf16WeightsExactlyAsFp32Ones) {
-  for (const OptimizerKind kind : kKinds) {
+  for (const OptimizerRow& row : kOptimizers) {
+    const OptimizerKind kind = row.kind;
     const std::unique_ptr<Group> group = make_single_group();
     Training fp32(*group, 0, DType::f32, optimizer_of(kind));
     Training bf16(*group, 0, DType::bf16, optimizer_of(kind));
@@ -148,15 +144,15 @@ TEST(Updater, ASplitMasterTrainsBf16WeightsExactlyAsFp32Ones) {
     for (int step = 1; step <= 120; ++step) {
       fp32.step(numbers_of(step, 3e-5));
       bf16.step(numbers_of(step, 3e-5));
-      ASSERT_EQ(bf16.weight_bytes(), high_halves(fp32.weight_bytes()))
-          << "optimizer " << static_cast<int>(kind) << " step " << step;
+      ASSERT_EQ(bf16.weight_bytes(), high_halves(fp32.weight_bytes())) << "optimizer " << row.name << " step " << step;
     }
     EXPECT_NE(bf16.weight_bytes(), before);
   }
 }
 
 TEST(Updater, AnFp16WeightIsItsFp32MasterRounded) {
-  for (const OptimizerKind kind : kKinds) {
+  for (const OptimizerRow& row : kOptimizers) {
+    const OptimizerKind kind = row.kind;
     const std::unique_ptr<Group> group = make_single_group();
     Training fp32(*group, 0, DType::f32, optimizer_of(kind));
     Training fp16(*group, 0, DType::f16, optimizer_of(kind));
@@ -166,12 +162,13 @@ TEST(Updater, AnFp16WeightIsItsFp32MasterRounded) {
     }
     std::string expected(static_cast<size_t>(kNumel) * 2, '\0');
     kernels::convert(fp32.weight_bytes().data(), DType::f32, expected.data(), DType::f16, kNumel);
-    EXPECT_EQ(fp16.weight_bytes(), expected) << "optimizer " << static_cast<int>(kind);
+    EXPECT_EQ(fp16.weight_bytes(), expected) << "optimizer " << row.name;
   }
 }
 
 TEST(Updater, EveryStageAndWorldGivesTheSameBits) {
-  for (const OptimizerKind kind : kKinds) {
+  for (const OptimizerRow& row : kOptimizers) {
+    const OptimizerKind kind = row.kind;
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       const std::unique_ptr<Group> one = make_single_group();
       Training alone(*one, 0, dtype, optimizer_of(kind));
@@ -186,7 +183,7 @@ TEST(Updater, EveryStageAndWorldGivesTheSameBits) {
             numbers.grad_scale /= 2;
             shared.step(numbers);
           }
-          EXPECT_EQ(shared.weight_bytes(), expected) << "optimizer " << static_cast<int>(kind) << " stage " << stage;
+          EXPECT_EQ(shared.weight_bytes(), expected) << "optimizer " << row.name << " stage " << stage;
         });
       }
     }
@@ -241,7 +238,8 @@ TEST(Updater, AWrittenParameterIsTakenAsExact) {
 }
 
 TEST(Updater, HoldsWhatThePlanCounts) {
-  for (const OptimizerKind kind : kKinds) {
+  for (const OptimizerRow& row : kOptimizers) {
+    const OptimizerKind kind = row.kind;
     const OptimizerConfig config = optimizer_of(kind);
     for (int stage = 0; stage <= 3; ++stage) {
       testing::run_ranks(3, [&](Group& group) {
@@ -499,17 +497,6 @@ TEST(Updater, WeightsAreHomeWhenTheyAreNeededAndOnDiskAtOnce) {
     updater.need(2);
     EXPECT_EQ(moved(), (std::vector<bool>{true, true, true}));
   }
-}
-
-TEST(Updater, KeepsAsManyMomentsAsTheOptimizerNeeds) {
-  EXPECT_EQ(moments_of(optimizer_of(OptimizerKind::adamw)), 2);
-  EXPECT_EQ(moments_of(optimizer_of(OptimizerKind::adam)), 2);
-  EXPECT_EQ(moments_of(optimizer_of(OptimizerKind::sgd)), 1);
-  EXPECT_EQ(moments_of(optimizer_of(OptimizerKind::adagrad)), 1);
-  EXPECT_EQ(moments_of(optimizer_of(OptimizerKind::lion)), 1);
-  OptimizerConfig plain;
-  plain.kind = OptimizerKind::sgd;
-  EXPECT_EQ(moments_of(plain), 0);
 }
 
 }  // namespace shoal
