@@ -23,6 +23,15 @@ StageRow row_of(const FlatLayout& flat, const Stage& stage) {
   return row;
 }
 
+Ways ways_of(const FlatLayout& flat, const Stage& stage) {
+  const StageRow row = row_of(flat, stage);
+  // Whole gradients are summed part by part all the same: the update, or whoever shares them, reads this rank's part.
+  return {.weights = row.weights,
+          .summed = row.gradients == Over::nobody ? Over::world : row.gradients,
+          .updated = row.states,
+          .published = row.states == Over::nobody ? Over::nobody : row.weights};
+}
+
 int64_t numel_over(const FlatLayout& flat, Over over) {
   switch (over) {
     case Over::nobody: return flat.numel;

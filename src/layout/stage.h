@@ -44,6 +44,15 @@ inline bool states_are_cut(const FlatLayout& flat, const Stage& stage) {
   return row_of(flat, stage).states != Over::nobody;
 }
 
+// How a flat is cut at the ends of its ways between ranks.
+struct Ways {
+  Over weights = Over::nobody;    // as they rest, and are gathered from
+  Over summed = Over::world;      // gradients as a reduction leaves them
+  Over updated = Over::nobody;    // what a rank updates; whole: it needs all of the sum
+  Over published = Over::nobody;  // new weights once they have come to where they are read
+};
+Ways ways_of(const FlatLayout& flat, const Stage& stage);
+
 // Elements of one part of the flat.
 int64_t numel_over(const FlatLayout& flat, Over over);
 

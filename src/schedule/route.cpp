@@ -48,17 +48,14 @@ Route reduce_route(const FlatLayout& flat, Over to, const Mesh& mesh, Wire wire)
 }
 
 FlatRoutes routes_of(const FlatLayout& flat, const GradientOptions& options, const Mesh& mesh) {
-  const StageRow row = row_of(flat, options.stage);
+  const Ways ways = ways_of(flat, options.stage);
   FlatRoutes routes;
-  routes.gather = gather_route(flat, row.weights, Over::nobody, mesh, {flat.dtype});
+  routes.gather = gather_route(flat, ways.weights, Over::nobody, mesh, {flat.dtype});
   if (!flat.trainable) return routes;
   const GradientRule rule = gradient_rule(flat, options);
-  // Whole gradients are summed part by part all the same: the update, or whoever shares them, reads this rank's part.
-  const Over summed = row.gradients == Over::nobody ? Over::world : row.gradients;
-  routes.reduce = reduce_route(flat, summed, mesh, {rule.wire});
-  if (row.states == Over::nobody) routes.share = gather_route(flat, summed, Over::nobody, mesh, {rule.kept});
-  routes.publish =
-      gather_route(flat, row.states, row.states == Over::nobody ? Over::nobody : row.weights, mesh, {flat.dtype});
+  routes.reduce = reduce_route(flat, ways.summed, mesh, {rule.wire});
+  if (ways.updated == Over::nobody) routes.share = gather_route(flat, ways.summed, Over::nobody, mesh, {rule.kept});
+  routes.publish = gather_route(flat, ways.updated, ways.published, mesh, {flat.dtype});
   return routes;
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "base/check.h"
 
 namespace shoal {
@@ -33,6 +35,18 @@ TEST(Stage, PersistentFlatsKeepWholeWeightsAtStage3) {
   EXPECT_TRUE(states_are_cut(bf16_flat(true), 1));
   EXPECT_FALSE(states_are_cut(bf16_flat(), 0));
   EXPECT_EQ(row_of(bf16_flat(true), 3).gradients, Over::world);
+}
+
+TEST(Stage, WaysEndWhereTheTableSaysAndSumsAreAlwaysParts) {
+  const auto ways = [](int stage) {
+    const Ways ways = ways_of(bf16_flat(), stage);
+    return std::vector{ways.weights, ways.summed, ways.updated, ways.published};
+  };
+  constexpr Over kWhole = Over::nobody, kPart = Over::world;
+  EXPECT_EQ(ways(0), (std::vector{kWhole, kPart, kWhole, kWhole}));
+  EXPECT_EQ(ways(1), (std::vector{kWhole, kPart, kPart, kWhole}));
+  EXPECT_EQ(ways(2), (std::vector{kWhole, kPart, kPart, kWhole}));
+  EXPECT_EQ(ways(3), (std::vector{kPart, kPart, kPart, kPart}));
 }
 
 TEST(Stage, GradientsStayInTheModelDtypeAtAccumulationOne) {

@@ -22,8 +22,8 @@ TEST(RunFacts, AreTheEffectiveConfigAndWhatTheRunWasStartedWith) {
   write_run_facts(folder.path(), options, {.sequence = 64, .validation = 0.5, .seed = 7}, config, {3, 2, "shm"});
   EXPECT_EQ(Config::from_text(folder.read("config.json")), config);
   EXPECT_EQ(json::write(json::parse(folder.read("run.json"), "run.json")),
-            R"({"model":"gpt2","data":"synthetic","sequence":64,"validation":0.5,"seed":7,"steps":20,"ranks":2,)"
-            R"("threads":3,"transport":"shm"})");
+            R"({"model": "gpt2", "data": "synthetic", "sequence": 64, "validation": 0.5, "seed": 7, "steps": 20, )"
+            R"("ranks": 2, "threads": 3, "transport": "shm"})");
 }
 
 TEST(RunFacts, AFolderThatCannotBeWrittenIsAnError) {
