@@ -112,10 +112,10 @@ template <class V, class Storage, DType grad_dtype, class Step>
     const typename V::F p = Storage::template load<V>(s, i);
     typename V::F first = V::set(0), second = V::set(0);
     if (formula.reads_first()) first = V::template load<kState>(s.first, i);
-    if constexpr (kStates < Step >> 1) second = V::template load<kState>(s.second, i);
+    if constexpr (kStates<Step> == 2) second = V::template load<kState>(s.second, i);
     const typename V::F updated = formula(p, g, first, second);
     if (formula.writes_first()) V::template store<kState>(s.first, i, first);
-    if constexpr (kStates < Step >> 1) V::template store<kState>(s.second, i, second);
+    if constexpr (kStates<Step> == 2) V::template store<kState>(s.second, i, second);
     Storage::template store<V>(s, i, updated);
   }
   return i;

@@ -175,7 +175,8 @@ TEST(Config, ListsAllMistakesTogetherInTheOrderOfTheFile) {
   [line 13, zero_optimization.prefetch_bucket_size] another name of "stage3_prefetch_bucket_size", which is given too (line 12). Remove one of them.
   [line 15, steps_per_print] "10" is a text. Write 10 without quotes.
   [line 16, steps_per_print] given twice, first on line 15. Remove one of them.
-  [line 17, optimizer.type] "AdamV" is not known. Did you mean "AdamW"? Give one of AdamW, Adam, SGD, Adagrad, Lion.
+  [line 17, optimizer.type] "AdamV" is not known. Did you mean "AdamW"? Give one of )" +
+                optimizer_names() + R"(.
   [line 18, elasticity] not supported yet. Give the batch keys themselves; a checkpoint resumes on any number of ranks. Remove the section or set elasticity.enabled to false.)");
 }
 

@@ -29,6 +29,13 @@ inline Config parse_members(std::string_view members, const ConfigContext& conte
   return Config::from_text(with_batch(members), context);
 }
 
+// Every type of optimizer, as messages list them.
+inline std::string optimizer_names() {
+  std::string names;
+  for (const OptimizerRow& row : kOptimizers) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  return names;
+}
+
 // What a config is refused with, or "" when it is accepted.
 inline std::string mistakes_of_text(std::string_view text, const ConfigContext& context = {},
                                     const std::vector<std::string>& overrides = {}) {

@@ -288,11 +288,18 @@ TEST(Update, EveryOptimizerNeedsTheStatesOfItsRow) {
       Segment s{.numel = 1, .weight = &weight, .grad = &grad, .first = &first, .second = &second};
       EXPECT_NO_THROW(update(s, step));
       const int states = keeps_states(step) ? optimizer_row(step.kKinds[0]).states() : 0;
+      const auto is_refused = [&] {
+        try {
+          update(s, step);
+        } catch (const BrokenPromise&) {
+          return true;
+        }
+        return false;
+      };
       s.second = nullptr;
-      if (states > 1) EXPECT_THROW(update(s, step), BrokenPromise);
+      EXPECT_EQ(is_refused(), states > 1);
       s.first = nullptr;
-      if (states > 0) EXPECT_THROW(update(s, step), BrokenPromise);
-      if (states == 0) EXPECT_NO_THROW(update(s, step));
+      EXPECT_EQ(is_refused(), states > 0);
     }
   });
 }
