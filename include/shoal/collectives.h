@@ -49,7 +49,8 @@ struct AllGather {
   std::function<void()> after = {};  // runs on the worker right after it, as in ReduceScatter
 };
 
-// shard[i] = round(post * sum over ranks r in order of (pre * whole_r[rank * shard_numel + i])), summed in fp32.
+// shard[i] = round(post * sum over ranks r in order of (pre * whole_r[rank * shard_numel + i])), summed in fp32. (NCCL
+// adds in an order and a dtype of its own.)
 struct ReduceScatter {
   Subject subject;
   const void* whole = nullptr;  // size() * shard_numel elements of `whole_dtype`

@@ -132,8 +132,9 @@ struct ShoalConfig {
   int64_t offload_chunk_size = int64_t{1} << 22;  // elements whose states move together
   bool verify_offload = false;                    // a checksum of every page that comes back from disk
   OffloadUpdate offload_update = OffloadUpdate::automatic;
-  bool auto_placement = false;    // placement "auto": tiers by the memory there is
-  int64_t device_budget = 0;      // bytes of its GPU that a rank may take; 0: what is free
+  bool auto_placement = false;  // placement "auto": tiers by the memory there is
+  int64_t device_budget =
+      0;  // bytes of its GPU that a rank may take; 0: what is free, which Engine is not told of: give one
   int64_t host_budget = 0;        // bytes of a host that its ranks may take for states and weights; 0: what is free
   int64_t offload_ring_size = 0;  // bytes of the GPU through which states of the host pass; 0: see docs/offload.md
   double offload_disk_ratio = 1;  // the share of states that the disk tier takes at most; the host has the rest

@@ -90,7 +90,7 @@ class Engine : public EngineNames01<Engine> {
   bool evaluating() const;
 
   // Back-propagates the loss of this micro-step, divided by the accumulation steps and times the loss scale.
-  // After an exception the pass cannot be finished: the engine refuses everything but its destruction.
+  // After an exception from within the pass it cannot be finished: the engine refuses everything but its destruction.
   void backward(const at::Tensor& loss);
   // Ends the micro-step; at an accumulation boundary clips, updates and brings the new weights to where they are read.
   // With an update from outside, that one makes the new weights, and is not called in a step that is skipped.
@@ -117,7 +117,7 @@ class Engine : public EngineNames01<Engine> {
   // The rank's own random numbers: draw dropout masks from it, so that recompute can repeat them.
   at::Generator& generator();
   at::Device device() const;
-  const Config& config() const;
+  const Config& config() const;  // with placement "auto": as it was decided
 
   // Cheap values that refer to this engine, and are used while it lives.
   StateView state();

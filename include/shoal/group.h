@@ -1,8 +1,8 @@
 // Ranks that talk to each other. A Group is one ordered channel of collectives over all ranks of a world or some of
 // them: calls return at once, run in the order they were issued, and must be issued in the same order on every rank.
 // Where the bytes travel (same process, shared memory, Gloo) is the transport's affair; the results are the same bits.
-// Groups come from the functions at the end of this file, and from channel() and split(); a program cannot write its
-// own, for the engine asks more of a group than stands here.
+// (NCCL alone adds in an order of its own.) Groups come from the functions at the end of this file, and from channel()
+// and split(); a program cannot write its own, for the engine asks more of a group than stands here.
 #pragma once
 
 #include <chrono>

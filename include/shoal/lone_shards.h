@@ -1,5 +1,6 @@
 // Parameters sharded each on its own, before units are known: a model larger than a rank is built so, and an engine
-// takes the shards over. What a destroyed engine left released is gathered by the same calls.
+// takes the shards over. What a destroyed engine left released is gathered by the same calls. Made for bindings: a C++
+// model declares placeholders instead (shoal/unit.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,7 +31,8 @@ void restore_shapes(const std::vector<at::Tensor>& params);
 // Whether the parameter is released and belongs to no engine.
 bool is_lone_shard(const at::Tensor& param);
 
-// What this rank keeps of a lone shard, in a row: a copy in host memory, in the dtype that is kept. Talks to nobody.
+// What a rank, this one, keeps of a lone shard, in a row: a copy in host memory, in the dtype that is kept. Talks to
+// nobody.
 at::Tensor read_lone_shard(const at::Tensor& param, int rank);
 
 // A parameter that stands empty can be cast or moved to another device like any tensor, and its shard stays behind.

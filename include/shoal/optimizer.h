@@ -16,7 +16,8 @@ enum class OptimizerKind : uint8_t { adamw, adam, sgd, adagrad, lion };
 
 // What the config says of the optimizer.
 struct OptimizerConfig {
-  OptimizerKind kind = OptimizerKind::adamw;
+  OptimizerKind kind =
+      OptimizerKind::adamw;  // "Adam" in a config is adamw unless adam_w_mode is false, as in DeepSpeed
   double lr = 1e-3;
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
@@ -35,7 +36,7 @@ struct OptimizerConfig {
   friend bool operator!=(const OptimizerConfig& x, const OptimizerConfig& y) { return !(x == y); }
 };
 
-// A key of optimizer.params that an optimizer takes. Keys that nearly all take, such as max_grad_norm, are not listed.
+// A key of optimizer.params that an optimizer takes. Keys that all take or refuse alike are not listed.
 struct OptimizerSetting {
   std::string_view name;
   std::optional<double> fallback = std::nullopt;  // its default, where it is not that of the key

@@ -31,6 +31,7 @@ class ConstStateView {
   void check_readable(const std::string& place) const;
 
   // The mean gradients that this rank holds, with the loss scale; after the backward that ends a step, before step().
+  // Their runs have the kind of weights.
   // read_gradient() also takes what kept() lists of trained weights, inside an OutsideUpdate.
   std::vector<StateRun> owned_gradients() const;
   void read_gradient(const StateRun& part, float* values) const;
@@ -52,13 +53,14 @@ class ConstStateView {
 
 class StateView : public ConstStateView {
  public:
-  // Any part of a run that kept() lists, between steps. finish_restore() ends it.
+  // Any part of a run that kept() lists: between steps, and then finish_restore() ends it; or inside an OutsideUpdate.
   void write(const StateRun& part, const float* values) const;
   // Ends a restore: brings the written weights to where they are read. Every rank calls it.
   void finish_restore(const EngineProgress& progress) const;
 
-  // A state of one parameter, changed by hand, also between the micro-steps of a step: gradients that have come stay as
-  // they are, and the step is taken from what was written. Every rank then calls finish_edits, once for any number.
+  // A state of one parameter, any part of a run that kept() lists, changed by hand, also between the micro-steps of a
+  // step: gradients that have come stay as they are, and the step is taken from what was written. Every rank then calls
+  // finish_edits, once for any number.
   void edit(const StateRun& part, const float* values) const;
   void finish_edits() const;
 

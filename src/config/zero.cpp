@@ -39,7 +39,7 @@ std::vector<Key> carried_out_keys() {
                  "pieces "
                  "of at most this size, and of 8 MiB. NCCL and ranks that read each other's memory in place have "
                  "nothing to "
-                 "cut: they reduce a unit in one go, to the same bits. A larger value than the model costs nothing.")
+                 "cut: they reduce a unit in one go. It changes no bit. A larger value than the model costs nothing.")
           .on_auto("hidden size squared; else the default", from_hidden([](int64_t h) { return h * h; }))
           .fills(bound_to([](auto& c) -> auto& { return c.zero.reduce_bucket_size; })),
       integer("prefetch_bucket_size", int64_t{50'000'000})

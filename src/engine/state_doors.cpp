@@ -68,6 +68,11 @@ std::vector<StateRun> StateDoors::kept_gradients() {
   return trained_weights(parts_.state_access.kept());
 }
 
+void StateDoors::read_gradient(const StateRun& part, float* values) {
+  if (!training_.updating_outside()) training_.await_gradients();
+  parts_.state_access.read_gradient(part, parts_.gradients, values);
+}
+
 void StateDoors::write_gradient(const StateRun& part, const float* values) {
   training_.await_gradients();
   parts_.stepper.settle_all();  // nothing counts that was updated with the old one

@@ -28,6 +28,7 @@ class StateDoors {
 
   std::vector<StateRun> owned_gradients();
   std::vector<StateRun> kept_gradients();
+  void read_gradient(const StateRun& part, float* values);
   void write_gradient(const StateRun& part, const float* values);
 
   EngineProgress progress();

@@ -13,7 +13,7 @@ void ConstStateView::check_readable(const std::string& place) const { engine_->d
 
 std::vector<StateRun> ConstStateView::owned_gradients() const { return engine_->doors.owned_gradients(); }
 void ConstStateView::read_gradient(const StateRun& part, float* values) const {
-  engine_->parts.state_access.read_gradient(part, engine_->parts.gradients, values);
+  engine_->doors.read_gradient(part, values);
 }
 bool ConstStateView::has_gradients() const { return engine_->training.micro_steps().has_gradients(); }
 int64_t ConstStateView::accumulated() const { return engine_->training.micro_steps().count(); }

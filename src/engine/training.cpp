@@ -231,6 +231,17 @@ double Training::loss_scale() {
   return parts_.stepper.loss_scale();
 }
 
+OutsideUpdate Training::told_of(const OutsideUpdate& update) {
+  return [this, &update](double grad_scale) {
+    struct Inside {
+      explicit Inside(bool& flag) : flag(flag) { flag = true; }
+      ~Inside() { flag = false; }
+      bool& flag;
+    } inside(updating_outside_);
+    update(grad_scale);
+  };
+}
+
 PendingStep Training::step_later(const OutsideUpdate& update) {
   parts_.check_sound("step");
   if (micro_steps_.count() == 0) {
@@ -249,7 +260,7 @@ PendingStep Training::step_later(const OutsideUpdate& update) {
     Stopwatch watch(times_.step, timing_);
     micro_steps_.begin_step();
     parts_.passes.set_micro_step(0);
-    parts_.stepper.take(update);
+    parts_.stepper.take(update ? told_of(update) : update);
     step = pending_.add();  // before anything else can throw: it is taken
     meters_.count_waits(times_);
     if (gathers_.any_open()) parts_.stepper.settle_all();  // what the user writes there comes after it

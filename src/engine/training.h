@@ -42,10 +42,14 @@ class Training {
   void drop_gradients();
   // Throws unless the gradients of a step are there.
   void await_gradients();
+  // Inside an update from outside, which reads the gradients of the step that is being taken.
+  bool updating_outside() const { return updating_outside_; }
 
   OutOfMemory out_of_memory(const std::string& phase, const std::string& said) const;
 
  private:
+  // The same update; updating_outside() is true in it.
+  OutsideUpdate told_of(const OutsideUpdate& update);
   void begin_outside_backward();
   void prepare_backward();
   void accumulate_more();
@@ -63,6 +67,7 @@ class Training {
   bool loss_is_scaled_ = false;
   bool accumulates_more_ = false;  // than the config says, in a step
   bool updates_outside_ = false;   // the last step's update came from outside: it reads states by itself
+  bool updating_outside_ = false;
   StepTimes times_;
   bool timing_ = false;  // a Stopwatch is running
   PendingSteps pending_;

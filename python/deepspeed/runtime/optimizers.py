@@ -22,7 +22,7 @@ _TORCH_ONLY = ("amsgrad", "maximize", "capturable", "differentiable")
 # What all groups must have alike.
 _SHARED = ("betas", "eps", "momentum", "dampening", "nesterov", "bias_correction")
 # Classes of torch whose formula is the core's optimizer of that name.
-_KNOWN = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD, torch.optim.Adagrad)
+_KNOWN = tuple(getattr(torch.optim, row.name) for row in _core.optimizers() if hasattr(torch.optim, row.name))
 _ROWS = {optimizer.name.lower(): optimizer for optimizer in _core.optimizers()}
 _CLASSES = {"adagrad": DeepSpeedCPUAdagrad, "lion": FusedLion}  # DeepSpeed's own, by the type of a config
 

@@ -242,6 +242,22 @@ TEST(StateAccess, GradientsAreWrittenBetweenBackwardAndStep) {
   EXPECT_THAT(message_of([&] { matrix.engine->state().write_gradient(part, zeros.data()); }), refused);
 }
 
+TEST(StateAccess, GradientsAreReadBetweenBackwardAndStepAndInsideAnUpdateFromOutside) {
+  const std::unique_ptr<Group> world = make_single_group();
+  MatrixEngine matrix(*world, released_at(3));
+  const auto refused = HasSubstr("[gradients] there are none: they are complete after the backward that ends a step");
+  std::vector<float> before(1 << 16), inside(1 << 16);
+  matrix.engine->backward(matrix.loss(0));
+  const StateRun part = matrix.engine->state().owned_gradients().at(0);
+  matrix.engine->state().read_gradient(part, before.data());
+  matrix.engine->step([&](double /*grad_scale*/) { matrix.engine->state().read_gradient(part, inside.data()); });
+  EXPECT_EQ(inside, before);
+  EXPECT_THAT(message_of([&] { matrix.engine->state().read_gradient(part, before.data()); }), refused);
+  matrix.engine->backward(matrix.loss(1));
+  EXPECT_THROW(matrix.engine->step([](double) { throw std::runtime_error("mine"); }), std::exception);
+  EXPECT_NE(message_of([&] { matrix.engine->state().read_gradient(part, before.data()); }), "");
+}
+
 // Halves all moments before the second step's pass, or between its backward and its step.
 std::string halved(Group& group, const RunOptions& run, bool after_backward) {
   MatrixEngine matrix(group, run);
