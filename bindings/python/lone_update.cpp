@@ -85,7 +85,8 @@ class LoneUpdates {
     }
     const int states = optimizer_row(config.kind).states();
     if (states != (second ? 2 : 1))
-      throw py::type_error("[update] " + kind + " has " + std::to_string(states) + " state(s) an element.");
+      throw py::type_error("[update] " + kind + " has " + std::to_string(states) +
+                           (states == 1 ? " state" : " states") + " an element.");
     const py::gil_scoped_release without_gil;
     update_alone(tensor, group_steps(config, numbers),
                  [this](int64_t numel, const std::function<void(int64_t, int64_t)>& work) {

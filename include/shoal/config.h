@@ -149,7 +149,6 @@ struct ShoalConfig {
 // What a config file leaves open and somebody else knows.
 struct ConfigContext {
   int world_size = 1;
-  std::optional<int> data_ranks = {};            // ranks that take samples of their own; not said: all of them
   std::optional<int64_t> hidden_size = {};       // for "auto" bucket sizes
   std::optional<int64_t> micro_batch_size = {};  // for "auto" batch keys
   std::optional<int64_t> accumulation_steps = {};
@@ -160,6 +159,7 @@ struct ConfigContext {
   std::optional<Precision> precision = {};  // for "auto" in fp16.enabled and bf16.enabled
   std::optional<int64_t> total_steps = {};
   std::optional<int64_t> warmup_steps = {};
+  std::optional<int> data_ranks = {};  // ranks that take samples of their own; not said: all of them
 };
 
 struct Config {

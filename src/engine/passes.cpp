@@ -2,16 +2,12 @@
 #include "engine/passes.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/from_blob.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
-#include "plan/memory.h"
-#include "shard/param_slot.h"
 #include "shoal/error.h"
 
 namespace shoal {

@@ -22,6 +22,7 @@ void Soundness::backward_failed(const std::string& because) {
 }
 
 void Soundness::pass_failed(const std::string& because) {
+  gathers_are_lost_ = true;
   lose(fmt::format("{} Destroy the engine and resume from a checkpoint.", because));
 }
 

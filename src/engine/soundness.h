@@ -11,6 +11,9 @@ namespace shoal {
 class Soundness {
  public:
   bool is_lost() const { return !because_.empty(); }
+  // What is gathered is lost too: gathers cannot go on. After a step that failed they can, and the other ranks, which
+  // may wait in them, have this one.
+  bool gathers_are_lost() const { return gathers_are_lost_; }
   // Throws unless the engine may go on.
   void check(const std::string& place) const;
 
@@ -25,6 +28,7 @@ class Soundness {
   void lose(std::string because);
 
   std::string because_;  // sentences; empty: sound
+  bool gathers_are_lost_ = false;
 };
 
 }  // namespace shoal

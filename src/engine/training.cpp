@@ -101,7 +101,7 @@ void Training::evaluate(const std::function<void()>& forward) {
     forward();
   } catch (...) {
     // The next pass begins clean, and the other ranks' gathers have this rank.
-    if (!parts_.soundness.is_lost()) passes.finish_evaluation();
+    if (!parts_.soundness.gathers_are_lost()) passes.finish_evaluation();
     throw;
   }
   passes.finish_evaluation();

@@ -32,7 +32,8 @@ void store_master(const Segment& s, int64_t i, float p) {
 }
 
 template <class Step>
-void update_plain(const Segment& s, const Step& step) {
+void update_plain(const Segment& s, const Step& given) {
+  const Step step = given;  // no store through a pointer can change it: what is the same for all elements is made once
   auto* first = static_cast<float*>(s.first);
   auto* second = static_cast<float*>(s.second);
   float none = 0;

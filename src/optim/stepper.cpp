@@ -39,10 +39,10 @@ Stepper::Stepper(const StepParts& parts, const std::vector<double>& lrs, std::ve
     slots_.push_back({reinterpret_cast<kernels::StepRecord*>(begin), begin + record_nbytes,
                       parts_.queue.make_late_read(sizeof(kernels::StepRecord))});
   }
-  place_standing();
+  place_progress();
 }
 
-void Stepper::place_standing() {
+void Stepper::place_progress() {
   kernels::StepProgress progress;
   progress.scale = loss_scale_.state();
   progress.applied = applied_steps_;
@@ -277,7 +277,7 @@ void Stepper::restore(const EngineProgress& progress) {
   applied_steps_ = progress.applied_steps;
   skipped_steps_ = progress.skipped_steps;
   loss_scale_.restore(progress);
-  place_standing();
+  place_progress();
 }
 
 std::string Stepper::unit_of_flat(int64_t trainable_flat) const {

@@ -133,7 +133,7 @@ class Stepper {
   void update_to(int unit);
   void update_from_outside(const OutsideUpdate& update, double grad_scale);
   void publish(int unit);
-  void place_standing();
+  void place_progress();
   std::string unit_of_flat(int64_t trainable_flat) const;
 
   StepParts parts_;

@@ -16,7 +16,8 @@
 
 namespace shoal::train {
 
-// Made once, and read from then on. What the memory of the ranks has to say about it is a FittedRun.
+// Made once, and read from then on; the model alone is told what a FittedRun recomputes. What the memory of the ranks
+// has to say about it is a FittedRun.
 struct PreparedRun {
   int world = 1;
   std::unique_ptr<models::LanguageModel> model;

@@ -74,7 +74,9 @@ def section_of(optimizer: torch.optim.Optimizer, schedule: Any = None) -> dict[s
         return {"type": "AdamW" if decoupled else "Adam", "params": params | ({} if decoupled else {"adam_w_mode": False})}
     if isinstance(optimizer, torch.optim.SGD):
         return {"type": "SGD", "params": _sgd(params, shared)}
-    row = _ROWS[getattr(optimizer, "kind", type(optimizer).__name__.lower())]
+    row = _ROWS.get(getattr(optimizer, "kind", type(optimizer).__name__.lower()))
+    if row is None:
+        return None
     others = {key: _plain(value) for key, value in shared.items() if row.takes(key)}
     return {"type": row.name, "params": others | params}
 

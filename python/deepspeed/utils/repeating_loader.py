@@ -6,6 +6,8 @@ from typing import Any, Iterable, Iterator
 
 
 class RepeatingLoader:
+    __module__ = "deepspeed.runtime.dataloader"  # where DeepSpeed has it: pickles name it
+
     def __init__(self, loader: Iterable[Any]):
         self.loader = loader
         self._items = iter(loader)

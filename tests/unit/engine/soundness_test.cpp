@@ -36,4 +36,16 @@ TEST(Soundness, KeepsTheFirstFailure) {
   EXPECT_EQ(message_of([&] { soundness.check("run"); }), first);
 }
 
+// After a failed step the other ranks may wait in gathers, which this rank can still take part in.
+TEST(Soundness, ATornStepLeavesGathersAsTheyAre) {
+  Soundness step, backward, both;
+  step.step_failed();
+  EXPECT_FALSE(step.gathers_are_lost());
+  backward.backward_failed("no memory.");
+  EXPECT_TRUE(backward.gathers_are_lost());
+  both.step_failed();
+  both.pass_failed("an evaluation could not begin: stop.");
+  EXPECT_TRUE(both.gathers_are_lost());
+}
+
 }  // namespace shoal

@@ -14,21 +14,25 @@ struct Textbook {
   double p = 0, first = 0, second = 0;
 };
 
-// `number` counts the steps from 1, and the constants are those of set_constants for it.
+// `follow` takes grad_scale, lr and weight_decay from the step, which are a group's, and everything else from the
+// config: so it finds a constant that set_constants forgets. Betas and the like are fp32 before they are anything else.
+// `number` counts the steps from 1.
 
 inline std::vector<AdamStep> samples(AdamStep) {
   return {{.grad_scale = 0.3f, .lr = 1e-3f, .weight_decay = 0.1f, .inv_bias1 = 2.5f, .inv_sqrt_bias2 = 7.1f},
           {.grad_scale = 1e-4f, .lr = 1e-3f, .weight_decay = 0.1f, .decoupled = false, .inv_bias1 = 1.1f}};
 }
-inline void follow(const AdamStep& s, int number, double grad, Textbook& t) {
+inline void follow(const AdamStep& s, const OptimizerConfig& c, int number, double grad, Textbook& t) {
+  const double beta1 = float(c.beta1), beta2 = float(c.beta2);
+  const bool decoupled = c.kind == OptimizerKind::adamw;
   double g = grad * s.grad_scale;
-  if (s.decoupled) t.p -= double(s.lr) * s.weight_decay * t.p;
-  if (!s.decoupled) g += s.weight_decay * t.p;
-  t.first = s.beta1 * t.first + (1 - double(s.beta1)) * g;
-  t.second = s.beta2 * t.second + (1 - double(s.beta2)) * g * g;
-  const double mean = t.first / (1 - std::pow(double(s.beta1), number));
-  const double square = t.second / (1 - std::pow(double(s.beta2), number));
-  t.p -= s.lr * mean / (std::sqrt(square) + s.eps);
+  if (decoupled) t.p -= double(s.lr) * s.weight_decay * t.p;
+  if (!decoupled) g += s.weight_decay * t.p;
+  t.first = beta1 * t.first + (1 - beta1) * g;
+  t.second = beta2 * t.second + (1 - beta2) * g * g;
+  const double mean = c.bias_correction ? t.first / (1 - std::pow(beta1, number)) : t.first;
+  const double square = c.bias_correction ? t.second / (1 - std::pow(beta2, number)) : t.second;
+  t.p -= s.lr * mean / (std::sqrt(square) + c.eps);
 }
 
 inline std::vector<SgdStep> samples(SgdStep) {
@@ -37,11 +41,11 @@ inline std::vector<SgdStep> samples(SgdStep) {
           {.lr = 0.1f, .momentum = 0.9f, .dampening = 0.2f, .first_step = true},
           {.grad_scale = 0.3f, .lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f, .nesterov = true}};
 }
-inline void follow(const SgdStep& s, int number, double grad, Textbook& t) {
+inline void follow(const SgdStep& s, const OptimizerConfig& c, int number, double grad, Textbook& t) {
   double g = grad * s.grad_scale + s.weight_decay * t.p;
-  if (s.momentum != 0) {
-    t.first = number == 1 ? g : s.momentum * t.first + (1 - double(s.dampening)) * g;
-    g = s.nesterov ? g + s.momentum * t.first : t.first;
+  if (c.momentum != 0) {
+    t.first = number == 1 ? g : c.momentum * t.first + (1 - c.dampening) * g;
+    g = c.nesterov ? g + c.momentum * t.first : t.first;
   }
   t.p -= s.lr * g;
 }
@@ -49,19 +53,20 @@ inline void follow(const SgdStep& s, int number, double grad, Textbook& t) {
 inline std::vector<AdagradStep> samples(AdagradStep) {
   return {{.grad_scale = 0.3f, .lr = 0.1f, .weight_decay = 0.01f}};
 }
-inline void follow(const AdagradStep& s, int, double grad, Textbook& t) {
+inline void follow(const AdagradStep& s, const OptimizerConfig& c, int, double grad, Textbook& t) {
   const double g = grad * s.grad_scale + s.weight_decay * t.p;
   t.first += g * g;
-  t.p -= s.lr * g / (std::sqrt(t.first) + s.eps);
+  t.p -= s.lr * g / (std::sqrt(t.first) + c.eps);
 }
 
 inline std::vector<LionStep> samples(LionStep) { return {{.grad_scale = 0.3f, .lr = 1e-3f, .weight_decay = 0.1f}}; }
-inline void follow(const LionStep& s, int, double grad, Textbook& t) {
+inline void follow(const LionStep& s, const OptimizerConfig& c, int, double grad, Textbook& t) {
+  const double beta1 = float(c.beta1), beta2 = float(c.beta2);
   const double g = grad * s.grad_scale;
-  const double c = s.beta1 * t.first + (1 - double(s.beta1)) * g;
-  t.first = s.beta2 * t.first + (1 - double(s.beta2)) * g;
+  const double mixed = beta1 * t.first + (1 - beta1) * g;
+  t.first = beta2 * t.first + (1 - beta2) * g;
   t.p -= double(s.lr) * s.weight_decay * t.p;
-  t.p -= s.lr * static_cast<double>((c > 0) - (c < 0));
+  t.p -= s.lr * static_cast<double>((mixed > 0) - (mixed < 0));
 }
 
 }  // namespace shoal::kernels

@@ -26,7 +26,7 @@ void expect_textbook(Step step, const OptimizerConfig& config) {
     step.set_constants(config, number);
     for (int64_t i = 0; i < kCount; ++i) {
       grad[i] = gentle(random);
-      follow(step, number, grad[i], model[i]);
+      follow(step, config, number, grad[i], model[i]);
     }
     reference()(
         {.numel = kCount, .weight = weight.data(), .grad = grad.data(), .first = first.data(), .second = second.data()},
@@ -41,7 +41,7 @@ void expect_textbook(Step step, const OptimizerConfig& config) {
 
 // Settings that make a difference to some optimizer.
 std::vector<OptimizerConfig> textbook_configs(OptimizerKind kind) {
-  const OptimizerConfig usual{.kind = kind, .eps = 1e-6};
+  const OptimizerConfig usual{.kind = kind, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-4};
   std::vector<OptimizerConfig> configs(4, usual);
   configs[1].momentum = 0.9;
   configs[2].momentum = 0.9;
@@ -49,6 +49,10 @@ std::vector<OptimizerConfig> textbook_configs(OptimizerKind kind) {
   configs[3].momentum = 0.9;
   configs[3].nesterov = true;
   if (!optimizer_row(kind).takes("momentum")) configs.resize(1);
+  if (optimizer_row(kind).takes("bias_correction")) {
+    configs.push_back(usual);
+    configs.back().bias_correction = false;
+  }
   return configs;
 }
 
@@ -56,7 +60,9 @@ TEST(UpdateReference, EveryOptimizerFollowsItsTextbook) {
   for (const OptimizerRow& row : kOptimizers) {
     for (const OptimizerConfig& config : textbook_configs(row.kind)) {
       for (const float decay : {0.0f, 0.1f}) {
-        SCOPED_TRACE(::testing::Message() << row.name << ", momentum " << config.momentum << ", decay " << decay);
+        SCOPED_TRACE(::testing::Message() << row.name << ", momentum " << config.momentum << ", dampening "
+                                          << config.dampening << ", nesterov " << config.nesterov
+                                          << ", bias correction " << config.bias_correction << ", decay " << decay);
         EveryStep::call_for(row.kind, [&](auto step) {
           step.grad_scale = 0.5f;
           step.lr = 0.01f;
