@@ -229,16 +229,17 @@ TEST_F(GpuWatchdog, InAPartRanksAreNamedByTheirNumberInTheWorld) {
       cuda::Stream compute;
       const auto channel = full(*world[at]).device_channel("gradients", gpu().index(), compute.handle());
       auto part = channel->split("half", {{0}, {1, 2}});
+      std::unique_ptr<Rank> rank;  // until the gate is open: its memory is freed when the streams move again
       if (number > 0) {
-        Rank rank(std::move(part), compute);
-        rank.reduce("block.1", [&] {
-          if (number == 2) gate.close(full(*rank.channel).stream());
+        rank = std::make_unique<Rank>(std::move(part), compute);
+        rank->reduce("block.1", [&] {
+          if (number == 2) gate.close(full(*rank->channel).stream());
         });
-        messages[at] = message_of([&] { rank.reduce("block.0"); });
-        if (messages[at].empty()) messages[at] = rank.wait();
+        messages[at] = message_of([&] { rank->reduce("block.0"); });
+        if (messages[at].empty()) messages[at] = rank->wait();
       }
       ++out;
-      while (out < 3) std::this_thread::sleep_for(1ms);  // memory is freed when the streams move again
+      while (out < 3) std::this_thread::sleep_for(1ms);
       gate.open();
     });
   }
