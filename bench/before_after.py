@@ -114,16 +114,16 @@ def main():
         "train": lambda: train_rows(builds, args),
         "collectives": lambda: printed_rows(builds, args, "bench_collectives", [], read_collectives),
         "adamw": lambda: printed_rows(builds, args, "bench_adamw", ["--rounds", "3", "--threads", "1"], read_adamw),
+        "gpu": lambda: gpu_rows(builds, args),
     }
-    rows = {}
-    for part in args.only.split(",") if args.only else []:
+    print(describe_machine(), flush=True)
+    slower = []
+    for part in [*filter(None, args.only.split(",")), *(["gpu"] if args.gpu else [])]:
         say(f"== {part}")
-        rows |= parts[part]()
-    if args.gpu:
-        rows |= gpu_rows(builds, args)
-    print(f"{describe_machine()}\n\n{table_of(rows)}")
-    slower = [name for name, row in rows.items()
-              if statistics.median(row["after"]) > args.limit * statistics.median(row["before"])]
+        rows = parts[part]()
+        print(f"\n{table_of(rows)}", flush=True)
+        slower += [name for name, row in rows.items()
+                   if statistics.median(row["after"]) > args.limit * statistics.median(row["before"])]
     if slower:
         print(f"\nSlower than {args.limit}: {'; '.join(slower)}.")
     return 1 if slower else 0
