@@ -28,7 +28,8 @@ def train_rows(builds, args):
     for transport in ("shm", "gloo"):
         for stage in range(4):
             def command_of(side, _, stage=stage, transport=transport):
-                return [str(builds[side] / "bench/bench_train"), "--stage", str(stage), "--transport", transport]
+                return [str(builds[side] / "bench/bench_train"), "--stage", str(stage), "--transport", transport,
+                        *(["--layers", str(args.layers)] if args.layers else [])]
 
             heat = SimpleNamespace(command_of=command_of, ranks=2, rounds=args.rounds, steps=args.steps, warmup=2)
             results, unable = run_heat(list(SIDES), heat)
@@ -104,6 +105,7 @@ def main():
     parser.add_argument("--after", required=True, type=Path, help="another")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=3, help="training steps of a build in one round")
+    parser.add_argument("--layers", type=int, help="of the model that CPU ranks train; fewer: less computing beside communication")
     parser.add_argument("--gpu", help="models to train on a GPU, comma-separated")
     parser.add_argument("--gpu-rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=1.02)

@@ -18,7 +18,7 @@ foreach(name module deepspeed_loop hf_trainer hf_saving trl client_optimizer dem
   set_tests_properties(python_${name}_test PROPERTIES LABELS process TIMEOUT 1800 SKIP_RETURN_CODE 77
     ENVIRONMENT "PYTHONPATH=${CMAKE_SOURCE_DIR}/python:${metadata};OMP_NUM_THREADS=1;CUDA_VISIBLE_DEVICES=")
 endforeach()
-list(APPEND grids python_hf_trainer_test python_checkpoint_layout_test python_module_test)
+list(APPEND grids python_hf_trainer_test python_hf_saving_test python_checkpoint_layout_test python_module_test)
 add_test(NAME python_gpu_test COMMAND ${SHOAL_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/python/gpu_test.py)
 set_tests_properties(python_gpu_test PROPERTIES LABELS "process;cuda" RESOURCE_LOCK gpu TIMEOUT 900 SKIP_RETURN_CODE 77
   ENVIRONMENT "PYTHONPATH=${CMAKE_SOURCE_DIR}/python:${metadata};OMP_NUM_THREADS=1")

@@ -1,5 +1,5 @@
-// How much of their grids tests run, by SHOAL_TEST_SIZE: "small" under sanitizers, "whole" by `make grids`; in between, as
-// `make test` has it, the part that each grid names. In those of C++ any two axes meet in all their values.
+// How much of their grids tests run, by SHOAL_TEST_SIZE: "small" under sanitizers, "whole" by `make grids`; in between,
+// as `make test` has it, the part that each grid names. In those of C++ any two axes meet in all their values.
 #pragma once
 
 #include <cstdlib>

@@ -180,13 +180,9 @@ void expect_kills_to_do_no_harm(int world, int kills) {
   EXPECT_EQ(hashes, expected);
 }
 
-TEST(KilledSave, FiftyKillsOfOneRankLoseNothing) {
-  expect_kills_to_do_no_harm(1, tests_are_small() ? 5 : 50);
-}
+TEST(KilledSave, FiftyKillsOfOneRankLoseNothing) { expect_kills_to_do_no_harm(1, tests_are_small() ? 5 : 50); }
 
-TEST(KilledSave, KillsOfEitherOfTwoRanksLoseNothing) {
-  expect_kills_to_do_no_harm(2, tests_are_small() ? 2 : 8);
-}
+TEST(KilledSave, KillsOfEitherOfTwoRanksLoseNothing) { expect_kills_to_do_no_harm(2, tests_are_small() ? 2 : 8); }
 
 // A save that cannot be written, and one that can again, on two ranks.
 int save_where_space_runs_out(const std::string& folder, const std::string& cause, const std::function<void()>& run_out,

@@ -60,7 +60,7 @@ def test_optimizer_and_schedule_of_the_config():
 
 
 def test_bf16():
-    compare("llama-bf16", [0, 1, 2, 3], bf16=True, against_plain=False)
+    compare("llama-bf16", stages_for(0, 3), bf16=True, against_plain=False)
 
 
 def test_t5():
@@ -105,7 +105,7 @@ def compare_experts(kind: str, count: int, stages: list[int]) -> None:
 
 
 def test_two_experts_a_token_that_run_on_some_ranks_only():
-    compare_experts("mixtral", 32, [0, 1, 2, 3])
+    compare_experts("mixtral", 32, stages_for(0, 3))
 
 
 def test_one_expert_a_token_that_runs_on_some_ranks_only():

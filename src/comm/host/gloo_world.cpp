@@ -311,14 +311,17 @@ std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel
   }
   // Whoever stops in order says so first and cuts the connection then, but the two travel separately.
   const auto deadline = std::chrono::steady_clock::now() + kReportDelay;
+  const bool closed = broken.how == LinkBroken::How::closed;
   const std::string left_key = fmt::format("left/{}/{}", channel.id, broken.peer);
   for (;;) {
     try {
       if (const auto written = reports_->get(kFailureKey)) return failure_from_text(*written).cause;
       if (reports_->get(left_key)) return cause_left(broken.peer);
     } catch (const StoreSilent& silent) {
-      // A rank that hangs makes others stop, and their connections are cut first.
-      return options_.store_host < 0 ? cause_died(broken.peer, broken.what()) : cause_store_silent_for(silent.limit);
+      // A rank that hangs makes others stop, and their connections are cut first; its own it keeps.
+      if (options_.store_host < 0 || (closed && broken.peer == options_.store_host))
+        return cause_died(broken.peer, broken.what());
+      return cause_store_silent_for(silent.limit);
     } catch (const Error&) {
       return cause_store_gone(broken.peer, broken.what());
     }
