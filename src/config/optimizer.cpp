@@ -106,8 +106,8 @@ std::vector<Key> carried_out_keys() {
           .fills(bound_to([](auto& c) -> auto& { return c.optimizer.eps; })),
       number("weight_decay", 0.0)
           .at_least(0)
-          .means(fmt::format("How strongly weights shrink: decoupled from the gradient for {}, added to it otherwise.",
-                             join(decoupled, " and ")))
+          .means(fmt::format("How strongly weights shrink: decoupled from the gradient ({}), or added to it.",
+                             join(decoupled, ", ")))
           .on_auto(caller, [](const ConfigContext& c, const Settings&) { return Known(c.weight_decay); })
           .fills(bound_to([](auto& c) -> auto& { return c.optimizer.weight_decay; })),
       boolean("bias_correction", true).means("Correct the moments for their start at zero.").fills(bound_to([

@@ -1,5 +1,5 @@
-// Every optimizer for the tests of its kernels: steps that are worth trying, and its formula in fp64 as a textbook has
-// it. A step of EveryStep without the two does not compile.
+// Every optimizer for the tests of its kernels: steps that are worth trying, settings that make a difference to it, and
+// its formula in fp64 as a textbook has it. A step of EveryStep without the three does not compile.
 #pragma once
 
 #include <cmath>
@@ -14,6 +14,9 @@ struct Textbook {
   double p = 0, first = 0, second = 0;
 };
 
+// Settings that are not the defaults, so that a constant that was forgotten is seen.
+inline OptimizerConfig unusual() { return {.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-4}; }
+
 // `follow` takes grad_scale, lr and weight_decay from the step, which are a group's, and everything else from the
 // config: so it finds a constant that set_constants forgets. Betas and the like are fp32 before they are anything else.
 // `number` counts the steps from 1.
@@ -21,6 +24,11 @@ struct Textbook {
 inline std::vector<AdamStep> samples(AdamStep) {
   return {{.grad_scale = 0.3f, .lr = 1e-3f, .weight_decay = 0.1f, .inv_bias1 = 2.5f, .inv_sqrt_bias2 = 7.1f},
           {.grad_scale = 1e-4f, .lr = 1e-3f, .weight_decay = 0.1f, .decoupled = false, .inv_bias1 = 1.1f}};
+}
+inline std::vector<OptimizerConfig> settings(AdamStep) {
+  OptimizerConfig uncorrected = unusual();
+  uncorrected.bias_correction = false;
+  return {unusual(), uncorrected};
 }
 inline void follow(const AdamStep& s, const OptimizerConfig& c, int number, double grad, Textbook& t) {
   const double beta1 = float(c.beta1), beta2 = float(c.beta2);
@@ -41,6 +49,13 @@ inline std::vector<SgdStep> samples(SgdStep) {
           {.lr = 0.1f, .momentum = 0.9f, .dampening = 0.2f, .first_step = true},
           {.grad_scale = 0.3f, .lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f, .nesterov = true}};
 }
+inline std::vector<OptimizerConfig> settings(SgdStep) {
+  std::vector<OptimizerConfig> all(4, unusual());
+  for (size_t i = 1; i < all.size(); ++i) all[i].momentum = 0.9;
+  all[2].dampening = 0.3;
+  all[3].nesterov = true;
+  return all;
+}
 inline void follow(const SgdStep& s, const OptimizerConfig& c, int number, double grad, Textbook& t) {
   double g = grad * s.grad_scale + s.weight_decay * t.p;
   if (c.momentum != 0) {
@@ -53,6 +68,7 @@ inline void follow(const SgdStep& s, const OptimizerConfig& c, int number, doubl
 inline std::vector<AdagradStep> samples(AdagradStep) {
   return {{.grad_scale = 0.3f, .lr = 0.1f, .weight_decay = 0.01f}};
 }
+inline std::vector<OptimizerConfig> settings(AdagradStep) { return {unusual()}; }
 inline void follow(const AdagradStep& s, const OptimizerConfig& c, int, double grad, Textbook& t) {
   const double g = grad * s.grad_scale + s.weight_decay * t.p;
   t.first += g * g;
@@ -60,6 +76,7 @@ inline void follow(const AdagradStep& s, const OptimizerConfig& c, int, double g
 }
 
 inline std::vector<LionStep> samples(LionStep) { return {{.grad_scale = 0.3f, .lr = 1e-3f, .weight_decay = 0.1f}}; }
+inline std::vector<OptimizerConfig> settings(LionStep) { return {unusual()}; }
 inline void follow(const LionStep& s, const OptimizerConfig& c, int, double grad, Textbook& t) {
   const double beta1 = float(c.beta1), beta2 = float(c.beta2);
   const double g = grad * s.grad_scale;
