@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include <atomic>
+#include <future>
 #include <thread>
 
 #include "unit/comm/gloo_groups.h"
@@ -65,31 +67,32 @@ TEST(GlooWorld, WhoServesAStoreThatDoesNotAnswerIsNamedToo) {
                                "answer within 3 s."));
 }
 
-// Answers nothing: its server is frozen, or so busy with its end that this rank has not heard of it yet.
-class StoreThatIsFrozen final : public c10d::HashStore {
+// Answers nothing once it is frozen: its server is, or so busy with its end that this rank has not heard of it yet.
+class StoreToFreeze final : public c10d::HashStore {
  public:
-  bool check(const std::vector<std::string>&) override {
-    std::this_thread::sleep_for(std::chrono::seconds(6));
-    return false;
+  bool check(const std::vector<std::string>& keys) override {
+    if (frozen) std::this_thread::sleep_for(std::chrono::seconds(6));
+    return c10d::HashStore::check(keys);
   }
+  std::atomic<bool> frozen = false;
 };
 
 // What is found when the connection to a rank is closed and rank 3, which serves the store, says nothing.
 std::string cause_when_closed(int peer) {
-  auto store = std::make_shared<C10dStore>(c10::make_intrusive<StoreThatIsFrozen>(), std::make_shared<TimedCalls>(),
-                                           kDefaultTimeout);
+  const auto keys = c10::make_intrusive<StoreToFreeze>();
+  const auto store = std::make_shared<C10dStore>(keys, std::make_shared<TimedCalls>(), kDefaultTimeout);
   GlooWorld::Options options = testing::gloo_options(0, 1, kDefaultTimeout, store);
   options.store_host = 3;
+  GlooWorld world(options);
+  keys->frozen = true;
   const LinkBroken closed(LinkBroken::How::closed, peer, "Connection closed by peer");
-  return GlooWorld(options).settle(closed, {"channel//0", nullptr}, "gather of x (#1)").cause;
+  return world.settle(closed, {"channel//0", nullptr}, "gather of x (#1)").cause;
 }
 
 TEST(GlooWorld, AFrozenRankClosesNothingSoWhoDidDied) {
-  std::string of_another;
-  std::thread other([&] { of_another = cause_when_closed(2); });
+  auto of_another = std::async(std::launch::async, cause_when_closed, 2);
   EXPECT_THAT(cause_when_closed(3), StartsWith("rank 3 died (Connection closed by peer)"));
-  other.join();
-  EXPECT_THAT(of_another, StartsWith("rank 3 hangs, or the network to it is cut"));
+  EXPECT_THAT(of_another.get(), StartsWith("rank 3 hangs, or the network to it is cut"));
 }
 
 std::string message_when_connecting(int rank, int world, const std::shared_ptr<C10dStore>& store) {
