@@ -19,11 +19,7 @@ std::vector<Cell> cells() {
             {3, Precision::bf16, 3, true},
             {3, Precision::fp32, 1, false}};
   }
-  std::vector<Cell> cells = every_cell({1, 2, 3, 4});
-  if (!tests_are_whole()) {  // four ranks take the longest
-    std::erase_if(cells, [](const Cell& cell) { return cell.world == 4 && !cell.clip; });
-  }
-  return cells;
+  return every_cell({1, 2, 3, 4});
 }
 
 INSTANTIATE_TEST_SUITE_P(Matrix, Exactness, ::testing::ValuesIn(cells()), cell_name);
