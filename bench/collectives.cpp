@@ -1,5 +1,6 @@
 // GB/s of reduce_scatter and all_gather between 2 processes, over shared memory and over Gloo, by the size of the whole
 // buffer. Starts itself again as the ranks:   bench_collectives [megabytes ...]
+// With a launcher's variables it is one rank of that many: bench/hosts.py starts it so on several hosts.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,7 +36,8 @@ double fastest(shoal::Group& group, const Call& call) {
 
 void measure(shoal::Group& group, int64_t megabytes) {
   const size_t nbytes = static_cast<size_t>(megabytes) << 20;
-  const size_t shard_nbytes = nbytes / kWorld;
+  const auto world = static_cast<size_t>(group.size());
+  const size_t shard_nbytes = nbytes / world;
   auto ledger = std::make_shared<shoal::Ledger>();
   auto whole = full(group).allocate(nbytes, ledger, shoal::MemoryKind::reduce_slots);
   std::fill_n(reinterpret_cast<float*>(whole->data()), nbytes / 4, 1.0f);
@@ -45,7 +47,7 @@ void measure(shoal::Group& group, int64_t megabytes) {
   reduce.whole = whole->data();
   reduce.shard = own;
   reduce.shard_numel = static_cast<int64_t>(shard_nbytes / 4);
-  reduce.post = 1.0f / kWorld;
+  reduce.post = 1.0f / static_cast<float>(world);
   const double reduce_s = fastest(group, [&] { group.reduce_scatter(reduce).wait(); });
   const shoal::AllGather gather{{"gather", "bench"}, own, whole->data(), shard_nbytes, nullptr};
   const double gather_s = fastest(group, [&] { group.all_gather(gather).wait(); });

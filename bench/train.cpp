@@ -1,7 +1,7 @@
 // Trains the benchmark's Llama with Shoal, a few steps at a time, on request: one rank of the protocol in
-// bench/README.md. Flags: --stage 0..3, --transport shm|gloo|none, --layers N. Without a transport each rank is a world
-// of one: what the same work costs when nobody talks, the floor for the others. Freed memory is kept, as by `shoal
-// train`.
+// bench/README.md. Flags: --stage 0..3, --transport shm|gloo|auto|none, --layers N, --set KEY=VALUE of the config.
+// Without a transport each rank is a world of one: what the same work costs when nobody talks, the floor for the
+// others. Freed memory is kept, as by `shoal train`.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "llama.h"
 #include "shoal/engine.h"
@@ -21,6 +22,7 @@ struct Flags {
   int stage = 3;
   std::string transport = "auto";
   int64_t layers = 8;
+  std::vector<std::string> settings;
 };
 
 Flags parse(int argc, char** argv) {
@@ -34,8 +36,10 @@ Flags parse(int argc, char** argv) {
       flags.transport = value;
     else if (flag == "--layers")
       flags.layers = std::stoll(value);
+    else if (flag == "--set")
+      flags.settings.push_back(value);
     else
-      throw shoal::Error("bench_train", flag + " is not a flag. Use --stage, --transport or --layers.");
+      throw shoal::Error("bench_train", flag + " is not a flag. Use --stage, --transport, --layers or --set.");
   }
   return flags;
 }
@@ -56,7 +60,8 @@ int serve(const Flags& flags) {
   shoal::keep_freed_memory();
   const bool alone = flags.transport == "none";
   const shoal::Config config =
-      shoal::Config::from_text(config_text(flags), {.world_size = alone ? 1 : shoal::world_size_of_environment()});
+      shoal::Config::from_text(config_text(flags), {.world_size = alone ? 1 : shoal::world_size_of_environment()},
+                               "bench_train", flags.settings);
   const std::unique_ptr<shoal::Group> world =
       alone ? shoal::make_single_group() : shoal::make_process_group(shoal::process_group_options(config));
   shoal::bench::LlamaShape shape;

@@ -69,16 +69,20 @@ class Pool:
                            WORLD_SIZE=str(args.ranks), LOCAL_WORLD_SIZE=str(args.ranks))
         # DeepSpeed's compiled parts need the ninja of its own environment.
         environment["PATH"] = os.path.dirname(command[0]) + os.pathsep + environment["PATH"]
-        self.ranks = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True, bufsize=1,
-                             env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank)))
-            for rank in range(args.ranks)
-        ]
+        self.ranks = [self.start(command, dict(environment, RANK=str(rank), LOCAL_RANK=str(rank)), args) for rank in range(args.ranks)]
         self.own_cpu = 0.0  # seconds of processor time inside run()
         for answer in self.read_all(READY_TIMEOUT):
             if answer != "ready":
                 self.close()
                 raise Unable(answer.removeprefix("unable "))
+
+    def start(self, command, environment, args):
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True, bufsize=1,
+                                env=environment)
+
+    def pid_of(self, process):
+        """Of the rank itself, where what was started is something before it."""
+        return process.pid
 
     def read_all(self, timeout):
         """One line of each rank."""
@@ -113,7 +117,7 @@ class Pool:
         ticks = 0
         for process in self.ranks:
             with contextlib.suppress(FileNotFoundError):
-                fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+                fields = Path(f"/proc/{self.pid_of(process)}/stat").read_text().rpartition(")")[2].split()
                 ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -121,7 +125,7 @@ class Pool:
         pages = 0
         for process in self.ranks:
             with contextlib.suppress(FileNotFoundError):
-                pages += int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+                pages += int(Path(f"/proc/{self.pid_of(process)}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**30
 
     def close(self):
@@ -146,7 +150,7 @@ def run_heat(engines, args):
     try:
         for engine in engines:
             try:
-                pools[engine] = Pool(engine, args)
+                pools[engine] = getattr(args, "pool", Pool)(engine, args)
                 pools[engine].run(args.warmup)
                 results[engine] = {"seconds": [], "loss": None}
                 say(f"  {engine}: ready, {pools[engine].resident_gib():.1f} GiB resident")

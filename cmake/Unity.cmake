@@ -10,6 +10,7 @@ set(second_files
   src/config/top_level.cpp
   src/config/zero.cpp
   src/models/gpt2/model.cpp
+  tests/ranks/hybrid_test.cpp
   tests/ranks/traffic_test.cpp
   tests/unit/checkpoint/exchange_test.cpp
   tests/unit/checkpoint/run_folder_test.cpp
@@ -30,6 +31,12 @@ function(shoal_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   # A test's class with a base in a nameless namespace looks to g++ as if it came from a header.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  # Debian's CMake names the sources of a folder of depth two (apps/cli) by a path that is one level short: from there it leads
+  # to them. Without this it did so from torch's headers, where .venv lies in the checkout, and nowhere else.
+  file(RELATIVE_PATH here ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  if(here MATCHES "/")
+    target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir)
+  endif()
   foreach(source ${ARGN})
     file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${source})
     string(REGEX REPLACE "^src/([^/]*)/.*" "\\1" group ${path})

@@ -17,6 +17,14 @@ if [[ "$preset" == tsan ]]; then
   "${prefix[@]}" true || { echo "[tests] this system does not let a program fix its addresses (setarch -R)." >&2; exit 1; }
 fi
 
+# Importing torch takes seconds of a core in each Python test and in what its ranks are forks of: done once for all.
+if [[ "$preset" == dev && "$*" != "-L unit" ]]; then
+  SHOAL_WARM=$(mktemp -d)/socket
+  export SHOAL_WARM
+  OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES='' .venv/bin/python3 tests/python/warm.py serve "$SHOAL_WARM" &
+  trap 'kill %1 2>/dev/null || true; rm -rf "$(dirname "$SHOAL_WARM")"' EXIT
+fi
+
 rc=0
 jobs=$(($(tools/jobs.sh) + 1))  # tests of timeouts and of dead ranks wait more than they compute
 GTEST_OUTPUT="xml:$results/" "${prefix[@]}" ctest --preset "$preset" -j "$jobs" "$@" || rc=$?

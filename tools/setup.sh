@@ -3,7 +3,10 @@
 #   tools/setup.sh            what building, testing and the demo need
 #   tools/setup.sh lint       clang-tidy too
 #   tools/setup.sh trl        TRL too, for its test, where Python is 3.11 or newer
-#   tools/setup.sh wheel      what make wheel builds wheels with
+#   tools/setup.sh monitors   tensorboard and wandb, for their tests, in .venv-monitors: beside .venv, where a Trainer would find them
+#   tools/setup.sh browser    Chromium too, for the test of the report's page (about 400 MB)
+#   tools/setup.sh hosts      what tests of several hosts use beside: a server of ssh, a firewall, Slurm. Debian starts
+#                             the server of ssh on this machine; without all this those tests are skipped
 # What is there already is left alone: a second call asks dpkg, compares one stamp, and touches no network.
 # It does not configure or build; the Makefile does.
 set -euo pipefail
@@ -12,6 +15,8 @@ cd "$(dirname "$0")/.."
 packages=(g++ cmake ninja-build ccache libfmt-dev libgtest-dev libbenchmark-dev libcli11-dev libxxhash-dev liburing-dev
           openmpi-bin iproute2 util-linux)
 [[ "${1:-}" == lint ]] && packages+=(clang-tidy)
+[[ "${1:-}" == browser ]] && packages+=(chromium)
+[[ "${1:-}" == hosts ]] && packages+=(openssh-server openssh-client nftables slurmctld slurmd slurm-client)
 
 say() { echo "[setup] $*"; }
 fail() { echo "[setup] $*" >&2; exit 1; }
@@ -105,13 +110,18 @@ set_up_python() {
 
 set_up_system
 set_up_python
-if [[ "${1:-}" == wheel ]] && ! .venv/bin/python3 -c 'import scikit_build_core' 2>/dev/null; then
-  .venv/bin/python3 -m pip install --disable-pip-version-check --no-deps scikit-build-core==1.1.1 pathspec==1.1.1
-fi
 if [[ "${1:-}" == trl ]]; then
   if ! .venv/bin/python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     say "TRL's test will be skipped: requirements-trl.lock needs Python 3.11, and .venv has $(.venv/bin/python3 --version)."
   elif ! .venv/bin/python3 tools/check_lock.py requirements-trl.lock >/dev/null; then
     .venv/bin/python3 -m pip install --disable-pip-version-check --no-deps -r requirements-trl.lock
+  fi
+fi
+if [[ "${1:-}" == monitors ]]; then
+  if ! .venv/bin/python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    say "Tests of monitors will be skipped: requirements-monitors.lock needs Python 3.11, and .venv has $(.venv/bin/python3 --version)."
+  elif ! PYTHONPATH=.venv-monitors .venv/bin/python3 tools/check_lock.py requirements-monitors.lock >/dev/null; then
+    rm -rf .venv-monitors
+    .venv/bin/python3 -m pip install --disable-pip-version-check --no-deps --target .venv-monitors -r requirements-monitors.lock
   fi
 fi

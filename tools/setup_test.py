@@ -35,8 +35,8 @@ def write_program(path, text):
 
 
 class Setup(unittest.TestCase):
-    def set_up_trl(self, minor):
-        """What setup.sh prints, and what it installs, on Python 3.<minor>."""
+    def set_up(self, what, minor):
+        """What `setup.sh what` prints, and what it installs, on Python 3.<minor>."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             (folder / "tools").mkdir()
@@ -47,13 +47,13 @@ class Setup(unittest.TestCase):
             write_program(folder / ".venv/bin/python3", PYTHON.replace("MINOR", str(minor)).replace("REAL", sys.executable))
             (folder / ".venv/.lock-stamp").write_text(f"{hashlib.sha256(lock).hexdigest()} {folder.resolve()}/.venv\n")
             environment = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
-            done = subprocess.run([folder / "tools/setup.sh", "trl"], capture_output=True, text=True, env=environment)
+            done = subprocess.run([folder / "tools/setup.sh", what], capture_output=True, text=True, env=environment)
             self.assertEqual(done.returncode, 0, done.stderr)
             installed = folder / "installed.txt"
             return done.stdout, installed.read_text() if installed.exists() else ""
 
     def test_below_3_11_one_line_says_that_trl_is_left_out(self):
-        said, installed = self.set_up_trl(10)
+        said, installed = self.set_up("trl", 10)
         self.assertEqual(
             said,
             "[setup] TRL's test will be skipped: requirements-trl.lock needs Python 3.11, and .venv has Python 3.10.0.\n",
@@ -61,10 +61,15 @@ class Setup(unittest.TestCase):
         self.assertEqual(installed, "")
 
     def test_from_3_11_on_the_lock_is_installed(self):
-        said, installed = self.set_up_trl(11)
-        self.assertEqual(said, "")
-        self.assertIn("pip install", installed)
-        self.assertTrue(installed.endswith("-r requirements-trl.lock\n"), installed)
+        for what in ("trl", "monitors"):
+            said, installed = self.set_up(what, 11)
+            self.assertEqual(said, "")
+            self.assertIn("pip install", installed)
+            self.assertTrue(installed.endswith(f"-r requirements-{what}.lock\n"), installed)
+
+    def test_monitors_lie_beside_the_environment(self):
+        self.assertIn("--target .venv-monitors ", self.set_up("monitors", 11)[1])
+        self.assertIn("Tests of monitors will be skipped", self.set_up("monitors", 10)[0])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Turns text into a token file (docs/formats/tokens.md) with a Hugging Face tokenizer.json.
 
-    tokenize.py --tokenizer tokenizer.json TEXT... -o FILE.bin [--eos TOKEN]
+    tokenize.py --tokenizer tokenizer.json TEXT... -o FILE.bin [--eos TOKEN] [--field NAME]
 
-Run by `shoal tokenize`. A TEXT is a file of UTF-8 or a folder of them (all below it, in sorted order, hidden ones left out).
-Every file is one document: its tokens are what the tokenizer gives for the whole file, without special tokens, and then
+Run by `shoal tokenize`. A TEXT is a file, or a folder of files (all below it, in sorted order, hidden ones left out); documents.py
+says what its documents are. The tokens of each are what the tokenizer gives for the whole of it, without special tokens, and then
 the end-of-text token when one is named. Exit codes: 0 done, 1 failed, 2 wrong usage.
 """
 
@@ -14,59 +14,17 @@ import struct
 import sys
 import time
 from array import array
-from pathlib import Path
+
+from documents import Failed, documents_of, find_files, has_rows, refuse_lfs_pointer
 
 MAGIC = b"SHOALTOK"
 VERSION = 1
 LARGEST_VOCAB = 1 << 32
-LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 # A larger document is encoded in pieces, cut at line ends: the tokenizer needs many times the text's memory.
 LARGEST_PIECE = 16 << 20
-
-
-class Failed(Exception):
-    """A message of the form `[place] what is wrong. What to do.`"""
-
-    def __init__(self, place, message, code=1):
-        super().__init__(f"[{place}] {message}")
-        self.code = code
-
-
-def refuse_lfs_pointer(file, place):
-    """What a clone holds of a large file until Git LFS fetches it. The same as src/base/lfs_pointer.cpp."""
-    with open(file, "rb") as stream:
-        if stream.read(len(LFS_POINTER)) != LFS_POINTER:
-            return
-    raise Failed(place, "is a pointer of Git LFS and not the file itself. Fetch it: run `git lfs pull` in its folder.", 2)
-
-
-def text_files(paths):
-    files = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            found = []
-            for folder, folders, names in os.walk(path):
-                folders[:] = [name for name in folders if not name.startswith(".")]
-                found += [os.path.join(folder, name) for name in names if not name.startswith(".")]
-            files += sorted(found)
-        elif path.is_file():
-            files.append(str(path))
-        else:
-            raise Failed(f"tokenize {path}", "does not exist. Give a text file, or a folder of them.", 2)
-    files = [file for file in files if os.path.getsize(file) > 0]
-    if not files:
-        raise Failed("tokenize", "there is no text in what was given. Give a file with text in it.", 2)
-    return files
-
-
-def read_text(file):
-    try:
-        with open(file, encoding="utf-8-sig", newline="") as stream:  # a mark at the beginning is no text
-            return stream.read()
-    except UnicodeDecodeError as error:
-        raise Failed(f"tokenize {file}", f"byte {error.start} is not UTF-8. Convert the file, or leave it out.", 2) from None
-    except OSError as error:
-        raise Failed(f"tokenize {file}", f"cannot be read: {error.strerror}. Correct the path.", 2) from None
+# Small documents go to the tokenizer together, which takes them in parallel, on all cores.
+MOST_TOGETHER = 1024
+LARGEST_TOGETHER = 1 << 20  # characters
 
 
 def pieces(text):
@@ -124,14 +82,14 @@ class Progress:
         self.terminal = sys.stderr.isatty()
         self.next = self.begin + (0.2 if self.terminal else 10)
 
-    def add(self, nbytes):
-        self.done += nbytes
+    def reach(self, nbytes):
+        self.done = nbytes
         now = time.monotonic()
         if now < self.next:
             return
         self.next = now + (0.2 if self.terminal else 10)
         rate = self.done / (now - self.begin)
-        left = (self.total - self.done) / rate
+        left = (self.total - self.done) / max(rate, 1e-9)
         line = f"{100 * self.done / self.total:5.1f} %  {self.done / 1e6:.1f} of {self.total / 1e6:.1f} MB  {rate / 1e6:.1f} MB/s  {left:.0f} s left"
         print(f"\r\033[K{line}" if self.terminal else line, end="" if self.terminal else "\n", file=sys.stderr, flush=True)
 
@@ -167,19 +125,45 @@ def tokenize(options):
         if token is None:
             raise Failed(f"--eos {options.eos}", "is not a token of this tokenizer. Give one that is.", 2)
         end = [token]
-    files = text_files(options.text)
+    files = find_files(options.text)
+    if options.field != "text" and not any(map(has_rows, files)):
+        raise Failed(f"--field {options.field}", "is for files of rows, .jsonl or .parquet, and there is none. Remove it.", 2)
     progress = Progress(sum(os.path.getsize(file) for file in files))
     output = TokenFile(options.output, vocab)
-    try:
-        for file in files:
-            refuse_lfs_pointer(file, f"tokenize {file}")
-            text = read_text(file)
-            if len(text) > LARGEST_PIECE:
-                print(f"{file} is long: encoded in pieces of {LARGEST_PIECE >> 20} Mi characters, cut at line ends.", file=sys.stderr)
-            for piece in pieces(text):
-                output.append(tokenizer.encode(piece, add_special_tokens=False).ids)
-                progress.add(len(piece.encode()))
+    documents = 0
+    together = []  # documents that wait to be encoded
+
+    def encode():
+        for encoding in tokenizer.encode_batch(together, add_special_tokens=False):
+            output.append(encoding.ids)
             output.append(end)
+        together.clear()
+
+    try:
+        before = 0  # bytes of the files that are done
+        for file in files:
+            characters = 0
+            for text, read in documents_of(file, options.field):
+                documents += 1
+                if len(text) > LARGEST_TOGETHER:
+                    encode()
+                    characters = 0
+                    if len(text) > LARGEST_PIECE:
+                        print(f"{file} has a long text: encoded in pieces of {LARGEST_PIECE >> 20} Mi characters, cut at line ends.", file=sys.stderr)
+                    for piece in pieces(text):
+                        output.append(tokenizer.encode(piece, add_special_tokens=False).ids)
+                        progress.reach(before)
+                    output.append(end)
+                else:
+                    together.append(text)
+                    characters += len(text)
+                if characters > LARGEST_TOGETHER or len(together) >= MOST_TOGETHER:
+                    encode()
+                    characters = 0
+                    progress.reach(before + read)
+            encode()
+            before += os.path.getsize(file)
+            progress.reach(before)
         progress.finish()
         if output.count == 0:
             raise Failed("tokenize", "the tokenizer gave no token for this text. Check that it belongs to it.")
@@ -189,9 +173,13 @@ def tokenize(options):
         raise Failed(f"tokenize {options.output}", f"cannot be written: {error.strerror}. {remedy}.") from None
     finally:
         output.abandon()
+    rows = any(map(has_rows, files))
+    if rows and not end:
+        print("nothing marks where a document ends: --eos names the token to put there.", file=sys.stderr)
     return (
-        f"{options.output}: {output.count:,} tokens of {output.width} bytes, vocabulary {vocab:,}, "
-        f"from {len(files)} file{'' if len(files) == 1 else 's'} of {progress.total / 1e6:.1f} MB"
+        f"{options.output}: {output.count:,} tokens of {output.width} bytes, vocabulary {vocab:,}, from "
+        + (f"{documents:,} document{'' if documents == 1 else 's'} in " if rows else "")
+        + f"{len(files)} file{'' if len(files) == 1 else 's'} of {progress.total / 1e6:.1f} MB"
     )
 
 
@@ -200,6 +188,7 @@ def main():
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("-o", "--output", required=True)
     parser.add_argument("--eos")
+    parser.add_argument("--field", default="text")
     parser.add_argument("text", nargs="+")
     try:
         print(tokenize(parser.parse_args()))

@@ -20,11 +20,15 @@ constexpr int kWrongUsage = 2;
 void add_verbs(CLI::App& app, int& exit_code) {
   add_train(app, exit_code);
   add_generate(app, exit_code);
+  add_compare(app, exit_code);
+  add_report(app, exit_code);
   add_launch(app, exit_code);
   add_plan(app, exit_code);
   add_checkpoint(app, exit_code);
   add_tokenize(app, exit_code);
   add_doctor(app, exit_code);
+  add_completion(app, exit_code);
+  add_man(app, exit_code);
 }
 
 // A flag with nothing behind it is a shell variable that was not set. The words of another program may be empty.

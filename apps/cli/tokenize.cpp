@@ -17,7 +17,7 @@ namespace shoal::cli {
 namespace {
 
 struct TokenizeOptions {
-  std::string tokenizer, output, eos;
+  std::string tokenizer, output, eos, field = "text";
   std::vector<std::string> text;
 };
 
@@ -44,6 +44,7 @@ std::string find_script() {
   }
   std::vector<std::string> words = {find_python(), script, "--tokenizer", options.tokenizer, "-o", options.output};
   if (!options.eos.empty()) words.push_back("--eos=" + options.eos);
+  words.push_back("--field=" + options.field);
   words.push_back("--");
   words.insert(words.end(), options.text.begin(), options.text.end());
   std::vector<char*> argv;
@@ -62,11 +63,17 @@ void add_tokenize(CLI::App& app, int&) {
   const auto options = std::make_shared<TokenizeOptions>();  // lives as long as the callback
   verb->add_option("--tokenizer", options->tokenizer, "The model's tokenizer.json")->required();
   verb->add_option("-o,--output", options->output, "The token file to write")->required();
-  verb->add_option("--eos", options->eos, "A token to put behind each file, such as \"<|endoftext|>\"");
-  verb->add_option("text", options->text, "Files of UTF-8 text, or folders of them")->required();
+  verb->add_option("--eos", options->eos, "A token to put behind each document, such as \"<|endoftext|>\"");
+  verb->add_option("--field", options->field, "The field of each row that holds its text, in .jsonl and .parquet")
+      ->capture_default_str();
+  verb->add_option(
+          "text", options->text,
+          "Files, or folders of them: UTF-8 text, a document each; .jsonl (or .jsonl.gz) and .parquet, one a row")
+      ->required();
   verb->footer(
       "SHOAL_PYTHON names a Python with the package tokenizers, if the one of the build is not to be used.\n"
       "\nExample:\n  shoal tokenize --tokenizer gpt2/tokenizer.json books/ -o books.bin --eos \"<|endoftext|>\"\n"
+      "  shoal tokenize --tokenizer gpt2/tokenizer.json web.jsonl --field content -o web.bin --eos \"<|endoftext|>\"\n"
       "  shoal train --model gpt2 --data tokens:books.bin --steps 100");
   verb->callback([options] { become_tokenizer(*options); });
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,12 +14,16 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/unix_time.h"
 #include "cli/recompute_flag.h"
 #include "cli/verbs.h"
 #include "launch/launch_ranks.h"
+#include "report/page.h"
 #include "shoal/group.h"
 #include "shoal/heap.h"
 #include "train/prepare.h"
+#include "train/restarts.h"
+#include "train/stop_wish.h"
 #include "train/trainer.h"
 
 namespace shoal::cli {
@@ -26,15 +31,22 @@ namespace {
 
 constexpr int64_t kMost = 1'000'000'000'000;  // steps
 
+// When the command began, for ranks that we start, once or again.
+constexpr const char* kBegan = "SHOAL_TRAIN_BEGAN";
 // Said to the ranks that we start, so that tokens are looked at once.
 constexpr const char* kDataChecked = "--data-checked";
 
 struct TrainFlags {
   train::TrainOptions options;
   int ranks = 0;
+  int restarts = 0;
+  double max_hours = 0;
+  std::string restarted_from;  // said by us to the ranks that we start again
+  bool share_gpu = false;
   std::string recompute = "none";
   std::string on_save_error = "stop";
   bool no_final_save = false;
+  bool no_report = false;
 };
 
 // An sbatch script has SLURM's variables too, for the one task that it is: asked for more ranks there, we start them.
@@ -53,14 +65,89 @@ std::vector<std::string> own_command() {
   return words;
 }
 
-int start_ranks(const TrainFlags& flags) {
+// A page of the run, at its end: also of one that failed. What cannot be shown fails nothing.
+void leave_report(const TrainFlags& flags) {
+  const std::string& folder = flags.options.out;
+  if (flags.no_report || folder.empty() || !std::filesystem::exists(folder + "/metrics.jsonl")) return;
+  try {
+    report::write_page({folder}, folder + "/report.html");
+    fmt::print("report     {}/report.html\n", folder);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "shoal: {} There is no report; the run is not changed by it.\n", error.what());
+  }
+}
+
+// The exit code of what trains, with a page of it at the end, whatever that end is.
+template <typename Train>
+int with_report(const TrainFlags& flags, bool writes, const Train& train) {
+  try {
+    const int code = train();
+    if (writes) leave_report(flags);
+    return code;
+  } catch (...) {
+    if (writes) leave_report(flags);
+    throw;
+  }
+}
+
+bool is_first_rank() {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    if (const char* rank = std::getenv(name)) return std::string(rank) == "0";
+  }
+  return true;
+}
+
+double began() {
+  const char* told = std::getenv(kBegan);
+  return told != nullptr ? std::strtod(told, nullptr) : unix_seconds();
+}
+
+bool started_again_by_torchrun() {
+  const char* count = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  return count != nullptr && std::string(count) != "0";
+}
+
+// torchrun would take a run that has stopped well for one that failed, and start it again.
+int exit_code_here(int code) {
+  const char* restarts = std::getenv("TORCHELASTIC_MAX_RESTARTS");
+  const bool started_again = restarts != nullptr && std::string(restarts) != "0";
+  return code == train::kUnfinishedExit && started_again ? 0 : code;
+}
+
+int start_ranks(const TrainFlags& flags, const train::PreparedRun& run) {
   launch::LaunchOptions launching;
   launching.command = own_command();
   launching.command.emplace_back(kDataChecked);
-  launching.ranks = flags.ranks;
-  launching.threads = train::threads_for(flags.options, flags.ranks);
+  launching.ranks = run.world;
+  launching.share_gpu = flags.share_gpu;
+  launching.env["SHOAL_TRAIN_STARTED_BY_SHOAL"] = "1";
+  launching.env[kBegan] = fmt::format("{}", began());
+  launching.usr1_stops = true;
+  launching.unfinished_code = train::kUnfinishedExit;
+  launching.threads = train::threads_for(flags.options, run.world);
   launching.rank0_keeps_stdout = ::isatty(STDOUT_FILENO) == 1;  // for its progress bar
+  if (flags.restarts == 0) return launch::launch_ranks(launching).exit_code();
+  // Time in which nobody trains, and what the others could still save is saved already.
+  launching.patience = std::chrono::seconds(5);
+  launching.terminate_grace = std::chrono::seconds(1);
+  train::Restarts restarts({.out = flags.options.out,
+                            .first_checkpoint = run.checkpoint,
+                            .command = launching.command,
+                            .restarts = flags.restarts});
+  launching.again = [&](const launch::LaunchOutcome& outcome) { return restarts.after(outcome); };
   return launch::launch_ranks(launching).exit_code();
+}
+
+void check_restarts(const TrainFlags& flags, bool launched) {
+  if (flags.restarts == 0) return;
+  if (launched && std::getenv("SHOAL_TRAIN_STARTED_BY_SHOAL") == nullptr) {
+    throw UsageError("--restarts",
+                     "is for ranks that this command starts, and here another launcher did. Have it start them again "
+                     "(torchrun: --max-restarts), with --resume auto.");
+  }
+  if (flags.options.out.empty()) {
+    throw UsageError("--restarts", "needs the run's folder, whose checkpoints it goes on from. Give --out DIR.");
+  }
 }
 
 // As torch spells it; people say gpu too.
@@ -86,15 +173,36 @@ int run_train(TrainFlags flags) {
     throw UsageError("--ranks",
                      fmt::format("{} contradicts the launcher, which started {}. Leave it out.", flags.ranks, world));
   }
+  if (flags.share_gpu && flags.options.device == "cpu") {
+    throw UsageError("--share-gpu", "is for ranks on a GPU, and --device is cpu. Leave one of them out.");
+  }
+  if (flags.share_gpu && launched && std::getenv("NCCL_HOSTID") == nullptr) {
+    throw UsageError(
+        "--share-gpu",
+        "is for ranks that this command starts, and here another launcher did. Start them by `shoal launch "
+        "--share-gpu`, or set NCCL_HOSTID to another text in each.");
+  }
+  check_restarts(flags, launched);
+  if (!flags.restarted_from.empty()) {
+    flags.options.restarted_from = flags.restarted_from == train::kBeginning ? "" : flags.restarted_from;
+  }
+  if (launched && started_again_by_torchrun() && !flags.options.out.empty()) {
+    flags.options.restarted_from = as_usage([&] { return train::restart_point(flags.options); });
+  }
   // What every rank would complain about is said once, before ranks are started.
   const train::PreparedRun run = as_usage([&] { return train::prepare_run(flags.options, world); });
   if (!launched) {
     as_usage([&] { train::check_tokens(*run.source, run.vocabulary); });
     flags.options.data_checked = true;
   }
-  if (world > 1 && !launched) return start_ranks(flags);
+  if ((world > 1 || flags.restarts > 0) && !launched) {
+    return with_report(flags, true, [&] { return start_ranks(flags, run); });
+  }
+  if (flags.max_hours > 0) flags.options.ends_at = began() + flags.max_hours * 3600;
   keep_freed_memory();
-  return train::train(flags.options, run);
+  // Ranks that we started leave it to us.
+  const bool ours = std::getenv("SHOAL_TRAIN_STARTED_BY_SHOAL") != nullptr;
+  return with_report(flags, !ours && is_first_rank(), [&] { return exit_code_here(train::train(flags.options, run)); });
 }
 
 }  // namespace
@@ -117,6 +225,14 @@ void add_train(CLI::App& app, int& exit_code) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb->add_option("--ranks", flags->ranks, "ranks to start on this host")->check(CLI::Range(1, launch::kMostRanks));
+  verb->add_option(
+          "--restarts", flags->restarts,
+          "when a rank fails, end the others and start all again from the newest complete checkpoint, so often "
+          "at most")
+      ->check(CLI::Range(0, 1'000'000));
+  verb->add_option(train::kRestartedFrom, flags->restarted_from)->group("");  // not for users
+  verb->add_flag("--share-gpu", flags->share_gpu,
+                 "the ranks of --ranks all on the first visible GPU, and NCCL between them");
   verb->add_option("--lr", options.lr, "learning rate");
   verb->add_option("--sequence", options.sequence,
                    fmt::format("tokens of a sample; left out: the model's, at most {}", train::kLongestDefaultSequence))
@@ -130,10 +246,11 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_option("--device", options.device,
                    "auto (a GPU where there is one), cpu, cuda (gpu is the same) or cuda:<number>")
       ->capture_default_str();
-  verb->add_option("--max-nonfinite", options.nonfinite_steps,
-                   "end the run after so many steps in a row whose loss or gradients are not finite; 0: never")
-      ->check(CLI::Range(int64_t{0}, kMost))
-      ->capture_default_str();
+  verb->add_option(
+          "--max-nonfinite", options.nonfinite_steps,
+          "end the run after so many steps in a row whose loss or gradients are not finite; 0: never; left out: "
+          "shoal.max_nonfinite of the config, 20")
+      ->check(CLI::Range(int64_t{0}, kMost));
   verb->add_flag("--deterministic", options.deterministic, "the same bits in every run on a GPU; costs some speed");
   CLI::Option* out = verb->add_option("--out", options.out, "the run's folder: config, metrics, checkpoints");
   verb->add_option("--resume", options.resume, "auto: the latest in --out, if any; or a checkpoint's folder");
@@ -143,8 +260,15 @@ void add_train(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(int64_t{1}, kMost));
   verb->add_option("--keep-last", options.keep_last, "checkpoints to keep; left out: all")
       ->check(CLI::Range(int64_t{1}, kMost));
+  verb->add_flag("--no-report", flags->no_report, "no report.html in --out at the end");
   verb->add_flag("--no-final-save", flags->no_final_save, "no checkpoint at the end");
-  verb->add_flag("--save-on-exit", options.save_on_exit, "also save when Ctrl-C or SIGTERM ends the run");
+  verb->add_flag("--save-on-exit", options.save_on_exit,
+                 "also save when Ctrl-C ends the run, as SIGTERM and SIGUSR1 do with --out");
+  verb->add_option("--max-hours", flags->max_hours,
+                   "stop after the step in which so many hours are over, with a checkpoint and exit code 75; "
+                   "--resume auto goes on")
+      ->needs(out)
+      ->check(CLI::PositiveNumber);
   verb->add_option("--on-save-error", flags->on_save_error, "when a checkpoint cannot be written")
       ->check(CLI::IsMember({"stop", "continue"}))
       ->capture_default_str();
@@ -152,13 +276,30 @@ void add_train(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   verb->add_option("--eval-every", options.eval_every, "steps between evaluations")
       ->check(CLI::Range(int64_t{1}, kMost));
-  verb->add_option("--eval-batches", options.eval_batches, "micro-batches a rank evaluates on, at most")
+  verb->add_option("--eval-batches", options.eval_batches,
+                   "micro-batches of an evaluation, over all ranks together, at most")
       ->check(CLI::Range(int64_t{1}, kMost))
       ->capture_default_str();
-  verb->add_option(
-          "--trace-steps", options.trace_steps,
-          "3, or 3-5: a trace of these steps on rank 0, as trace.json in --out, for chrome://tracing or Perfetto")
-      ->needs(out);
+  verb->add_option("--digest-every", options.digest_every,
+                   "steps between digests of weights and moments, into metrics.jsonl and, by parameter, digests.jsonl "
+                   "of --out; for shoal compare. Each reads every state of a rank once, about 3 ns an element: for "
+                   "1e9 parameters with two moments about 9 s divided by the ranks; states on disk are read from there")
+      ->check(CLI::Range(int64_t{1}, kMost));
+  verb->add_option("--log", options.log,
+                   "tensorboard, csv or both with a comma: numbers of each step for other programs, in --out or where "
+                   "the config says");
+  CLI::Option* traced =
+      verb->add_option(
+              "--trace-steps", options.trace_steps,
+              "3, or 3-5: a trace of these steps on rank 0, as trace.json in --out, for chrome://tracing or Perfetto")
+          ->needs(out);
+  verb->add_option("--trace-ranks", options.trace_ranks,
+                   "ranks that write a trace of --trace-steps: all, or 0,2-3; rank 1's is trace-rank-1.json")
+      ->needs(traced)
+      ->capture_default_str();
+  verb->add_option("--peak-tflops", options.peak_tflops,
+                   "of one rank's device, for MFU; left out: known for NVIDIA's A100, H100, H200, B200 and some more")
+      ->check(CLI::PositiveNumber);
   verb->add_option("--log-every", options.log_every, "steps between lines, where there is no terminal")
       ->check(CLI::Range(int64_t{0}, kMost))
       ->capture_default_str();

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <random>
 #include <stdexcept>
@@ -109,7 +110,7 @@ class Bench {
   double median_us(const std::function<void()>& body) {
     for (int i = 0; i < 3; ++i) body();
     for (const Pair& pair : events_) {
-      kernels::cuda::sum_squares(other_.data(), DType::f32, kOtherNumel, reinterpret_cast<double*>(sums_.data()),
+      kernels::cuda::sum_squares(other_.data(), DType::f32, kOtherNumel, 0, reinterpret_cast<double*>(sums_.data()),
                                  nullptr);
       check(cudaEventRecord(pair.begin));
       body();
@@ -251,28 +252,29 @@ void bench_reduce(Bench& bench, int64_t most) {
     for (const DType dtype : {DType::bf16, DType::f32}) {
       const Array values(numel, dtype, 1e-3f, false);
       const auto blocks = static_cast<size_t>((numel + kernels::kNormBlock - 1) / kernels::kNormBlock);
-      const DeviceMemory sums(blocks * sizeof(double));
+      const DeviceMemory sums((blocks + kBlockLevel) * sizeof(double));
       const auto moved = static_cast<size_t>(numel) * nbytes_of(dtype) + blocks * sizeof(double);
       bench.measure(fmt::format("sum_squares {}", name_of(dtype)), numel, moved, [&] {
-        kernels::cuda::sum_squares(values.data(), dtype, numel, reinterpret_cast<double*>(sums.data()), nullptr);
+        kernels::cuda::sum_squares(values.data(), dtype, numel, 0, reinterpret_cast<double*>(sums.data()), nullptr);
       });
     }
     for (const DType out_dtype : {DType::bf16, DType::f32}) {
       const Array source(numel, DType::bf16, 1e-3f, false), out(numel, out_dtype, 1e-3f, false);
-      const Array more[] = {
-          {numel, DType::bf16, 1e-3f, false}, {numel, DType::bf16, 1e-3f, false}, {numel, DType::bf16, 1e-3f, false}};
-      const void* sources[] = {source.data(), more[0].data(), more[1].data(), more[2].data()};
-      for (const int count : {1, 2, 4}) {
-        const kernels::OrderedMean mean{.sources = sources,
+      std::deque<Array> more;
+      std::vector<const void*> sources = {source.data()};
+      for (int k = 1; k < 8; ++k) sources.push_back(more.emplace_back(numel, DType::bf16, 1e-3f, false).data());
+      for (const int count : {1, 2, 4, 8}) {
+        const kernels::OrderedFold fold{.sources = sources.data(),
                                         .source_count = count,
                                         .source_dtype = DType::bf16,
                                         .out = out.data(),
                                         .out_dtype = out_dtype,
+                                        .rounding = out_dtype,
                                         .numel = numel,
                                         .post = 1.0f / static_cast<float>(count)};
         const auto moved = static_cast<size_t>(numel) * (2 * static_cast<size_t>(count) + nbytes_of(out_dtype));
-        bench.measure(fmt::format("ordered_mean of {} bf16 to {}", count, name_of(out_dtype)), numel, moved,
-                      [&] { kernels::cuda::ordered_mean(mean, nullptr); });
+        bench.measure(fmt::format("ordered_fold of {} bf16 to {}", count, name_of(out_dtype)), numel, moved,
+                      [&] { kernels::cuda::ordered_fold(fold, nullptr); });
       }
     }
   }
@@ -297,17 +299,19 @@ void bench_convert(Bench& bench, int64_t most) {
                 [&] { kernels::cuda::join(narrow.data(), rest.data(), wide.floats(), numel, nullptr); });
 }
 
-// The blocks of a billion elements: a chain of additions, so what counts is the time of one.
-void bench_sum_in_order(Bench& bench) {
-  constexpr int64_t kCount = 1000 * kMillion / kernels::kNormBlock;
-  const DeviceMemory values(kCount * sizeof(double)), runs(sizeof(kernels::cuda::SumRun)), sum(sizeof(double));
-  check(cudaMemset(values.data(), 0, kCount * sizeof(double)));
-  const kernels::cuda::SumRun run{reinterpret_cast<const double*>(values.data()), kCount,
-                                  reinterpret_cast<double*>(sum.data())};
-  check(cudaMemcpy(runs.data(), &run, sizeof run, cudaMemcpyHostToDevice));
+// The blocks of a billion elements, as one flat.
+void bench_sum_pieces(Bench& bench) {
+  constexpr int64_t kRuns = 1000 * kMillion / kRunNumel;
+  const int64_t pieces = piece_count(0, kRuns);
+  const DeviceMemory values(static_cast<size_t>(pieces) * sizeof(double)), ranges(sizeof(kernels::PieceSums)),
+      tops(kMostTops * sizeof(double));
+  check(cudaMemset(values.data(), 0, static_cast<size_t>(pieces) * sizeof(double)));
+  const kernels::PieceSums range{reinterpret_cast<const double*>(values.data()), 0, kRuns,
+                                 reinterpret_cast<double*>(tops.data())};
+  check(cudaMemcpy(ranges.data(), &range, sizeof range, cudaMemcpyHostToDevice));
   const double us = bench.median_us(
-      [&] { kernels::cuda::sum_in_order(reinterpret_cast<const kernels::cuda::SumRun*>(runs.data()), 1, nullptr); });
-  fmt::print("sum_in_order of {} values: {:.1f} us, {:.2f} ns a value\n", kCount, us, 1000 * us / kCount);
+      [&] { kernels::cuda::sum_pieces(reinterpret_cast<const kernels::PieceSums*>(ranges.data()), 1, nullptr); });
+  fmt::print("sum_pieces of {} values: {:.1f} us\n", pieces, us);
 }
 
 int run(int argc, char** argv) {
@@ -326,7 +330,7 @@ int run(int argc, char** argv) {
   bench_other_updates(bench, most);
   bench_reduce(bench, most);
   bench_convert(bench, most);
-  bench_sum_in_order(bench);
+  bench_sum_pieces(bench);
   return 0;
 }
 

@@ -55,7 +55,7 @@ def main():
     parser.add_argument("--shoal", required=True, help="the command `shoal`, with words before it where it needs them")
     parser.add_argument("--models", default="llama-1b,llama-3b")
     parser.add_argument("--programs", default="shoal,torch compiled", help="of: shoal, shoal stage 0, shoal selective, "
-                        "shoal recompute, shoal auto, shoal inputs on host, shoal fp8, shoal fp8 selective, shoal fp8 recompute, "
+                        "shoal recompute, shoal deterministic, shoal auto, shoal inputs on host, shoal fp8, shoal fp8 selective, shoal fp8 recompute, "
                         "shoal fp8 auto, torch, torch compiled, torch recompute")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=12)
@@ -68,6 +68,7 @@ def main():
         "shoal stage 0": ["--set", "zero_optimization.stage=0"],
         "shoal selective": ["--recompute", "selective"],
         "shoal recompute": ["--recompute", "full"],
+        "shoal deterministic": ["--deterministic"],
         "shoal auto": ["--recompute", "auto"],
         "shoal inputs on host": ["--recompute", "full", "--set", "activation_checkpointing.cpu_checkpointing=true"],
         "shoal fp8": ["--set", "fp8.enabled=true"],

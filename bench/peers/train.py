@@ -1,6 +1,9 @@
 """One rank of one peer engine that Shoal is measured against. Started and driven by bench/train_compare.py.
 
-    train.py --engine ddp | fsdp2 | fsdp2-noreshard | deepspeed-1 | deepspeed-2 | deepspeed-3
+    train.py --engine ddp | fsdp2 | fsdp2-noreshard | hsdp | deepspeed-1 | deepspeed-2 | deepspeed-3
+    train.py --engine deepspeed-hpz | deepspeed-mics | deepspeed-zeropp
+
+The last line, and hsdp, cut over the ranks of a host (LOCAL_WORLD_SIZE).
 
 Speaks the protocol of bench/README.md: says `ready`, then for each line `run K` on its stdin trains K steps and answers
 `K seconds loss`. An engine that cannot run says `unable <reason>`. Every engine does the same work: fp32, clip the
@@ -45,26 +48,33 @@ def build_ddp(shape):
     return torch_step(DistributedDataParallel(make_model(shape), gradient_as_bucket_view=True), shape)
 
 
-def build_fsdp2(shape, reshard):
+def build_fsdp2(shape, reshard, by_host=False):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     model = make_model(shape)
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    if by_host:
+        ranks = local_ranks()
+        mesh = init_device_mesh("cpu", (dist.get_world_size() // ranks, ranks), mesh_dim_names=("replicate", "shard"))
     for block in model.blocks:
         fully_shard(block, mesh=mesh, reshard_after_forward=reshard)
     fully_shard(model, mesh=mesh, reshard_after_forward=reshard)
     return torch_step(model, shape)
 
 
-def build_deepspeed(shape, stage, make=make_model):
+def local_ranks():
+    return int(os.environ["LOCAL_WORLD_SIZE"])
+
+
+def build_deepspeed(shape, stage, make=make_model, **zero):
     import deepspeed
 
     config = {
         "train_micro_batch_size_per_gpu": shape.batch,
         "gradient_accumulation_steps": 1,
         "gradient_clipping": CLIP,
-        "zero_optimization": {"stage": stage},
+        "zero_optimization": {"stage": stage, **zero},
         "optimizer": {
             "type": "AdamW",
             "params": {"lr": LR, "betas": list(BETAS), "eps": EPS, "weight_decay": WEIGHT_DECAY},
@@ -90,6 +100,11 @@ BUILDERS = {
     "deepspeed-1": lambda shape: build_deepspeed(shape, 1),
     "deepspeed-2": lambda shape: build_deepspeed(shape, 2),
     "deepspeed-3": lambda shape: build_deepspeed(shape, 3),
+    "hsdp": lambda shape: build_fsdp2(shape, reshard=True, by_host=True),
+    "deepspeed-hpz": lambda shape: build_deepspeed(shape, 3, zero_hpz_partition_size=local_ranks()),
+    "deepspeed-mics": lambda shape: build_deepspeed(shape, 3, mics_shard_size=local_ranks()),
+    "deepspeed-zeropp": lambda shape: build_deepspeed(
+        shape, 3, zero_hpz_partition_size=local_ranks(), zero_quantized_weights=True, zero_quantized_gradients=True),
 }
 
 

@@ -33,6 +33,7 @@ void bind_config(py::module_& module) {
       .def_property_readonly("bf16_moments", [](const Config& c) { return moment_dtype(c) == DType::bf16; })
       .def_property_readonly("narrow_masters", &has_narrow_masters)
       .def_property_readonly("scales_loss", [](const Config& c) { return c.shoal.scale_loss; })
+      .def_property_readonly("leaf_seed", [](const Config& c) { return c.shoal.leaf_seed; })
       .def_property_readonly("persistence_threshold",
                              [](const Config& c) { return c.zero.param_persistence_threshold; })
       .def_property_readonly("lr", [](const Config& c) { return c.optimizer.lr; })

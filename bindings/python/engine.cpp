@@ -10,7 +10,10 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bindings.h"
 #include "plan/from_config.h"
@@ -246,10 +249,12 @@ void bind_engine(py::module_& module) {
       .def("abandon", through(&Engine::hooks, &HooksView::abandon), Released())
       .def("read_outside_uses", &read_outside_uses)
       .def_property_readonly("in_backward", through(&Engine::hooks, &HooksView::in_backward))
-      .def("begin_backward", through(&Engine::hooks, &HooksView::begin_backward), py::arg("root"), Released())
+      .def("begin_backward", through(&Engine::hooks, &HooksView::begin_backward), py::arg("root"),
+           py::arg("engine_divides") = false, Released())
       .def("finish_backward", through(&Engine::hooks, &HooksView::finish_backward), Released())
       .def("abandon_backward", through(&Engine::hooks, &HooksView::abandon_backward), py::arg("because"), Released())
       .def("expect_scaled_loss", through(&Engine::hooks, &HooksView::expect_scaled_loss))
+      .def("leaf_seed", through(&Engine::hooks, &HooksView::leaf_seed), py::arg("forward"))
       .def("set_boundary", &Engine::set_boundary, py::arg("is_last"))
       .def_property_readonly("at_boundary", &Engine::at_boundary)
       .def("set_groups",
@@ -286,6 +291,15 @@ void bind_engine(py::module_& module) {
       .def("explain_out_of_memory",
            [](const Engine& engine, const std::string& phase, const std::string& said) {
              return std::string(engine.meters().explain_out_of_memory(phase, said).what());
+           })
+      .def("log_collectives", through(&Engine::meters, &MetersView::log_collectives), py::arg("on"))
+      .def("take_collectives",
+           [](Engine& engine) {
+             std::vector<std::tuple<std::string, std::string, uint64_t, double>> records;
+             for (CollectiveRecord& each : engine.meters().take_collectives()) {
+               records.emplace_back(std::move(each.kind), std::move(each.subject), each.nbytes, each.seconds);
+             }
+             return records;
            })
       .def_property_readonly("waited_seconds", through(&Engine::meters, &MetersView::waited_seconds));
 

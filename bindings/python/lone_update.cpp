@@ -40,11 +40,12 @@ std::string in_small_letters(std::string_view name) {
   return text;
 }
 
-// By its name in small letters. Those whose states hang on momentum are torch's to step alone.
+// By its name in small letters. Those whose states hang on momentum are torch's to step alone; those that need norms of
+// whole parameters need an engine.
 OptimizerKind kind_of(const std::string& name) {
   std::vector<std::string> known;
   for (const OptimizerRow& row : kOptimizers) {
-    if (row.states_need_momentum) continue;
+    if (row.states_need_momentum || row.by_parameter) continue;
     known.push_back(in_small_letters(row.name));
     if (known.back() == name) return row.kind;
   }

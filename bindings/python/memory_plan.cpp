@@ -41,6 +41,7 @@ void bind_memory_plan(py::module_& module) {
       .def_readonly("host_gradients", &MemoryPlan::host_gradients)
       .def_readonly("host_states", &MemoryPlan::host_states)
       .def_readonly("state_ring", &MemoryPlan::state_ring)
+      .def_readonly("second_weights", &MemoryPlan::second_weights)
       .def_readonly("disk_weights", &MemoryPlan::disk_weights)
       .def_readonly("disk_states", &MemoryPlan::disk_states)
       .def_readonly("disk_buffers", &MemoryPlan::disk_buffers)

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "shoal/dtype.h"
 
@@ -49,8 +51,8 @@ struct AllGather {
   std::function<void()> after = {};  // runs on the worker right after it, as in ReduceScatter
 };
 
-// shard[i] = round(post * sum over ranks r in order of (pre * whole_r[rank * shard_numel + i])), summed in fp32. (NCCL
-// adds in an order and a dtype of its own.)
+// shard[i] = round(post * sum over ranks r in order of (pre * whole_r[rank * shard_numel + i])), summed in fp32.
+// (With "shoal": {"reduce": "nccl"}, NCCL adds in an order and a dtype of its own.)
 struct ReduceScatter {
   Subject subject;
   const void* whole = nullptr;  // size() * shard_numel elements of `whole_dtype`
@@ -58,11 +60,23 @@ struct ReduceScatter {
   void* shard = nullptr;  // shard_numel elements of `shard_dtype`; may be this rank's own slice of `whole`
   DType shard_dtype = DType::f32;
   int64_t shard_numel = 0;
-  float pre = 1.0f;
+  // shard[i] = post * (carry * shard[i] + the ranks' elements, added in the order of ranks), in fp32, rounded once.
+  // With carry 0 nothing is read from `shard`: the sum begins with the first rank's element.
+  float carry = 0.0f;
   float post = 1.0f;
-  bool accumulate = false;  // add to `shard` instead of writing it
+  std::optional<DType> rounding = {};  // unless told, shard_dtype; a narrower one where that is f32
+  // Ranks' elements by groups of `size` (0: one group), and groups in order; see kernels/reduce.h of the sources.
+  struct Groups {
+    int64_t size = 0;
+    int64_t before = 0;     // elements of the first group that earlier reductions brought
+    float* open = nullptr;  // their sum, and that of a group that this one leaves open
+    bool closes = true;     // it leaves none open
+  };
+  Groups groups = {};
+  // The group's ranks in the order in which their elements are added; empty: as the group counts them.
+  std::vector<int> order = {};
   // At most this many elements of `whole` are copied to staging memory at a time, where a transport needs any: Gloo,
-  // and shared memory whose peers cannot reach `whole`. Others read it as it is (threads, NCCL, GPUs of one process)
+  // NCCL, and shared memory whose peers cannot reach `whole`. Others read it as it is (threads, GPUs of one process)
   // and cut nothing. 0: as the transport likes. The sums are the same.
   int64_t piece_numel = 0;
   std::function<void()> after;  // runs on the worker right after the shard is written, before the handle is done
@@ -111,10 +125,22 @@ struct Exchange {
 // Bytes over the wire, as the ZeRO paper counts them: what a rank must send to and receive from others.
 // W ranks, n bytes of a shard or slice: all_gather, reduce_scatter and exchange (W-1)n each way, all_reduce that of the
 // first two; broadcast: the root sends (W-1)n, the others receive n; barrier, split and the transports' notes: nothing.
+// By link: what goes to, or comes from, a rank on another host; by the rendezvous or SHOAL_HOSTS.
 struct Traffic {
   uint64_t sent_nbytes = 0;
   uint64_t received_nbytes = 0;
   uint64_t collectives = 0;
+  uint64_t sent_between_hosts = 0;      // of sent_nbytes
+  uint64_t received_between_hosts = 0;  // of received_nbytes
+
+  Traffic& operator+=(const Traffic& more) {
+    sent_nbytes += more.sent_nbytes;
+    received_nbytes += more.received_nbytes;
+    collectives += more.collectives;
+    sent_between_hosts += more.sent_between_hosts;
+    received_between_hosts += more.received_between_hosts;
+    return *this;
+  }
 };
 
 }  // namespace shoal

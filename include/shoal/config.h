@@ -78,6 +78,9 @@ struct ZeroConfig {
   int64_t max_live_parameters = 1'000'000'000;      // elements
   OffloadConfig offload_optimizer = {};
   OffloadConfig offload_param = {.buffer_count = 5};  // stage 3
+  int mics_shard_size = -1;                           // ranks that hold one copy of the model; below 1: all of them
+  bool mics_hierarchical_gather = false;              // mics_hierarchical_params_gather
+  int hpz_partition_size = 1;                         // ranks that hold a second copy of the weights; below 2: none
 
   bool operator==(const ZeroConfig&) const = default;
 };
@@ -124,13 +127,19 @@ enum class DeferUpdate : uint8_t {
   off,
 };
 
+inline constexpr int kShardByHost = -1;  // ShoalConfig::shard_size "host"
+
 struct ShoalConfig {
   bool reproducible = false;
+  int shard_size = 0;      // as mics_shard_size; 0: not said; kShardByHost: the ranks of one host
+  int ranks_per_host = 0;  // what the world knows of its hosts; 0: one host has all
+  int64_t fold_group =
+      0;  // leaves (micro-batches) whose gradients are added up by themselves first; 0: all are one group
   Transport transport = Transport::automatic;
   double timeout_seconds = 600;
   bool tf32 = false;                              // fp32 matrix products of the native trainer, on a GPU
   int64_t offload_chunk_size = int64_t{1} << 22;  // elements whose states move together
-  bool verify_offload = false;                    // a checksum of every page that comes back from disk
+  bool verify_offload = true;                     // a checksum of every page that comes back from disk
   OffloadUpdate offload_update = OffloadUpdate::automatic;
   bool auto_placement = false;  // placement "auto": tiers by the memory there is
   int64_t device_budget =
@@ -142,8 +151,39 @@ struct ShoalConfig {
   DeferUpdate defer_update = DeferUpdate::automatic;
   bool speculative_update = false;  // the host updates before the step is decided, beside what there is
   bool scale_loss = false;          // by the rules of fp16, whatever the dtype of the weights
+  Reduce reduce = Reduce::exact;    // who adds gradients that NCCL carries
+  int64_t max_nonfinite = 20;       // steps in a row without finite loss or gradients that end a run; 0: none do
+  int64_t leaf_seed = -1;           // of random numbers by (leaf_seed, step, leaf); -1: as the generators stand
 
   bool operator==(const ShoalConfig&) const = default;
+};
+
+// Where the numbers of a run go beside its own files: sections tensorboard and csv_monitor. Files lie in
+// <output_path>/<job_name>.
+struct FolderMonitor {
+  bool enabled = false;
+  std::string output_path = {};
+  std::string job_name = "DeepSpeedJobName";
+
+  bool operator==(const FolderMonitor&) const = default;
+};
+
+// The section wandb, which the Python package of that name carries out.
+struct WandbMonitor {
+  bool enabled = false;
+  std::string group = {};
+  std::string team = {};
+  std::string project = "deepspeed";
+
+  bool operator==(const WandbMonitor&) const = default;
+};
+
+struct MonitorConfig {
+  FolderMonitor tensorboard;
+  FolderMonitor csv;
+  WandbMonitor wandb;
+
+  bool operator==(const MonitorConfig&) const = default;
 };
 
 // What a config file leaves open and somebody else knows.
@@ -160,6 +200,7 @@ struct ConfigContext {
   std::optional<int64_t> total_steps = {};
   std::optional<int64_t> warmup_steps = {};
   std::optional<int> data_ranks = {};  // ranks that take samples of their own; not said: all of them
+  int ranks_per_host = 0;              // 0: one host has all of them
 };
 
 struct Config {
@@ -184,6 +225,7 @@ struct Config {
   SchedulerConfig scheduler;
   int64_t steps_per_print = 0;  // 0: never
   bool wall_clock_breakdown = false;
+  MonitorConfig monitor;
   ShoalConfig shoal;
 
   // One line for each key that was accepted and has no effect here, with the reason. The engine prints them on rank 0.

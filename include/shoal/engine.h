@@ -43,6 +43,7 @@ struct EngineOptions {
   uint64_t seed = 0;                      // of the rank's own random generator
   bool broadcast_weights = true;          // every rank starts from rank 0's values; false: they are equal already
   bool backward_from_outside = false;     // loss.backward() trains too, without Engine::backward
+  bool watch_nonfinite = true;            // shoal.max_nonfinite is carried out; false: the caller does
 };
 
 // What a step takes for a parameter group.
@@ -114,7 +115,8 @@ class Engine : public EngineNames01<Engine> {
   void with_gathered(const std::vector<std::string>& names, Access access, const std::function<void()>& use);
 
   int unit_index(const std::string& name) const;
-  // The rank's own random numbers: draw dropout masks from it, so that recompute can repeat them.
+  // The rank's own random numbers: draw dropout masks from it, so that recompute can repeat them. With the config's
+  // shoal.leaf_seed it is seeded as each training pass begins, alike at every number of ranks.
   at::Generator& generator();
   at::Device device() const;
   const Config& config() const;  // with placement "auto": as it was decided

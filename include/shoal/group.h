@@ -1,8 +1,8 @@
 // Ranks that talk to each other. A Group is one ordered channel of collectives over all ranks of a world or some of
 // them: calls return at once, run in the order they were issued, and must be issued in the same order on every rank.
-// Where the bytes travel (same process, shared memory, Gloo) is the transport's affair; the results are the same bits.
-// (NCCL alone adds in an order of its own.) Groups come from the functions at the end of this file, and from channel()
-// and split(); a program cannot write its own, for the engine asks more of a group than stands here.
+// Where the bytes travel (same process, shared memory, Gloo, NCCL) is the transport's affair; the results are the same
+// bits. Groups come from the functions at the end of this file, and from channel() and split(); a program cannot write
+// its own, for the engine asks more of a group than stands here.
 #pragma once
 
 #include <chrono>
@@ -63,8 +63,10 @@ inline constexpr Timeout kDefaultTimeout = std::chrono::minutes(10);
 // A world of one rank.
 std::unique_ptr<Group> make_single_group();
 
-// `size` ranks as threads of this process: element r belongs to the thread that plays rank r.
-std::vector<std::unique_ptr<Group>> make_thread_groups(int size, Timeout timeout = kDefaultTimeout);
+// `size` ranks as threads of this process: element r belongs to the thread that plays rank r. `hosts`: the number of
+// the host on which each is to count as standing, for traffic and for meshes that follow hosts; empty: all on one.
+std::vector<std::unique_ptr<Group>> make_thread_groups(int size, Timeout timeout = kDefaultTimeout,
+                                                       const std::vector<int>& hosts = {});
 
 struct ProcessGroupOptions {
   Transport transport = Transport::automatic;

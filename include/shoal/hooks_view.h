@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,22 +30,28 @@ class HooksView {
   void read_outside_uses(int unit, const Tensors& inputs) const;
 
   // Engine::backward in two halves: between them the caller back-propagates what it likes, scaled by the state's
-  // loss_scale(). With `root` it is that alone, once, and reductions go on beside it; without, they begin in
-  // finish_backward().
-  void begin_backward(const at::Tensor& root = {}) const;
+  // loss_scale() and by what is returned. With `root` it is that alone, once, and reductions go on beside it; without,
+  // they begin in finish_backward(). Who divides by the accumulation steps: the caller, before, or with
+  // `engine_divides` the engine, at the end of the step. What is returned is 1, unless backwards of both kinds meet in
+  // one step.
+  double begin_backward(const at::Tensor& root = {}, bool engine_divides = false) const;
   void finish_backward() const;
   // Instead of finish_backward(), when the caller's backward ended with an exception: the engine goes no further.
   void abandon_backward(const std::string& because) const;
   // Between begin_backward() and its end.
   bool in_backward() const;
   // With EngineOptions::backward_from_outside: the loss that is back-propagated next was multiplied by the loss scale.
-  // What comes from outside is divided by the accumulation steps as it comes.
+  // The engine divides what comes from outside by the accumulation steps.
   void expect_scaled_loss() const;
 
   // Engine::with_gathered in two halves, which may nest and may stay open while units that are whole are used.
   // `written_by`: the rank whose values all take.
   int begin_gathered(const std::vector<std::string>& names) const;
   void finish_gathered(int id, std::optional<int> written_by = {}) const;
+
+  // With the config's leaf_seed: what to seed generators with for a training forward that begins now, the n-th since
+  // the last backward, counted from 0. The same at every number of ranks. Nothing: leave them alone.
+  std::optional<uint64_t> leaf_seed(int64_t forward) const;
 
   // Adam's and Lion's betas from the next step on, instead of the schedule's and the config's.
   void set_betas(double beta1, double beta2) const;

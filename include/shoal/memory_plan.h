@@ -12,8 +12,10 @@ struct MemoryPlan {
   size_t gradients = 0;     // kept until the update
   size_t states = 0;        // master remainder or copy, and moments
   size_t gather_arena = 0;  // stage 3: gathered units, at most at one time
-  size_t reduce_slots = 0;  // gradients on their way to the reduction, and from it to host memory
-  size_t state_ring = 0;    // on a GPU: states and weights of the host on their way to the update and back
+  // Gradients on their way to the reduction, and from it to host memory; over NCCL also those received for it.
+  size_t reduce_slots = 0;
+  size_t state_ring = 0;      // on a GPU: states and weights of the host on their way to the update and back
+  size_t second_weights = 0;  // stage 3 with zero_hpz_partition_size: a copy cut inside groups
   // Off the device:
   size_t host_weights = 0;
   size_t host_gradients = 0;
@@ -24,7 +26,7 @@ struct MemoryPlan {
 
   size_t model_states() const { return weights + gradients + states; }
   // Of the device.
-  size_t total() const { return model_states() + gather_arena + reduce_slots + state_ring; }
+  size_t total() const { return model_states() + gather_arena + reduce_slots + state_ring + second_weights; }
   size_t host_total() const { return host_weights + host_gradients + host_states + disk_buffers; }
   size_t disk_total() const { return disk_weights + disk_states; }
   bool operator==(const MemoryPlan&) const = default;

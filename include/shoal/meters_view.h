@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "shoal/collective_record.h"
 #include "shoal/error.h"
 #include "shoal/group.h"
 #include "shoal/memory_plan.h"
@@ -42,14 +44,29 @@ struct HostTraffic {
   int64_t ahead_numel = 0, taken_ahead_numel = 0;
 };
 
+// How long this rank has waited for others, by what for; together they are waited_seconds().
+struct CommTimes {
+  double weights_seconds = 0;    // gathers, publishes, and the agreement on their order
+  double gradients_seconds = 0;  // reductions, the norm, and the agreement on their order
+  // How long collectives were under way, whether anybody waited for them or not; 0 on a GPU, where it is not measured.
+  double carried_seconds = 0;
+};
+
 class MetersView {
  public:
   MemoryReport memory() const;
   // Bytes sent and received so far, weights and gradients together.
   Traffic traffic() const;
+  // From now on each collective of this rank is put down, or no longer. Whoever switches it on takes what is there now
+  // and then: those that ended since the last time, weights' first.
+  void log_collectives(bool on) const;
+  std::vector<CollectiveRecord> take_collectives() const;
+  // How bytes of the model travel between ranks: Group::transport_name() of the channels that carry them.
+  std::string transport() const;
   // Seconds that this rank's threads and its GPU have spent waiting for communication so far; what the GPU waited is
   // known one or two steps later.
   double waited_seconds() const;
+  CommTimes comm_times() const;
   // What offloaded states have cost so far.
   DiskTraffic disk() const;
   HostTraffic host() const;

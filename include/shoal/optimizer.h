@@ -12,7 +12,7 @@
 
 namespace shoal {
 
-enum class OptimizerKind : uint8_t { adamw, adam, sgd, adagrad, lion };
+enum class OptimizerKind : uint8_t { adamw, adam, sgd, adagrad, lion, lamb };
 
 // What the config says of the optimizer.
 struct OptimizerConfig {
@@ -25,12 +25,14 @@ struct OptimizerConfig {
   double momentum = 0, dampening = 0;
   bool nesterov = false;
   bool bias_correction = true;
-  bool fp32_states = true;  // fp32_optimizer_states; false: moments have the dtype of the masters
+  bool fp32_states = true;                  // fp32_optimizer_states; false: moments have the dtype of the masters
+  double max_coeff = 10, min_coeff = 0.01;  // of LAMB's trust ratio
+  bool eps_inside_sqrt = false;
 
   // Every field: a struct with one more does not compile here.
   auto fields() const {
-    const auto& [a, b, c, d, e, f, g, h, i, j, k] = *this;
-    return std::tie(a, b, c, d, e, f, g, h, i, j, k);
+    const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = *this;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n);
   }
   friend bool operator==(const OptimizerConfig& x, const OptimizerConfig& y) { return x.fields() == y.fields(); }
   friend bool operator!=(const OptimizerConfig& x, const OptimizerConfig& y) { return !(x == y); }
@@ -49,6 +51,7 @@ struct OptimizerRow {
   std::array<OptimizerSetting, 8> settings;
   bool decouples_decay = false;       // weight decay is not added to the gradient
   bool states_need_momentum = false;  // there are none where momentum is 0
+  bool by_parameter = false;          // needs norms over whole parameters: see optim/lamb_passes.h
 
   constexpr int states() const {
     int count = 0;
@@ -86,6 +89,20 @@ inline constexpr OptimizerRow kOptimizers[] = {
      {"exp_avg"},
      {{{"lr"}, {"betas"}, {"weight_decay"}}},
      /*decouples_decay=*/true},
+    {OptimizerKind::lamb,
+     "Lamb",
+     {"exp_avg", "exp_avg_sq"},
+     {{{"lr"},
+       {"betas"},
+       {"eps"},
+       {"weight_decay"},
+       {"bias_correction"},
+       {"max_coeff"},
+       {"min_coeff"},
+       {"eps_inside_sqrt"}}},
+     /*decouples_decay=*/true,
+     /*states_need_momentum=*/false,
+     /*by_parameter=*/true},
 };
 
 namespace detail {

@@ -76,6 +76,12 @@ def _finite(value: Any, path: str = "") -> Any:
     return value
 
 
+def monitors_on(config: _core.Config) -> list[str]:
+    """The monitors that a config switches on. `shoal train` and the package deepspeed write to them, shoal.Engine does not."""
+    effective = json.loads(config.to_json())
+    return [name for name in ("tensorboard", "csv_monitor", "wandb") if effective.get(name, {}).get("enabled")]
+
+
 def parse(config: str | os.PathLike | Mapping[str, Any], world_size: int, origin: str | None = None) -> _core.Config:
     """The checked config for so many ranks. Raises shoal.Error that lists every mistake. origin: what to call the config there,
     where it is not the path itself."""

@@ -11,8 +11,8 @@ from typing import Any, Iterable, Iterator, Mapping
 import torch
 from torch import nn
 
-from shoal import _core, aliases, checkpoint, clipping, compiling, construction, demand, devices, hooks, own_gradients
-from shoal import owners, param_groups
+from shoal import _core, aliases, checkpoint, clipping, compiling, construction, demand, devices, hooks, leaf_seed
+from shoal import own_gradients, owners, param_groups
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
 from shoal.model_checks import check_model, check_units
@@ -111,6 +111,8 @@ class Engine:
             if self.core_config.offloads_states and self.world.rank == 0:
                 name = type(optimizer).__name__
                 warnings.warn(f"[config offload_optimizer] the states of {name}, an optimizer of torch, stay in memory.")
+        for name in configs.monitors_on(self.core_config) if self.world.rank == 0 else ():
+            warnings.warn(f"[config {name}] has no effect: shoal.Engine logs nothing. Train through the package deepspeed, or log by yourself.")
         if self.core_config.inputs_on_host and self.device.type == "cuda" and self.world.rank == 0:
             warnings.warn(
                 "[config activation_checkpointing.cpu_checkpointing] is for checkpoints of deepspeed.checkpointing: give the "
@@ -118,7 +120,8 @@ class Engine:
             )
         self._units = modules
         self._trained = [(name, param) for name, param in model.named_parameters() if param.requires_grad]
-        self.uses = hooks.OpenUses(self.core, len(modules) - 1)
+        leaves = leaf_seed.LeafSeed(self.device) if self.core_config.leaf_seed >= 0 else None
+        self.uses = hooks.OpenUses(self.core, len(modules) - 1, leaves)
         self._watched = [module for path, module in modules if path] if self.core_config.stage == 3 else []
         for index, (_, module) in enumerate(modules):
             self.uses.handles += hooks.attach(module, index, self.uses)
@@ -154,11 +157,9 @@ class Engine:
         core = self._live("backward")
         _check_loss("backward", loss)
         self.refuse_hooks()
-        scale = core.loss_scale
-        if scale_by_accumulation:
-            scale /= self.core_config.accumulation_steps
         root = loss.float()
-        core.begin_backward(root)
+        scale = core.loss_scale
+        scale *= core.begin_backward(root, engine_divides=scale_by_accumulation)
         try:
             with self.explaining("backward"):
                 torch.autograd.backward(root, torch.full_like(root, scale, requires_grad=False), retain_graph=retain_graph)
@@ -172,7 +173,7 @@ class Engine:
         own_gradients.refuse_hooks(self._trained)
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """The loss times the loss scale, for a backward() of its own. That divides by the accumulation steps as it goes."""
+        """The loss times the loss scale, for a backward() of its own. The engine divides by the accumulation steps."""
         core = self._live("scale")
         _check_loss("scale", loss)
         core.expect_scaled_loss()

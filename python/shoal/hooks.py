@@ -9,15 +9,18 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from shoal.leaf_seed import LeafSeed
+
 
 class OpenUses:
     """The uses of an engine's units that are open now, innermost last, and units that were entered on demand in them."""
 
-    __slots__ = ("core", "root", "units", "inputs", "handled", "handles")
+    __slots__ = ("core", "root", "leaves", "units", "inputs", "handled", "handles")
 
-    def __init__(self, core: Any, root: int):
+    def __init__(self, core: Any, root: int, leaves: LeafSeed | None = None):
         self.core = core
         self.root = root
+        self.leaves = leaves  # told of forwards of the root, where it has to seed them
         self.handles: list[RemovableHandle] = []  # of the hooks that report to it
         self.units: list[int] = []
         self.inputs: list[tuple | None] = []  # of a use by its module's call; None: on demand
@@ -36,6 +39,8 @@ class OpenUses:
             self.core.abandon(unit)
         self.core.enter(unit, args, kwargs)
         self._push(unit, (args, kwargs))
+        if unit == self.root and self.leaves is not None:
+            self.leaves.begin(self.core)
 
     def demand(self, unit: int) -> None:
         """Has a unit whole: in forward until the innermost open use ends, in backward until that is over. Between passes
@@ -50,6 +55,8 @@ class OpenUses:
     def leave(self, unit: int, output: Any) -> None:
         if unit not in self.units:  # it could not be entered
             return
+        if unit == self.root and self.leaves is not None:
+            self.leaves.finish()
         own = next(at for at in reversed(range(len(self.inputs))) if self.inputs[at] is not None)
         if output is None and sys.exc_info()[1] is not self.handled[own]:  # torch calls hooks after an exception too
             self._forget_down_to(unit)

@@ -30,6 +30,12 @@ def world_size() -> int:
     return 1
 
 
+def first_host(nodelist: str) -> str:
+    """Of Slurm's list: node003 of node[003-005,7],gpu1, rack0node1 of rack[0-1]node[1-3]. The same as rendezvous.cpp's."""
+    first = re.match(r"(?:[^\[,]|\[[^\]]*\]?)*", nodelist)[0]
+    return re.sub(r"\[([^\],-]*)[^\]]*\]?", r"\1", first)
+
+
 def number_of(name: str, default: int, least: int = 0) -> int:
     """The number that a launcher wrote into a variable of the environment."""
     text = os.environ.get(name, "")

@@ -63,6 +63,15 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
 
 std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
+std::string quote_for_shell(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') out += "'\\'";  // the quote ends, stands by itself, and begins again
+    out += c;
+  }
+  return out + "'";
+}
+
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {
   std::string out;
   for (const std::string& part : parts) {

@@ -23,6 +23,9 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
 // Up to the first end of a line: what an error of torch says before its backtrace.
 std::string first_line(std::string_view text);
 
+// As one word of a shell, whatever it holds: 'it'\\''s'.
+std::string quote_for_shell(std::string_view text);
+
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 
 // A stable 64-bit hash (FNV-1a): equal on every rank and every build.

@@ -2,11 +2,16 @@
 #include "base/thread_pool.h"
 
 #include <algorithm>
+#include <system_error>
 
 namespace shoal {
 
+// A system that gives no more threads leaves the pool with fewer: the caller of run() is always one of them.
 ThreadPool::ThreadPool(int threads) {
-  for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { serve(); });
+  try {
+    for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { serve(); });
+  } catch (const std::system_error&) {
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -29,7 +29,7 @@ void load_torch_cuda() {
   const std::string path = folder.empty() ? "libtorch_cuda.so" : folder + "/libtorch_cuda.so";
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
   const char* why = ::dlerror();
-  throw Error("cuda", fmt::format("torch's CUDA library cannot be loaded: {}. Install torch 2.11 with CUDA.",
+  throw Error("cuda", fmt::format("torch's CUDA library cannot be loaded: {}. Install a torch with CUDA.",
                                   why == nullptr ? "no reason given" : why));
 }
 

@@ -43,7 +43,7 @@ std::vector<Section> bf16_sections() {
           boolean("bf16_master_weights_and_grads", false)
               .means(
                   "Keep no master: each update is rounded to the bf16 weight, to nearest even, and one that is smaller "
-                  "than half of the weight's last bit is lost. Gradients are kept in bf16 too, unless "
+                  "than half of the weight's last bit is lost. The mean gradient is rounded to bf16 too, unless "
                   "data_types.grad_accum_dtype says otherwise. At every stage, with and without offload.")
               .fills(bound_to([](auto& c) -> auto& { return c.bf16_masters; }))
               .must(check_is_bf16),

@@ -89,6 +89,7 @@ Config Config::from_text(std::string_view text, const ConfigContext& context, st
   check_rules(table(), settings, problems);
   problems.throw_if_any(origin);
   Config config = fill_config(settings);
+  config.shoal.ranks_per_host = context.ranks_per_host;
   config.notices = collect_notices(table(), root, settings);
   config.notices.insert(config.notices.begin(), notices.begin(), notices.end());
   read_environment(config);

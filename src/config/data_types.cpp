@@ -24,9 +24,10 @@ std::vector<Section> data_types_sections() {
           text("grad_accum_dtype", Value())
               .dtype()
               .means(
-                  "The dtype in which gradients are kept and added up over micro-steps. null: the dtype in which they "
-                  "travel at accumulation 1, fp32 above. Here Shoal deviates from DeepSpeed, whose default is the "
-                  "model's dtype.")
+                  "The dtype that the mean gradient of a step is rounded to, once; micro-steps are added up in fp32 "
+                  "before. null: the dtype in which gradients travel. (Where stages 0 and 1 add up a rank's own "
+                  "micro-steps first, without shoal.reproducible, it is the dtype of that sum, and null is fp32.) Here "
+                  "Shoal deviates from DeepSpeed, which adds up in it.")
               .fills(bound_to([](auto& c) -> auto& { return c.grad_accum_dtype; })),
           text("param_dtype", Value())
               .dtype()

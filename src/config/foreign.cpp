@@ -48,23 +48,16 @@ Section harmless_openly(std::string path, std::string meaning, std::string notic
 }
 
 std::vector<Section> harmless_sections() {
-  const std::string metrics =
-      "nothing is written there yet; `shoal train` writes metrics.jsonl, and in Python engine.get_lr() and "
-      "engine.get_global_grad_norm() are there to be logged with the loss";
   return {
       harmless("flops_profiler", "Counts of arithmetic by module.",
-               "operations are not counted; wall_clock_breakdown has the times of a step",
+               "the package deepspeed carries it out; wall_clock_breakdown has the times of a step",
                {"enabled", "recompute_fwd_factor", "profile_step", "module_depth", "top_modules", "detailed",
                 "output_file"}),
-      harmless("comms_logger", "A log of collectives.",
-               "collectives are not logged; wall_clock_breakdown has the time that a step waits for them",
-               {"enabled", "verbose", "prof_all", "debug", "prof_ops"}),
-      harmless("tensorboard", "Metrics to TensorBoard.", metrics, {"enabled", "output_path", "job_name"}),
-      harmless("csv_monitor", "Metrics to CSV files.", metrics, {"enabled", "output_path", "job_name"}),
-      harmless("wandb", "Metrics to Weights & Biases.", metrics, {"enabled", "group", "team", "project"}),
-      harmless("comet", "Metrics to Comet.", metrics,
-               {"enabled", "samples_log_interval", "project", "workspace", "api_key", "experiment_name",
-                "experiment_key", "online", "mode"}),
+      harmless(
+          "comms_logger", "A log of collectives.",
+          "the package deepspeed carries it out; metrics.jsonl of `shoal train` has the time that a step waits for "
+          "them",
+          {"enabled", "verbose", "prof_all", "debug", "prof_ops"}),
       harmless_openly("compile", "DeepCompile.",
                       "nothing is compiled by the config; engine.compile() compiles the forward of each block",
                       {"deepcompile"}),
@@ -78,7 +71,14 @@ std::vector<Section> harmless_sections() {
 std::vector<Section> refused_sections() {
   const std::string data = "Order the samples in your own sampler.";
   const std::string quantization = "Quantize before or after training, with a library made for it.";
+  const std::string other_monitor =
+      "Use wandb, tensorboard or csv_monitor; or log by yourself: engine.get_lr() and engine.get_global_grad_norm() "
+      "stand beside the loss.";
   std::vector<Section> all = {
+      refused("comet", "Metrics to Comet.", other_monitor,
+              {"enabled", "samples_log_interval", "project", "workspace", "api_key", "experiment_name",
+               "experiment_key", "online", "mode"}),
+      refused_openly("mlflow", "Metrics to MLflow.", other_monitor, {"enabled"}),
       refused_openly("amp", "Apex mixed precision.", "Use bf16, fp16 or torch_autocast.", {"enabled", "opt_level"}),
       refused("torch_autocast", "torch's automatic casts.",
               "The package deepspeed carries it out; here use bf16.enabled.",

@@ -80,7 +80,7 @@ std::vector<Section> fp16_sections() {
           boolean("fp16_master_weights_and_grads", false)
               .means(
                   "Keep no master: each update is rounded to the fp16 weight, to nearest even, and one that is smaller "
-                  "than half of the weight's last bit is lost. Gradients are kept in fp16 too, unless "
+                  "than half of the weight's last bit is lost. The mean gradient is rounded to fp16 too, unless "
                   "data_types.grad_accum_dtype says otherwise; moments stay fp32. At every stage, with and without "
                   "offload.")
               .fills(bound_to([](auto& c) -> auto& { return c.fp16.master_weights_and_grads; }))

@@ -45,7 +45,7 @@ struct Key {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
   bool least_is_open = false, most_is_open = false;
-  std::vector<std::string> choices;                           // of a text; letter case does not matter
+  std::vector<std::string> choices;  // of a text, or in place of an integer; letter case does not matter
   std::vector<std::pair<std::string, std::string>> synonyms;  // other words for a choice
   std::vector<std::string> refused_choices;                   // known to DeepSpeed, "not supported yet"
   std::string remedy;                                         // what to do about a wrong value; "": made from the range

@@ -83,6 +83,29 @@ std::string check_nesterov(const Value& value, const Settings& all) {
       dampening);
 }
 
+std::string check_coeffs(const Value& value, const Settings& all) {
+  const double most = all.value("optimizer.params.max_coeff").as_number();
+  if (value.as_number() <= most) return "";
+  return fmt::format("{} is above max_coeff, {}. Give a smaller min_coeff.", value.as_number(), most);
+}
+
+// Some optimizers pass over a parameter twice, and its states and weights must be at hand both times.
+std::string check_by_parameter(const Value& value, const Settings& all) {
+  const OptimizerRow* row = find_optimizer(value.as_text());
+  if (row == nullptr || !row->by_parameter) return "";
+  const auto refusal = [&](const std::string& key, const std::string& setting) {
+    return fmt::format("{} passes over each parameter twice, which {} {} does not allow yet. Set {} to \"{}\".",
+                       row->name, key, all.value(key).as_text(), key, setting);
+  };
+  for (const char* section : {"offload_optimizer", "offload_param"}) {
+    const std::string key = fmt::format("zero_optimization.{}.device", section);
+    if (all.value(key).as_text() != "none") return refusal(key, "none");
+  }
+  if (all.value("shoal.placement").as_text() != "config") return refusal("shoal.placement", "config");
+  if (all.value("shoal.defer_update").as_text() == "on") return refusal("shoal.defer_update", "off");
+  return "";
+}
+
 // Which optimizers take them is said by their rows in shoal/optimizer.h.
 std::vector<Key> carried_out_keys() {
   const std::string caller = "the caller's; else the default";
@@ -124,6 +147,16 @@ std::vector<Key> carried_out_keys() {
           .means("Look ahead along the momentum.")
           .fills(bound_to([](auto& c) -> auto& { return c.optimizer.nesterov; }))
           .must(check_nesterov),
+      number("max_coeff", 10.0).at_least(0).means("The largest trust ratio.").fills(bound_to([](auto& c) -> auto& {
+        return c.optimizer.max_coeff;
+      })),
+      number("min_coeff", 0.01)
+          .at_least(0)
+          .means("The smallest trust ratio.")
+          .fills(bound_to([](auto& c) -> auto& { return c.optimizer.min_coeff; }))
+          .must(check_coeffs),
+      boolean("eps_inside_sqrt", false).means("Add eps to the second moment, not to its root.").fills(bound_to([
+      ](auto& c) -> auto& { return c.optimizer.eps_inside_sqrt; })),
   };
 }
 
@@ -196,23 +229,23 @@ std::vector<Key> other_keys() {
 }  // namespace
 
 std::vector<Section> optimizer_sections() {
-  Section optimizer{
-      .path = "optimizer",
-      .meaning = "The update of the weights.",
-      .keys = {
-          text("type", "AdamW")
-              .one_of(every_optimizer())
-              .not_yet({"Lamb", "Muon", "OneBitAdam", "ZeroOneAdam", "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD"})
-              .means("The optimizer; letter case does not matter.")
-              .fills(bound_to_choice(
-                  [](auto& c) -> auto& { return c.optimizer.kind; }, every_optimizer())),
-          boolean("legacy_fusion", false)
-              .means("DeepSpeed's older mixed precision optimizer.")
-              .is_refused("is not supported: there is one way of mixed precision. Remove the key."),
-          boolean("torch_adam", false)
-              .means("Nothing, in DeepSpeed either: it belongs into params.")
-              .has_no_effect("DeepSpeed reads it inside optimizer.params only, and passes over it here"),
-      }};
+  Section optimizer{.path = "optimizer",
+                    .meaning = "The update of the weights.",
+                    .keys = {
+                        text("type", "AdamW")
+                            .one_of(every_optimizer())
+                            .not_yet({"Muon", "OneBitAdam", "ZeroOneAdam", "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD"})
+                            .means("The optimizer; letter case does not matter.")
+                            .must(check_by_parameter)
+                            .fills(bound_to_choice(
+                                [](auto& c) -> auto& { return c.optimizer.kind; }, every_optimizer())),
+                        boolean("legacy_fusion", false)
+                            .means("DeepSpeed's older mixed precision optimizer.")
+                            .is_refused("is not supported: there is one way of mixed precision. Remove the key."),
+                        boolean("torch_adam", false)
+                            .means("Nothing, in DeepSpeed either: it belongs into params.")
+                            .has_no_effect("DeepSpeed reads it inside optimizer.params only, and passes over it here"),
+                    }};
   Section params{.path = "optimizer.params", .meaning = "The parameters of the optimizer's type.", .keys = {}};
   params.type_key = "optimizer.type";
   for (Key& key : carried_out_keys()) params.keys.push_back(key.of_types(who_takes(key)));

@@ -19,6 +19,7 @@ std::vector<Section> activation_checkpointing_sections();
 std::vector<Section> optimizer_sections();
 std::vector<Section> scheduler_sections();
 std::vector<Section> checkpoint_sections();
+std::vector<Section> monitor_sections();
 std::vector<Section> shoal_sections();
 std::vector<Section> foreign_sections();  // sections that Shoal does not have
 

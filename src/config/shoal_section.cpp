@@ -1,6 +1,7 @@
 // The section "shoal": what Shoal adds to DeepSpeed's config.
 #include "config/sections.h"
 #include "config/settings.h"
+#include "shoal/transport.h"
 
 namespace shoal::config {
 
@@ -12,10 +13,29 @@ std::string check_speculation(const Value& value, const Settings& all) {
          "offload sections (`shoal plan` proposes them), or remove the key.";
 }
 
+std::string check_shard_size(const Value& value, const Settings& all) {
+  if (value == Value(0)) return "";
+  const Value mics = all.value("zero_optimization.mics_shard_size");
+  if (mics.is_integer() && mics.as_integer() > 0) {
+    return "says the same as zero_optimization.mics_shard_size, which is given too. Remove one of them.";
+  }
+  if (all.value("zero_optimization.stage") == Value(0)) {
+    return "says over how many ranks states are sharded, and stage 0 shards nothing. Set stage 1, 2 or 3, or remove "
+           "the key.";
+  }
+  const Value second = all.value("zero_optimization.zero_hpz_partition_size");
+  if (second.is_integer() && second.as_integer() > 1) {
+    return "has weights sharded inside groups, and zero_hpz_partition_size wants them sharded over all ranks with a "
+           "second copy inside groups. Remove one of them.";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<Section> shoal_sections() {
-  const std::vector<std::string> transports = {"auto", "shm", "gloo"};
+  const std::vector<std::string> transports(kTransportNames.begin(), kTransportNames.end());
+  const std::vector<std::string> reducers(kReduceNames.begin(), kReduceNames.end());
   const std::vector<std::string> placements = {"config", "auto", "fit"};
   const std::vector<std::string> updaters = {"auto", "gpu", "cpu"};
   const std::vector<std::string> on_off = {"auto", "on", "off"};
@@ -24,17 +44,54 @@ std::vector<Section> shoal_sections() {
       .meaning = "What Shoal adds.",
       .keys = {
           boolean("reproducible", false)
-              .means("Every stage reduces gradients at each micro-step, so that all stages agree to the "
-                     "bit at any number of "
-                     "accumulation steps. SHOAL_REPRODUCIBLE=1 in the environment switches it on too.")
+              .means("Every stage reduces gradients at each micro-step, as stages 2 and 3 always do, so that all "
+                     "stages and all numbers of ranks agree to the bit. SHOAL_REPRODUCIBLE=1 in the environment "
+                     "switches it on too.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.reproducible; })),
+          integer("fold_group", 0)
+              .at_least(0)
+              .in("micro-batches")
+              .means(
+                  "Gradients of a step are added up micro-batch by micro-batch, in their order, whatever rank made "
+                  "them. With a group, so many are added up by themselves, and then the sums of groups in order. The "
+                  "bits depend on it, and not on the number of ranks. A number that does not divide the ranks takes "
+                  "one more fp32 copy of a rank's gradients. 0: one group.")
+              .must([](const Value& value, const Settings& all) -> std::string {
+                if (value == Value(0) || all.value("shoal.reduce").as_text() != "nccl") return "";
+                return "groups micro-batches, and shoal.reduce nccl adds those of all ranks at once. Remove one of "
+                       "them.";
+              })
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.fold_group; })),
+          integer("shard_size", 0)
+              .at_least(0)
+              .at_most(1 << 20)
+              .one_of({"host"})
+              .in("ranks")
+              .means("The same as zero_optimization.mics_shard_size. \"host\": the ranks of one host, which must be as "
+                     "many on every host. 0: not said.")
+              .must(check_shard_size)
+              .fills({[](Config& c, const Value& value) {
+                        c.shoal.shard_size = value.is_text() ? kShardByHost : static_cast<int>(value.as_integer());
+                      },
+                      [](const Config& c) {
+                        return c.shoal.shard_size == kShardByHost ? Value("host") : Value(c.shoal.shard_size);
+                      }}),
           text("transport", "auto")
               .one_of(transports)
               .means("How ranks talk. auto: through shared memory when all ranks are on one host, else "
-                     "Gloo. The results are "
-                     "the same bits.")
+                     "Gloo; memory of GPUs through NCCL where it takes all ranks, else through the hosts. shm, gloo: "
+                     "the hosts that way. nccl: memory of GPUs through NCCL, or an error that says why not. "
+                     "SHOAL_TRANSPORT in the environment comes before it. The results are the same bits. See "
+                     "docs/transports.md.")
               .fills(bound_to_choice(
                   [](auto& c) -> auto& { return c.shoal.transport; }, transports)),
+          text("reduce", "exact")
+              .one_of(reducers)
+              .means("Who adds the gradients of the ranks that NCCL carries. exact: Shoal, in the order of ranks, with "
+                     "the bits of every other transport. nccl: NCCL's own reduce-scatter, in the dtype on the wire and "
+                     "an order of its own. Other transports add exactly whatever stands here.")
+              .fills(bound_to_choice(
+                  [](auto& c) -> auto& { return c.shoal.reduce; }, reducers)),
           boolean("tf32", false)
               .means("On a GPU: fp32 matrix products of `shoal train` use the tensor cores' tf32, with 10 "
                      "bits of mantissa instead of 23. No effect on bf16, fp16 or the CPU.")
@@ -45,7 +102,7 @@ std::vector<Section> shoal_sections() {
               .means("Elements whose optimizer states move between tiers together, rounded up to 64. A "
                      "buffer of the disk tier holds one chunk.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.offload_chunk_size; })),
-          boolean("verify_offload", false)
+          boolean("verify_offload", true)
               .means("Compare a checksum of every page that comes back from disk with the one it was "
                      "written with.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.verify_offload; })),
@@ -138,6 +195,26 @@ std::vector<Section> shoal_sections() {
                   "Scale the loss, by the keys of `fp16`, though weights are not fp16: for a forward that computes in "
                   "fp16 by itself, as torch.autocast does. A step with a gradient that is not finite is skipped.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.scale_loss; })),
+          integer("leaf_seed", -1)
+              .at_least(-1)
+              .means(
+                  "Seeds what a training forward draws (dropout) by (leaf_seed, step, micro-batch of the global "
+                  "batch), "
+                  "so that it draws the same at every number of ranks, and a run that resumes draws what it would have "
+                  "drawn. In Python the generators of torch, CPU and CUDA, are seeded as a forward of the model with "
+                  "gradients begins, and stand as they stood when it ends. -1: they are left alone; `shoal train` then "
+                  "takes --seed.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.leaf_seed; })),
+          integer("max_nonfinite", 20)
+              .at_least(0)
+              .in("steps")
+              .means(
+                  "So many steps in a row whose loss or gradients are not finite end the run with an error that says "
+                  "where it began. Steps that a dynamic loss scale skips while it can still fall do not count, nor "
+                  "does "
+                  "a loss that is not finite where only its rank knows it: on several ranks outside `shoal train`. 0: "
+                  "none do.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.max_nonfinite; })),
           number("timeout_seconds", 600.0)
               .above(0)
               .at_most(1e6)

@@ -96,7 +96,7 @@ const Table& table() {
     for (const auto& make :
          {top_level_sections, fp16_sections, bf16_sections, fp8_sections, data_types_sections, zero_sections,
           offload_sections, aio_sections, activation_checkpointing_sections, optimizer_sections, scheduler_sections,
-          checkpoint_sections, shoal_sections, foreign_sections}) {
+          checkpoint_sections, monitor_sections, shoal_sections, foreign_sections}) {
       std::vector<Section> some = make();
       std::move(some.begin(), some.end(), std::back_inserter(all));
     }

@@ -81,10 +81,11 @@ std::vector<Key> printing_keys() {
           .fills(bound_to([](auto& c) -> auto& { return c.wall_clock_breakdown; })),
       boolean("memory_breakdown", false)
           .means("Print memory at points of a step.")
-          .has_no_effect("`shoal plan` counts memory, and deepspeed.runtime.utils.see_memory_usage prints it"),
+          .has_no_effect("the package deepspeed carries it out, and `shoal plan` counts memory"),
       boolean("dump_state", false)
           .means("Print the engine's state at start.")
-          .has_no_effect("`shoal plan` and the banner say what the engine made of a config"),
+          .has_no_effect(
+              "the package deepspeed carries it out; the banner of `shoal train` says what became of a config"),
       text("log_level", Value())
           .means("How much DeepSpeed logs.")
           .has_no_effect("there are no levels; the package deepspeed has the logger \"DeepSpeed\""),
@@ -154,16 +155,18 @@ std::vector<Section> top_level_sections() {
     for (Key& key : make()) top.keys.push_back(std::move(key));
   }
   Section timers{.path = "timers", .meaning = "DeepSpeed's timers.", .keys = {}};
-  Section throughput{.path = "timers.throughput",
-                     .meaning = "The throughput timer.",
-                     .keys = {
-                         boolean("enabled", true)
-                             .means("Measure samples a second.")
-                             .has_no_effect("use wall_clock_breakdown for the times of a step"),
-                         boolean("synchronized", true)
-                             .means("Synchronize the device for each measurement.")
-                             .has_no_effect("timing never synchronizes a device in Shoal"),
-                     }};
+  Section throughput{
+      .path = "timers.throughput",
+      .meaning = "The throughput timer.",
+      .keys = {
+          boolean("enabled", true)
+              .means("Measure samples a second.")
+              .has_no_effect("the package deepspeed carries it out, every steps_per_print steps"),
+          boolean("synchronized", true)
+              .means("Synchronize the device for each measurement.")
+              .has_no_effect(
+                  "the package deepspeed carries it out; the engine itself never waits for a device to time it"),
+      }};
   return {std::move(top), std::move(timers), std::move(throughput)};
 }
 

@@ -39,7 +39,9 @@ static std::string describe_range(const Key& key) {
 static std::string describe_type(const Key& key) {
   switch (key.type) {
     case Type::boolean: return "true or false";
-    case Type::integer: return fmt::format("an integer{}", describe_range(key));
+    case Type::integer:
+      return fmt::format("an integer{}{}", describe_range(key),
+                         key.choices.empty() ? "" : fmt::format(", or \"{}\"", join(key.choices, "\" or \"")));
     case Type::number: return fmt::format("a number{}", describe_range(key));
     case Type::text: return key.choices.empty() ? "a text" : "one of " + join(key.choices, ", ");
     case Type::pair: return fmt::format("two numbers{}", describe_range(key));
@@ -127,6 +129,7 @@ Checked check_value(const Key& key, const Value& value) {
       if (value.is_integer()) {
         return {value, in_range(key, value.as_number()) ? "" : out_of_range(key, value)};
       }
+      if (value.is_text() && !key.choices.empty()) return check_choice(key, value);
       break;
     case Type::number:
       if (value.is_number()) return {value, in_range(key, value.as_number()) ? "" : out_of_range(key, value)};

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "config/sections.h"
+#include "config/settings.h"
 
 namespace shoal::config {
 namespace {
@@ -37,9 +38,9 @@ std::vector<Key> carried_out_keys() {
           .or_else("elements is no size to cut gradients into. Give at least 1, or 5e8, the default.")
           .means("Gradients that are copied on their way (Gloo, shared memory that peers cannot open) are reduced in "
                  "pieces "
-                 "of at most this size, and of 8 MiB. NCCL and ranks that read each other's memory in place have "
-                 "nothing to "
-                 "cut: they reduce a unit in one go. It changes no bit. A larger value than the model costs nothing.")
+                 "of at most this size, and of 8 MiB; over NCCL of at most this size, and of 64 MiB. Ranks that read "
+                 "each other's memory in place have nothing to cut: they reduce a unit in one go. It changes no bit. "
+                 "A larger value than the model costs nothing.")
           .on_auto("hidden size squared; else the default", from_hidden([](int64_t h) { return h * h; }))
           .fills(bound_to([](auto& c) -> auto& { return c.zero.reduce_bucket_size; })),
       integer("prefetch_bucket_size", int64_t{50'000'000})
@@ -71,6 +72,77 @@ std::vector<Key> carried_out_keys() {
           .also_called("stage3_max_live_parameters")
           .means("Stage 3: prefetch stops at so many gathered elements. The unit in use is always gathered.")
           .fills(bound_to([](auto& c) -> auto& { return c.zero.max_live_parameters; })),
+  };
+}
+
+bool is_on(const Settings& all, const char* path, int64_t from) {
+  const Value value = all.value(path);
+  return value.is_integer() && value.as_integer() >= from;
+}
+
+std::string check_mics(const Value& value, const Settings& all) {
+  if (value.as_integer() < 1) return "";
+  if (all.value("zero_optimization.stage") == Value(0)) {
+    return "says over how many ranks states are sharded, and stage 0 shards nothing. Set stage 1, 2 or 3, or remove "
+           "the key.";
+  }
+  if (is_on(all, "zero_optimization.zero_hpz_partition_size", 2)) {
+    return "has weights sharded inside groups, and zero_hpz_partition_size wants them sharded over all ranks with a "
+           "second copy inside groups. Remove one of them.";
+  }
+  return "";
+}
+
+std::string check_hierarchical(const Value& value, const Settings& all) {
+  if (!value.as_boolean()) return "";
+  if (all.value("zero_optimization.stage") != Value(3)) {
+    return "is about gathering weights, which only stage 3 does. Set stage 3, or remove the key.";
+  }
+  const bool by_shoal = all.value("shoal.shard_size") != Value(0);
+  if (is_on(all, "zero_optimization.mics_shard_size", 1) || by_shoal) return "";
+  return "is about the groups of mics_shard_size, and there are none. Set mics_shard_size (to all ranks: the whole "
+         "world is one group), or remove the key.";
+}
+
+std::string check_hpz(const Value& value, const Settings& all) {
+  if (value.as_integer() < 2) return "";
+  if (all.value("zero_optimization.stage") != Value(3)) {
+    return "keeps a second copy of sharded weights, and only stage 3 shards weights. Set stage 3, or remove the key.";
+  }
+  if (all.value("zero_optimization.offload_param.device") != Value("none")) {
+    return "keeps a second copy of the weights on the device, which offload_param wants free of them. Remove one of "
+           "them.";
+  }
+  return "";
+}
+
+// Groups of ranks inside the world.
+std::vector<Key> hybrid_keys() {
+  return {
+      integer("zero_hpz_partition_size", 1)
+          .at_least(0)
+          .at_most(1 << 20)
+          .in("ranks")
+          .means(
+              "Stage 3 (ZeRO++ hpZ): a second copy of the weights, sharded inside groups of so many ranks that follow "
+              "each other, from the first forward after an update to the next update; backward gathers inside the "
+              "group. It must divide the ranks. 0, 1: none. See docs/hybrid.md.")
+          .must(check_hpz)
+          .fills(bound_to([](auto& c) -> auto& { return c.zero.hpz_partition_size; })),
+      integer("mics_shard_size", -1)
+          .at_least(-1)
+          .at_most(1 << 20)
+          .in("ranks")
+          .means("Stages 1 to 3 (MiCS): shard inside groups of so many ranks that follow each other, which each hold a "
+                 "whole copy; the results are the same bits. It must divide the ranks. Below 1: over all ranks. See "
+                 "docs/hybrid.md.")
+          .must(check_mics)
+          .fills(bound_to([](auto& c) -> auto& { return c.zero.mics_shard_size; })),
+      boolean("mics_hierarchical_params_gather", false)
+          .means("MiCS, where a group spans several hosts: gather between hosts first, each part once, then inside a "
+                 "host. The ranks of a host must divide mics_shard_size.")
+          .must(check_hierarchical)
+          .fills(bound_to([](auto& c) -> auto& { return c.zero.mics_hierarchical_gather; })),
   };
 }
 
@@ -182,21 +254,9 @@ std::vector<Key> passed_over_keys() {
       boolean("parameter_alignment", false)
           .means("Stages 1 and 2: begin each parameter at a multiple of 16 bytes.")
           .has_no_effect("the layout of flats is the engine's"),
-      integer("zero_hpz_partition_size", 1)
-          .at_least(0)
-          .in("ranks")
-          .means("ZeRO++: a second shard of the parameters inside groups of so many ranks.")
-          .has_no_effect("there is one shard, over all ranks, with the same results"),
       anything("zeropp_loco_param")
           .means("ZeRO++: error feedback of quantized gradients.")
           .has_no_effect("gradients are not quantized"),
-      integer("mics_shard_size", -1)
-          .in("ranks")
-          .means("MiCS: shard over groups of so many ranks.")
-          .has_no_effect("states are sharded over all ranks, which takes less memory, with the same results"),
-      boolean("mics_hierarchical_params_gather", false)
-          .means("MiCS: gather inside a host first.")
-          .has_no_effect("parameters are gathered over all ranks at once"),
       boolean("save_muon_momentum_buffer_in_memory", false)
           .means("Muon: keep its momentum off the disk.")
           .has_no_effect("there is no Muon"),
@@ -220,7 +280,7 @@ std::vector<Section> zero_sections() {
   Section zero{
       .path = "zero_optimization", .meaning = "Sharding over ranks. All sizes are elements, not bytes.", .keys = {}};
   zero.key_of_boolean = "zero_optimization.stage";
-  for (const auto& make : {carried_out_keys, no_effect_keys, passed_over_keys, refused_keys}) {
+  for (const auto& make : {carried_out_keys, hybrid_keys, no_effect_keys, passed_over_keys, refused_keys}) {
     for (Key& key : make()) zero.keys.push_back(std::move(key));
   }
   const std::string unmarked =

@@ -13,6 +13,7 @@
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/decide.h"
 #include "kernels/cuda/reduce.h"
+#include "kernels/cuda/trust_ratio.h"
 #include "kernels/cuda/update.h"
 
 namespace shoal {
@@ -166,22 +167,33 @@ class CudaQueue final : public Queue {
   void add(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) override {
     kernels::cuda::add(in, in_dtype, out, out_dtype, numel, stream_);
   }
-  void ordered_mean(const kernels::OrderedMean& args) override { kernels::cuda::ordered_mean(args, stream_); }
-  void sum_squares(const void* values, DType dtype, int64_t numel, double* sums) override {
-    kernels::cuda::sum_squares(values, dtype, numel, sums, stream_);
+  void ordered_fold(const kernels::OrderedFold& args) override { kernels::cuda::ordered_fold(args, stream_); }
+  void sum_squares(const void* values, DType dtype, int64_t numel, int64_t first_run, double* pieces) override {
+    kernels::cuda::sum_squares(values, dtype, numel, first_run, pieces, stream_);
   }
 
-  void sum_in_order(const std::vector<OrderedSum>& sums) override {
-    static_assert(std::is_trivially_copyable_v<kernels::cuda::SumRun>);
-    std::vector<kernels::cuda::SumRun> runs;
-    for (const OrderedSum& sum : sums) runs.push_back({sum.values, sum.count, sum.sum});
-    if (runs.empty()) return;
-    const void* on_device =
-        uploads(runs.size() * sizeof(runs[0])).begin(runs.data(), runs.size() * sizeof(runs[0]), stream_);
-    kernels::cuda::sum_in_order(static_cast<const kernels::cuda::SumRun*>(on_device), static_cast<int>(runs.size()),
-                                stream_);
+  void sum_pieces(const std::vector<kernels::PieceSums>& ranges) override {
+    static_assert(std::is_trivially_copyable_v<kernels::PieceSums>);
+    if (ranges.empty()) return;
+    const size_t nbytes = ranges.size() * sizeof(ranges[0]);
+    const void* on_device = uploads(nbytes).begin(ranges.data(), nbytes, stream_);
+    kernels::cuda::sum_pieces(static_cast<const kernels::PieceSums*>(on_device), static_cast<int>(ranges.size()),
+                              stream_);
     uploads_->finish(stream_);
   }
+
+  void read_masters(const kernels::Segment& segment, float* values) override {
+    switch (segment.master_kind) {
+      case kernels::Master::weight: return copy(values, segment.weight, static_cast<size_t>(segment.numel) * 4);
+      case kernels::Master::full: return copy(values, segment.master, static_cast<size_t>(segment.numel) * 4);
+      case kernels::Master::none:
+        return convert(segment.weight, segment.weight_dtype, values, DType::f32, segment.numel);
+      case kernels::Master::remainder:
+        return kernels::cuda::join(segment.weight, segment.master, values, segment.numel, stream_);
+    }
+  }
+
+  void trust_ratios(const kernels::TrustRatios& args) override { kernels::cuda::trust_ratios(args, stream_); }
 
   std::unique_ptr<UpdateList> make_update_list(std::vector<kernels::Segment> segments,
                                                std::vector<int> groups) override {

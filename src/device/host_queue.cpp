@@ -96,19 +96,27 @@ class HostQueue final : public Queue {
     });
   }
 
-  void ordered_mean(const kernels::OrderedMean& args) override { kernels::ordered_mean(args); }
+  void ordered_fold(const kernels::OrderedFold& args) override { kernels::ordered_fold(args); }
 
-  void sum_squares(const void* values, DType dtype, int64_t numel, double* sums) override {
-    kernels::sum_squares(values, dtype, numel, sums);
+  void sum_squares(const void* values, DType dtype, int64_t numel, int64_t first_run, double* pieces) override {
+    kernels::sum_squares(values, dtype, numel, first_run, pieces);
   }
 
-  void sum_in_order(const std::vector<OrderedSum>& sums) override {
-    for (const OrderedSum& each : sums) {
-      double sum = 0;
-      for (int64_t i = 0; i < each.count; ++i) sum += each.values[i];
-      *each.sum = sum;
+  void sum_pieces(const std::vector<kernels::PieceSums>& ranges) override {
+    for (const kernels::PieceSums& range : ranges) kernels::sum_pieces(range);
+  }
+
+  void read_masters(const kernels::Segment& segment, float* values) override {
+    switch (segment.master_kind) {
+      case kernels::Master::weight: return copy(values, segment.weight, static_cast<size_t>(segment.numel) * 4);
+      case kernels::Master::full: return copy(values, segment.master, static_cast<size_t>(segment.numel) * 4);
+      case kernels::Master::none:
+        return convert(segment.weight, segment.weight_dtype, values, DType::f32, segment.numel);
+      case kernels::Master::remainder: return kernels::join(segment.weight, segment.master, values, segment.numel);
     }
   }
+
+  void trust_ratios(const kernels::TrustRatios& args) override { kernels::trust_ratios(args); }
 
   std::unique_ptr<UpdateList> make_update_list(std::vector<kernels::Segment> segments,
                                                std::vector<int> groups) override {

@@ -27,8 +27,9 @@ enum class MemoryKind : uint8_t {
   disk_states,     // bytes of a file
   disk_buffers,    // in host memory, for what is on its way from or to the disk
   host_inputs,     // of recomputed regions, in host memory until backward
+  second_weights,  // stage 3: a second copy of weights, cut over the shard axis of the mesh
 };
-inline constexpr size_t kMemoryKinds = 15;
+inline constexpr size_t kMemoryKinds = 16;
 
 std::string_view name_of(MemoryKind kind);
 

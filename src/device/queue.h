@@ -16,6 +16,7 @@
 #include "device/slab.h"
 #include "kernels/decide.h"
 #include "kernels/reduce.h"
+#include "kernels/trust_ratio.h"
 #include "kernels/update.h"
 
 namespace shoal {
@@ -67,13 +68,6 @@ class LateRead {
   virtual const void* wait() = 0;
 };
 
-// One sum in order: sum = 0.0 + values[0] + values[1] + ...
-struct OrderedSum {
-  const double* values = nullptr;
-  int64_t count = 0;
-  double* sum = nullptr;
-};
-
 class Queue {
  public:
   virtual ~Queue() = default;
@@ -108,9 +102,14 @@ class Queue {
   virtual void convert(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) = 0;
   virtual void add(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) = 0;
   // See kernels/reduce.h.
-  virtual void ordered_mean(const kernels::OrderedMean& args) = 0;
-  virtual void sum_squares(const void* values, DType dtype, int64_t numel, double* sums) = 0;
-  virtual void sum_in_order(const std::vector<OrderedSum>& sums) = 0;
+  virtual void ordered_fold(const kernels::OrderedFold& args) = 0;
+  virtual void sum_squares(const void* values, DType dtype, int64_t numel, int64_t first_run, double* pieces) = 0;
+  virtual void sum_pieces(const std::vector<kernels::PieceSums>& ranges) = 0;
+
+  // The fp32 values of a segment's weights.
+  virtual void read_masters(const kernels::Segment& segment, float* values) = 0;
+  // See kernels/trust_ratio.h.
+  virtual void trust_ratios(const kernels::TrustRatios& args) = 0;
 
   // Segments whose pointers stay as they are; `groups` names the parameter group of each.
   virtual std::unique_ptr<UpdateList> make_update_list(std::vector<kernels::Segment> segments,

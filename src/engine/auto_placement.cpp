@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "comm/group/full_group.h"
 #include "engine/blueprint.h"
 #include "engine/room.h"
 #include "plan/from_config.h"
@@ -55,8 +56,9 @@ PlacedConfig carry_out_placement(const Config& config, const ModelLayout& layout
   return {with(asked, placement), placement.plan, words_of(placement, beside, activations.device, true)};
 }
 
-PlacedConfig carry_out_placement(const Config& config, const std::vector<Unit>& units, size_t groups, Group& world,
+PlacedConfig carry_out_placement(const Config& given, const std::vector<Unit>& units, size_t groups, Group& world,
                                  at::Device device) {
+  const Config config = with_hosts(given, full(world).hosts());
   if (!config.shoal.auto_placement) return {config, {}, ""};
   const char* budget = device.is_cuda() ? "device_budget" : "host_budget";
   if ((device.is_cuda() ? config.shoal.device_budget : config.shoal.host_budget) == 0) {

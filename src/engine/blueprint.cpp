@@ -154,6 +154,7 @@ void check_agreement(const Blueprint& blueprint, const Config& config, const std
   // Each host has disks of its own.
   agreed.zero.offload_optimizer.nvme_path.clear();
   agreed.zero.offload_param.nvme_path.clear();
+  agreed.monitor = {};  // rank 0 alone writes there, and the name of a job may hold the time
   const std::array<uint64_t, 3> mine = {hash_text(to_text(blueprint.specs)), hash_text(agreed.to_json()),
                                         hash_text(text_of(groups))};
   constexpr std::array<std::string_view, 3> kWhat = {"another model", "another config", "other parameter groups"};

@@ -3,8 +3,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/queue.h"
+#include "shoal/collective_record.h"
 #include "shoal/group.h"
 
 namespace shoal {
@@ -13,7 +15,8 @@ class Channel {
  public:
   // Every rank opens it. The queue is the one on which the rank computes; whoever waits for it learns when the
   // channel's collectives cannot end.
-  Channel(Group& world, const std::string& name, Queue& queue);
+  // `reduce`: who adds, where NCCL carries.
+  Channel(Group& world, const std::string& name, Queue& queue, Reduce reduce = Reduce::exact);
 
   Group& notes() const { return *notes_; }
   Group& bytes() const { return bytes_ ? *bytes_ : *notes_; }
@@ -21,8 +24,12 @@ class Channel {
   Queue& queue() const { return *queue_; }
 
   Traffic traffic() const;
+  void log_collectives(bool on) const;
+  std::vector<CollectiveRecord> take_collectives() const;
   // The rank's threads.
   double waited_seconds() const;
+  // That collectives were under way, in host memory; nothing is said of a GPU's.
+  double carried_seconds() const;
   // Its GPU, beside that.
   double held_seconds() const;
 

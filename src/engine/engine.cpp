@@ -49,6 +49,7 @@ at::Tensor Engine::run(int unit, const at::Tensor& input, const std::function<at
 }
 
 Engine::Tensors Engine::recompute(const Tensors& inputs, const Forward& forward) {
+  impl_->training.begin_leaf();  // before the region remembers what it will draw
   return shoal::recompute({impl_->parts.passes, impl_->parts.generator, impl_->parts.host_inputs.get()}, inputs,
                           forward);
 }

@@ -12,7 +12,7 @@ namespace shoal {
 class EngineImpl {
  public:
   EngineImpl(const std::vector<Unit>& units, const Config& config, Group& world, const EngineOptions& options)
-      : parts(units, config, world, options), training(parts, gathers, meters, options.backward_from_outside) {}
+      : parts(units, config, world, options), training(parts, gathers, meters, options) {}
 
   ~EngineImpl() { parts.settle(); }  // while what the user gathered is still open
   EngineImpl(const EngineImpl&) = delete;

@@ -33,14 +33,14 @@ EngineBasis decide(const std::vector<Unit>& units, const Config& config, int wor
 std::optional<Channel> open_gradients_channel(const EngineBasis& basis, const EngineOptions& options,
                                               const Channel& first, Group& world, Queue& queue) {
   check_agreement(basis.blueprint, basis.config, options.groups, first.notes());
-  return Channel(world, "gradients", queue);
+  return Channel(world, "gradients", queue, basis.config.shoal.reduce);
 }
 
 }  // namespace
 
 EngineParts::EngineParts(const std::vector<Unit>& units, const Config& given, Group& world,
                          const EngineOptions& options)
-    : EngineBasis(decide(units, given, world.size(), options)),
+    : EngineBasis(decide(units, with_hosts(given, full(world).hosts()), world.size(), options)),
       device(options.device),
       queue(make_compute_queue(device)),
       ledger(std::make_shared<Ledger>()),
@@ -50,9 +50,8 @@ EngineParts::EngineParts(const std::vector<Unit>& units, const Config& given, Gr
       weights_channel(std::in_place, world, "weights", *queue),
       gradients_channel(open_gradients_channel(*this, options, *weights_channel, world, *queue)),
       weights(layout, shard_options(config), std::move(shard_file), weights_channel->bytes(), *queue, ledger),
-      gradients(layout, gradient_options(config), reduce_options(config, layout.mesh), gradients_channel->bytes(),
-                *queue, gradients_channel->queue(), ledger,
-                device.is_cuda() ? gradients_of_host(layout, config) : HostFlats{}),
+      gradients(layout, gradient_options(config), reduce_options(config), gradients_channel->bytes(), *queue,
+                gradients_channel->queue(), ledger, device.is_cuda() ? gradients_of_host(layout, config) : HostFlats{}),
       state_access(blueprint, layout, states, weights),
       passes(layout, pass_options(config, layout), weights, gradients, weights_channel->notes(),
              gradients_channel->notes()),
@@ -82,7 +81,10 @@ void EngineParts::check_sound(const std::string& place) {
 void EngineParts::settle() noexcept {
   // An update of weights on disk waits for gathers that read from its buffer, and peers may never come to them. (One
   // rank has no peers, and its updates still go through the channel.)
-  if (weights.file() != nullptr && layout.mesh.world() > 1) weights_channel.reset();
+  if (weights.file() != nullptr && layout.mesh.world() > 1) {
+    weights.close_groups();
+    weights_channel.reset();
+  }
   try {
     stepper.settle_all();  // whoever deferred updates communicates nothing in them
   } catch (const std::exception& error) {
@@ -92,9 +94,15 @@ void EngineParts::settle() noexcept {
 
 EngineParts::~EngineParts() {
   settle();
-  passes.unhook_gradients();
-  weights.leave();
+  try {
+    passes.unhook_gradients();
+    weights.leave();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "shoal: an engine could not give its parameters back as it ended: {}\n", error.what());
+  }
   // After an error collectives may be under way: their workers stop before the memory that they write is given back.
+  gradients.close_groups();
+  weights.close_groups();
   gradients_channel.reset();
   weights_channel.reset();
 }

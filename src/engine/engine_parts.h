@@ -42,6 +42,7 @@ struct EngineParts : EngineBasis {
   void settle() noexcept;
 
   int rank() const { return weights_channel->notes().rank(); }
+  int ranks() const { return weights_channel->notes().size(); }
   bool on_gpu() const { return device.is_cuda(); }
 
   at::Device device;

@@ -99,6 +99,7 @@ void GatheredParams::take_written(int root) {
           .wait();
       parts_.states.reset_param(unit, flat, piece, gathered.whole, parts_.weights);
     }
+    parts_.weights.empty_second_copy(unit);
   }
 }
 

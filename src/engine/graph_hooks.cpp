@@ -10,6 +10,7 @@
 #include <cstring>
 #include <typeinfo>
 
+#include "aten/torch_version.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -50,7 +51,7 @@ struct GradientHook::OnNode final : ag::FunctionPreHook {
 
 GradientHook::GradientHook(const at::Tensor& param, Take take, Target target)
     : calls_(std::make_shared<Calls>(Calls{std::move(take), std::move(target)})),
-      accumulator_(ag::impl::grad_accumulator(param)) {
+      accumulator_(keep_node(ag::impl::grad_accumulator(param))) {
   accumulator_->add_pre_hook(std::make_unique<OnNode>(calls_));
 }
 
@@ -112,14 +113,14 @@ at::Tensor gradient_target(const at::Tensor& param) {
 }
 
 bool NodeHooks::when_gradient_complete(const at::Tensor& tensor, std::function<void()> call) {
-  Calls* calls = calls_of(tensor);
+  const std::shared_ptr<Calls> calls = calls_of(tensor);
   if (calls == nullptr) return false;
   calls->complete.push_back(std::move(call));
   return true;
 }
 
 bool NodeHooks::before_backward_of(const at::Tensor& tensor, std::function<void()> call) {
-  Calls* calls = tensor.defined() && tensor.grad_fn() ? calls_of(tensor) : nullptr;
+  const std::shared_ptr<Calls> calls = tensor.defined() && tensor.grad_fn() ? calls_of(tensor) : nullptr;
   if (calls == nullptr) return false;
   calls->before.push_back(std::move(call));
   return true;
@@ -127,36 +128,42 @@ bool NodeHooks::before_backward_of(const at::Tensor& tensor, std::function<void(
 
 bool NodeHooks::is_followed(const RunningGraph& graph) const {
   return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
-    return !entry.second.calls->before.empty() && !entry.second.node.expired() && graph.has(entry.first);
+    const auto calls = entry.second.lock();
+    return calls && !calls->before.empty() && graph.has(entry.first);
   });
 }
 
 void NodeHooks::clear() {
   for (auto& [address, hooked] : nodes_) {
-    hooked.calls->over = !hooked.calls->before.empty();
-    hooked.calls->complete.clear();
-    hooked.calls->before.clear();
+    const auto calls = hooked.lock();
+    if (!calls) continue;
+    calls->over = !calls->before.empty();
+    calls->complete.clear();
+    calls->before.clear();
   }
   nodes_.clear();
 }
 
 NodeHooks::~NodeHooks() {
-  for (auto& [address, hooked] : nodes_) *hooked.calls = {};
+  for (auto& [address, hooked] : nodes_) {
+    if (const auto calls = hooked.lock()) *calls = {};
+  }
   *skip_ = {};
 }
 
-NodeHooks::Calls* NodeHooks::calls_of(const at::Tensor& tensor) {
+std::shared_ptr<NodeHooks::Calls> NodeHooks::calls_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.requires_grad()) return nullptr;
-  std::shared_ptr<ag::Node> node = tensor.grad_fn();
+  NodePtr node = tensor.grad_fn();
   if (!node) node = ag::impl::grad_accumulator(tensor);
-  Hooked& hooked = nodes_[node.get()];
-  if (hooked.node.expired()) {
-    hooked.calls = std::make_shared<Calls>();
-    hooked.calls->skip = skip_;
-    node->add_pre_hook(std::make_unique<BeforeNode<Calls>>(hooked.calls));
-    hooked.node = node;
+  std::weak_ptr<Calls>& hooked = nodes_[node.get()];
+  auto calls = hooked.lock();
+  if (!calls) {
+    calls = std::make_shared<Calls>();
+    calls->skip = skip_;
+    node->add_pre_hook(std::make_unique<BeforeNode<Calls>>(calls));
+    hooked = calls;
   }
-  return hooked.calls.get();
+  return calls;
 }
 
 }  // namespace shoal

@@ -95,13 +95,10 @@ class NodeHooks {
     bool over = false;  // the pass is over: see clear()
     std::shared_ptr<const std::function<bool()>> skip;
   };
-  Calls* calls_of(const at::Tensor& tensor);
+  std::shared_ptr<Calls> calls_of(const at::Tensor& tensor);
 
-  struct Hooked {
-    std::weak_ptr<torch::autograd::Node> node;  // a graph that nobody keeps goes; its address may be used again
-    std::shared_ptr<Calls> calls;               // shared with the node's hook
-  };
-  std::unordered_map<const torch::autograd::Node*, Hooked> nodes_;
+  // The node's hook owns its calls: they go with a graph that nobody keeps, whose addresses may be used again.
+  std::unordered_map<const torch::autograd::Node*, std::weak_ptr<Calls>> nodes_;
   std::shared_ptr<std::function<bool()>> skip_ = std::make_shared<std::function<bool()>>();  // shared with the calls
 };
 

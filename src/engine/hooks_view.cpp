@@ -1,6 +1,7 @@
 // See include/shoal/hooks_view.h. Which kind of use a call of a module is, is found out in module_calls.h.
 #include "shoal/hooks_view.h"
 
+#include "base/mix.h"
 #include "engine/engine_impl.h"
 
 namespace shoal {
@@ -16,7 +17,9 @@ void HooksView::read_outside_uses(int unit, const Tensors& inputs) const {
   engine_->parts.calls.read_outside_uses(unit, inputs);
 }
 
-void HooksView::begin_backward(const at::Tensor& root) const { engine_->training.begin_backward(root); }
+double HooksView::begin_backward(const at::Tensor& root, bool engine_divides) const {
+  return engine_->training.begin_backward(root, !engine_divides);
+}
 void HooksView::finish_backward() const { engine_->training.finish_backward(); }
 void HooksView::abandon_backward(const std::string& because) const {
   engine_->parts.soundness.backward_failed(because);
@@ -27,6 +30,11 @@ void HooksView::expect_scaled_loss() const { engine_->training.expect_scaled_los
 int HooksView::begin_gathered(const std::vector<std::string>& names) const { return engine_->gathers.begin(names); }
 void HooksView::finish_gathered(int id, std::optional<int> written_by) const {
   engine_->gathers.finish(id, written_by);
+}
+
+std::optional<uint64_t> HooksView::leaf_seed(int64_t forward) const {
+  const std::optional<uint64_t> seed = engine_->training.next_leaf_seed();
+  return seed && forward > 0 ? mixed(*seed, static_cast<uint64_t>(forward)) : seed;
 }
 
 void HooksView::set_betas(double beta1, double beta2) const { engine_->parts.stepper.set_betas(beta1, beta2); }

@@ -26,29 +26,32 @@ class RecordReader {
 
   // The parameter's bytes in host memory, in its flat's dtype. Valid until the next call.
   const std::byte* read(const ShardRecord& record, const std::string& name) {
-    if (record.world != host_.size()) {
+    if (record.world() != host_.size()) {
       throw Error("parameter " + name,
                   fmt::format("was left sharded over {} ranks, and this group has {}. Use the same "
                               "number of ranks.",
-                              record.world, host_.size()));
+                              record.world(), host_.size()));
     }
     const size_t element = nbytes_of(record.flat.dtype);
     if (!gathered_ || !gathered_->is_of_flat_of(record)) {
-      whole_.resize(static_cast<size_t>(record.flat.numel) * element);
+      const size_t part_nbytes = static_cast<size_t>(record.part(host_.rank()).numel()) * element;
+      std::vector<std::byte> by_rank(part_nbytes * static_cast<size_t>(host_.size()));
       AllGather gather{.subject = {"adopt", name},
                        .shard = record.fetch(),
-                       .whole = whole_.data(),
-                       .shard_nbytes = static_cast<size_t>(record.flat.rank_numel) * element,
+                       .whole = by_rank.data(),
+                       .shard_nbytes = part_nbytes,
                        .keep = record.home};
       if (record.on_device()) {
         const std::shared_ptr<Slab> gathered =
-            queue_.allocate(whole_.size(), std::make_shared<Ledger>(), MemoryKind::user_gather);
+            queue_.allocate(by_rank.size(), std::make_shared<Ledger>(), MemoryKind::user_gather);
         gather.whole = gathered->data();
         device_.all_gather(std::move(gather)).wait();
-        queue_.download(whole_.data(), gathered->data(), whole_.size());
+        queue_.download(by_rank.data(), gathered->data(), by_rank.size());
       } else {
         host_.all_gather(std::move(gather)).wait();
       }
+      whole_.resize(static_cast<size_t>(record.flat.numel) * element);
+      put_in_order(by_rank.data(), record, whole_.data());
       gathered_ = record;
     }
     return whole_.data() + static_cast<size_t>(record.piece.offset) * element;

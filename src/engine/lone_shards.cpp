@@ -60,7 +60,7 @@ struct OwnRange {
 };
 
 OwnRange own_range(const ShardRecord& record, int rank) {
-  const Cut held = cut(record.flat, Over::world, record.world, rank);
+  const Cut held = record.part(rank);
   return {held.begin, std::max(held.begin, record.piece.offset),
           std::min(held.end, record.piece.offset + record.piece.numel)};
 }
@@ -87,7 +87,7 @@ void shard_param(const at::Tensor& param, const std::string& name, DType dtype, 
   record.home = make_resident_home(slab);
   record.flat = flat;
   record.piece = flat.pieces.front();
-  record.world = world.size();
+  record.mesh = world.size();
   std::memcpy(slab->data(), whole->data() + static_cast<size_t>(world.rank()) * shard_nbytes, shard_nbytes);
   record.name = name;
   ParamSlot slot(param, name, dtype, param.device());
@@ -160,26 +160,31 @@ GatheredShards::GatheredShards(const std::vector<at::Tensor>& params, Group& wor
   for (const at::Tensor& param : params) {
     const ShardRecord* found = find_shard_record(param);
     if (found == nullptr) continue;
-    if (found->world != world.size()) {
+    if (found->world() != world.size()) {
       throw Error("gather", fmt::format("a parameter was left sharded over {} ranks, and this group has {}. Use the "
                                         "same number of ranks.",
-                                        found->world, world.size()));
+                                        found->world(), world.size()));
     }
     const ShardRecord record = *found;
     restore_shape(param);
     const size_t element = nbytes_of(record.flat.dtype);
-    const size_t shard_nbytes = static_cast<size_t>(record.flat.rank_numel) * element;
-    const auto whole = memory_on(at::kCPU, static_cast<size_t>(record.flat.numel) * element);
-    std::byte* own = whole->data() + static_cast<size_t>(world.rank()) * shard_nbytes;
+    const size_t shard_nbytes = static_cast<size_t>(record.part(world.rank()).numel()) * element;
+    const auto by_rank = memory_on(at::kCPU, shard_nbytes * static_cast<size_t>(world.size()));
+    std::byte* own = by_rank->data() + static_cast<size_t>(world.rank()) * shard_nbytes;
     const std::byte* shard = record.fetch();
     if (record.on_device()) move_bytes(own, shard, shard_nbytes, param.device());
     world
         .all_gather({.subject = {"gather for the user", record.name},
                      .shard = record.on_device() ? own : shard,
-                     .whole = whole->data(),
+                     .whole = by_rank->data(),
                      .shard_nbytes = shard_nbytes,
                      .keep = record.home})
         .wait();
+    auto whole = by_rank;
+    if (record.mesh.axes().size() > 1) {
+      whole = memory_on(at::kCPU, static_cast<size_t>(record.flat.numel) * element);
+      put_in_order(by_rank->data(), record, whole->data());
+    }
     ParamSlot slot(param, record.name, record.flat.dtype, param.device());
     params_.push_back(std::make_unique<Param>(Param{record, whole, nullptr, std::move(slot)}));
     Param& gathered = *params_.back();

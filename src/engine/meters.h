@@ -15,8 +15,12 @@ class Meters {
   MemoryReport memory() const;
   // Weights and gradients together.
   Traffic traffic() const;
+  void log_collectives(bool on) const;
+  std::vector<CollectiveRecord> take_collectives() const;
+  std::string transport() const;
   // How long other ranks were waited for: by this rank's threads, and by its GPU.
   double waited_seconds() const;
+  CommTimes comm_times() const;
   // Of states and weights.
   DiskTraffic disk() const;
   HostTraffic host() const;

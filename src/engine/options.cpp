@@ -10,19 +10,18 @@
 
 namespace shoal {
 
-ReduceOptions reduce_options(const Config& config, const Mesh& mesh) {
-  const double before = config.prescale_gradients ? mesh.data_ranks() : config.gradient_predivide_factor;
-  const double total = config.gradient_sum ? 1.0 : mesh.data_ranks();
-  ReduceOptions options;
-  options.pre = static_cast<float>(1.0 / before);
-  options.post = static_cast<float>(before / total);
-  options.piece_numel = config.zero.reduce_bucket_size;
-  options.slots = reduce_slots(config);
-  return options;
+ReduceOptions reduce_options(const Config& config) {
+  return {.piece_numel = config.zero.reduce_bucket_size, .slots = reduce_slots(config)};
+}
+
+float gradient_factor(const Config& config, const Mesh& mesh, bool caller_divides) {
+  const double ranks = config.gradient_sum ? 1.0 : mesh.data_ranks();
+  const double micro_steps = caller_divides ? 1.0 : static_cast<double>(config.batch.accumulation_steps);
+  return static_cast<float>(1.0 / (ranks * micro_steps));
 }
 
 PassOptions pass_options(const Config& config, const ModelLayout& layout) {
-  return {.stage = config.zero.stage, .gather = gather_limits(config, layout), .overlap = config.zero.overlap_comm};
+  return {.stage = stage_of(config), .gather = gather_limits(config, layout), .overlap = config.zero.overlap_comm};
 }
 
 std::vector<double> group_lrs(const EngineOptions& options, const Config& config) {

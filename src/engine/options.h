@@ -10,9 +10,12 @@
 
 namespace shoal {
 
-// Before the sum each rank divides by the predivide factor, or with prescale_gradients by the number of data ranks at
-// once; the rest of the division follows the sum.
-ReduceOptions reduce_options(const Config& config, const Mesh& mesh);
+ReduceOptions reduce_options(const Config& config);
+
+// What the sum over all leaves of a step is multiplied by: one over their number, or over the data ranks alone where
+// the caller has divided losses by the accumulation steps. (A predivide factor and prescale_gradients say how much of
+// that comes before the sum. In fp32 it makes no difference, so all of it follows.)
+float gradient_factor(const Config& config, const Mesh& mesh, bool caller_divides);
 
 PassOptions pass_options(const Config& config, const ModelLayout& layout);
 

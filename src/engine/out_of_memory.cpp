@@ -27,9 +27,11 @@ std::string first_sentences(const std::string& text) {
 
 std::string states_text(const MemoryPlan& plan) {
   return fmt::format(
-      "weights {}, gradients {}, optimizer states {}, gathered units {}, gradients on the way {}, states on the way {}",
-      format_nbytes(plan.weights), format_nbytes(plan.gradients), format_nbytes(plan.states),
-      format_nbytes(plan.gather_arena), format_nbytes(plan.reduce_slots), format_nbytes(plan.state_ring));
+             "weights {}, gradients {}, optimizer states {}, gathered units {}, gradients on the way {}, "
+             "states on the way {}",
+             format_nbytes(plan.weights), format_nbytes(plan.gradients), format_nbytes(plan.states),
+             format_nbytes(plan.gather_arena), format_nbytes(plan.reduce_slots), format_nbytes(plan.state_ring)) +
+         (plan.second_weights > 0 ? ", second copy of weights " + format_nbytes(plan.second_weights) : "");
 }
 
 std::string more_ranks(int world) { return world > 1 ? "more ranks" : "more GPUs with ZeRO stage 3"; }

@@ -68,13 +68,16 @@ void PendingSteps::read_next() {
   unread_.pop_front();
   step->known = true;
   try {
-    Stopwatch watch(step->times.step, timing_);
-    step->result = stepper_.read();
+    {
+      Stopwatch watch(step->times.step, timing_);
+      step->result = stepper_.read();
+    }
+    tell_(*step);
+    step->losses.clear();
   } catch (...) {
     step->error = std::current_exception();
     throw;
   }
-  tell_(step->result, step->times);
 }
 
 }  // namespace shoal

@@ -2,10 +2,13 @@
 // for which; see PendingStep in shoal/step_result.h.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "engine/step_line.h"
 #include "optim/stepper.h"
@@ -15,9 +18,9 @@ namespace shoal {
 
 class PendingSteps {
  public:
-  using Tell = std::function<void(const StepResult&, const StepTimes&)>;
-  // The stepper outlives this object, and `alive` expires before it goes. Each result is told when it is read.
-  // `timing`: see Stopwatch.
+  using Tell = std::function<void(const PendingStep::State&)>;
+  // The stepper outlives this object, and `alive` expires before it goes. Each step is told when its result is read;
+  // what that throws is the step's error. `timing`: see Stopwatch.
   PendingSteps(Stepper& stepper, std::weak_ptr<const void> alive, bool& timing, Tell tell);
 
   // Before a step is taken: reads what is known, and what would be too many unread.
@@ -47,6 +50,7 @@ struct PendingStep::State {
   std::weak_ptr<const void> alive = {};  // while it is, `home` is
   bool ends_step = true;
   StepTimes times = {};
+  std::vector<at::Tensor> losses = {};  // see StepWatch
   bool known = false;
   StepResult result = {};
   std::exception_ptr error = nullptr;  // known, and an error

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "aten/torch_version.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -120,7 +121,7 @@ std::vector<at::Tensor> recompute(const RecomputeParts& parts, const std::vector
   if (!at::GradMode::is_enabled()) return forward(inputs);
 
   Passes& passes = parts.passes;
-  std::shared_ptr<RecomputeNode> node(new RecomputeNode(ag::collect_next_edges(inputs), parts), ag::deleteNode);
+  auto node = make_node<RecomputeNode>(ag::collect_next_edges(inputs), parts);
   node->forward_ = forward;
   node->random_state_ = parts.generator.get_state();
   for (const at::Tensor& input : inputs) node->unchanged_.emplace_back(input);

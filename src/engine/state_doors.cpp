@@ -47,6 +47,7 @@ void StateDoors::edit(const StateRun& part, const float* values) {
 void StateDoors::publish(const std::string& place) {
   check_readable(place);
   parts_.stepper.settle_all();
+  parts_.weights.empty_second_copies();
   for (int unit = 0; unit < static_cast<int>(parts_.layout.units.size()); ++unit) parts_.weights.publish(unit);
   parts_.weights.finish_publish();
 }
@@ -93,7 +94,7 @@ void StateDoors::finish_restore(const EngineProgress& progress) {
   publish("finish_restore");
   training_.read_all_steps();
   parts_.stepper.restore(progress);
-  if (progress.random_state.empty()) return;
+  if (progress.random_state.empty() || parts_.config.shoal.leaf_seed >= 0) return;  // each leaf seeds anew
   const at::Tensor state = parts_.generator.get_state();
   if (progress.random_state.size() != static_cast<size_t>(state.numel())) {
     if (parts_.rank() == 0) {

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/mul.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/engine.h>
@@ -13,6 +14,8 @@
 
 #include "base/text.h"
 #include "device/cuda.h"
+#include "engine/leaf_seed.h"
+#include "engine/options.h"
 #include "engine/own_thread_backward.h"
 #include "engine/stopwatch.h"
 #include "shard/compute_queue.h"
@@ -20,15 +23,17 @@
 
 namespace shoal {
 
-Training::Training(EngineParts& parts, UserGathers& gathers, Meters& meters, bool hooked)
+Training::Training(EngineParts& parts, UserGathers& gathers, Meters& meters, const EngineOptions& options)
     : parts_(parts),
       gathers_(gathers),
       meters_(meters),
       tuning_(parts),
       micro_steps_(parts.config.batch),
-      hooked_(hooked),
-      pending_(parts.stepper, parts.passes.alive(), timing_, [this](const StepResult& result, const StepTimes& times) {
-        if (parts_.rank() == 0) print_step(parts_.config, result, times);
+      hooked_(options.backward_from_outside),
+      watch_(parts.config, options.watch_nonfinite, parts.ranks()),
+      pending_(parts.stepper, parts.passes.alive(), timing_, [this](const PendingStep::State& step) {
+        if (parts_.rank() == 0) print_step(parts_.config, step.result, step.times);
+        watch_.see(step.result, step.losses);
       }) {
   parts_.passes.when_reduced([this](int unit) {
     const bool is_own = !updates_outside_ && !accumulates_more_;
@@ -59,8 +64,25 @@ void Training::check_use(int unit) {
   check_stream(unit);
 }
 
+std::optional<uint64_t> Training::next_leaf_seed() const {
+  const int64_t seed = parts_.config.shoal.leaf_seed;
+  if (seed < 0) return std::nullopt;
+  const Mesh& mesh = parts_.layout.mesh;
+  return leaf_seed(static_cast<uint64_t>(seed), {.step = parts_.stepper.taken_steps(),
+                                                 .micro_step = micro_steps_.count(),
+                                                 .data_rank = mesh.data_rank(parts_.rank()),
+                                                 .data_ranks = mesh.data_ranks()});
+}
+
+void Training::begin_leaf() {
+  const bool trains = at::GradMode::is_enabled() && !parts_.passes.evaluating();
+  if (!trains || !parts_.passes.between_passes()) return;
+  if (const std::optional<uint64_t> seed = next_leaf_seed()) parts_.generator.set_current_seed(*seed);
+}
+
 Training::Tensors Training::run(int unit, const Tensors& inputs, const Engine::Forward& forward) {
   check_use(unit);
+  begin_leaf();
   Stopwatch watch(times_.forward, timing_);
   parts_.passes.enter(unit, inputs);
   Tensors outputs;
@@ -107,14 +129,16 @@ void Training::evaluate(const std::function<void()>& forward) {
   passes.finish_evaluation();
 }
 
-void Training::begin_backward(const at::Tensor& root) {
+double Training::begin_backward(const at::Tensor& root, bool caller_divides) {
   loss_is_scaled_ = false;
-  prepare_backward();
+  const double factor = prepare_backward(caller_divides);
+  watch_.add_loss(root);
   parts_.passes.begin_backward(root);
   tell_gradients();
+  return factor;
 }
 
-void Training::prepare_backward() {
+double Training::prepare_backward(bool caller_divides) {
   parts_.check_sound("backward");
   if (parts_.passes.in_backward()) throw Error("backward", "is called inside a backward of the same engine.");
   if (parts_.passes.evaluating()) {
@@ -128,6 +152,10 @@ void Training::prepare_backward() {
   parts_.stepper.settle_all();  // gradients will be overwritten
   const bool grows = !micro_steps_.next_ends_step() && parts_.config.batch.accumulation_steps == 1;
   if (micro_steps_.has_gradients() || grows) accumulate_more();
+  if (micro_steps_.count() == 0) caller_divides_ = caller_divides;
+  if (caller_divides == caller_divides_) return 1;
+  const auto steps = static_cast<double>(parts_.config.batch.accumulation_steps);
+  return caller_divides ? steps : 1 / steps;
 }
 
 // More backwards come before a step than the config says: what is reduced already stays, and memory for the sum is
@@ -165,6 +193,7 @@ void Training::accumulate_more() {
 
 void Training::tell_gradients() {
   parts_.gradients.set_last(micro_steps_.next_ends_step());
+  parts_.gradients.set_factor(gradient_factor(parts_.config, parts_.layout.mesh, caller_divides_));
   if (micro_steps_.next_ends_step() && !updates_outside_) parts_.updater.read_ahead();
 }
 
@@ -183,8 +212,8 @@ void Training::begin_outside_backward() {
                                         "engine.backward(loss), or engine.scale(loss).backward().",
                                         loss_scale()));
   }
-  prepare_backward();
-  parts_.passes.begin_running_backward(1.0 / static_cast<double>(parts_.config.batch.accumulation_steps));
+  parts_.passes.begin_running_backward(prepare_backward(/*caller_divides=*/false));
+  watch_.forget_losses();
   tell_gradients();
   torch::autograd::Engine::get_default_engine().queue_callback([this, alive = parts_.passes.alive()] {
     if (!alive.expired()) finish_backward();
@@ -200,12 +229,12 @@ void Training::backward(const at::Tensor& loss) {
   Stopwatch watch(times_.backward, timing_);
   // In fp32: a 16-bit loss could not hold the scale.
   const at::Tensor root = loss.scalar_type() == at::kFloat ? loss : loss.to(at::kFloat);
-  begin_backward(root);
+  const double factor = begin_backward(root, /*caller_divides=*/false);
   // Torch has one thread for all backward passes of a GPU. Ranks that are threads of one process would wait for each
   // other in it, so each goes through its backward in its own thread.
   const OwnThreadBackward own_thread;
   try {
-    torch::autograd::backward({root}, {backward_scale(root)});
+    torch::autograd::backward({root}, {backward_scale(root, factor)});
   } catch (const c10::OutOfMemoryError& error) {
     parts_.soundness.backward_failed("the GPU's memory was full.");
     throw explain(out_of_memory("backward", error.what_without_backtrace()));
@@ -216,14 +245,15 @@ void Training::backward(const at::Tensor& loss) {
   finish_backward();
 }
 
-// What the loss is multiplied by. A scale that moves is where the steps that are not read yet will have left it.
-at::Tensor Training::backward_scale(const at::Tensor& root) {
+// What the loss is multiplied by, but for the factor: the loss scale. One that moves is where the steps that are not
+// read yet will have left it.
+at::Tensor Training::backward_scale(const at::Tensor& root, double factor) {
   const at::TensorOptions options = root.options().requires_grad(false);
   if (float* moving = parts_.stepper.moving_backward_scale()) {
-    return at::from_blob(moving, {1}, options).reshape(root.sizes()).clone();
+    const at::Tensor scale = at::from_blob(moving, {1}, options).reshape(root.sizes());
+    return factor == 1 ? scale.clone() : at::mul(scale, factor);
   }
-  const auto steps = static_cast<double>(parts_.config.batch.accumulation_steps);
-  return at::full(root.sizes(), parts_.stepper.loss_scale() / steps, options);
+  return at::full(root.sizes(), parts_.stepper.loss_scale() * factor, options);
 }
 
 double Training::loss_scale() {
@@ -262,6 +292,7 @@ PendingStep Training::step_later(const OutsideUpdate& update) {
     parts_.passes.set_micro_step(0);
     parts_.stepper.take(update ? told_of(update) : update);
     step = pending_.add();  // before anything else can throw: it is taken
+    step->losses = watch_.take_losses();
     meters_.count_waits(times_);
     if (gathers_.any_open()) parts_.stepper.settle_all();  // what the user writes there comes after it
   }
@@ -281,6 +312,7 @@ void Training::drop_gradients() {
   if (micro_steps_.count() == 0) return;
   parts_.stepper.settle_all();  // and takes back what it updated ahead of a step
   parts_.gradients.wait();
+  watch_.take_losses();
   micro_steps_.begin_step();
   parts_.passes.set_micro_step(0);
   loss_is_scaled_ = false;

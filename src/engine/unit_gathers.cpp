@@ -44,7 +44,10 @@ UnitGathers::UnitGathers(const ModelLayout& layout, const GatherOptions& options
       events_(std::move(events)),
       schedule_(gathered_numels(layout, options.stage), with_families(options.limits, layout)) {}
 
-void UnitGathers::begin(Phase phase) { carry_out(schedule_.begin(phase)); }
+void UnitGathers::begin(Phase phase) {
+  weights_.fill_second_copies(phase != Phase::evaluate);
+  carry_out(schedule_.begin(phase));
+}
 
 void UnitGathers::enter(const std::vector<int>& units) {
   for (const int unit : units) {

@@ -6,9 +6,9 @@
 namespace shoal::kernels {
 
 void decide(const Decision& decision) {
-  double sum = 0;
-  for (int64_t i = 0; i < decision.ranks * decision.flats; ++i) sum += decision.square_sums[i];
-  decide_by(sum, decision);
+  FlatSums sums;
+  for (int64_t flat = 0; flat < decision.flats; ++flat) sums.add(flat, sum_of_flat(decision, flat));
+  decide_by(sums, decision);
 }
 
 }  // namespace shoal::kernels

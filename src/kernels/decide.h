@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "layout/sum_tree.h"
+
 namespace shoal::kernels {
 
 // How the loss scale of fp16 moves, by DeepSpeed's rules.
@@ -26,7 +28,6 @@ struct ScaleState {
 struct StepRules {
   ScaleRules scale;
   double gradient_clipping = 0;  // 0: none
-  int64_t micro_steps = 1;       // of a step
   bool takes_any = false;        // a norm that is not finite skips nothing, and clips nothing
 };
 
@@ -35,14 +36,14 @@ struct StepProgress {
   ScaleState scale;
   int64_t applied = 0;  // steps so far
   int64_t skipped = 0;
-  float backward_scale = 1;  // what the loss of a micro-step is multiplied by: the scale over the micro-steps
+  float backward_scale = 1;  // what the loss of a micro-step is multiplied by: the scale
 };
 
 // What became of one step.
 struct StepRecord {
   int applied = 0;           // 0: skipped, the norm is not finite and the rules ask for one that is
   int scale_exhausted = 0;   // the loss scale would have to fall below its minimum
-  int64_t first_bad = -1;    // the first flat that is not finite on any rank; -1: none, or only the sum is not
+  int64_t first_bad = -1;    // the first flat whose squares are not finite; -1: none, or only their sum is not
   double grad_norm = 0;      // before clipping, without the loss scale
   double grad_scale = 0;     // what gradients are multiplied by: 1 / (loss scale * clip factor)
   double loss_scale = 1;     // that the step was taken with
@@ -52,8 +53,11 @@ struct StepRecord {
 
 // All pointers are memory of where the decision is made.
 struct Decision {
-  const double* square_sums = nullptr;  // of each flat, rank by rank
+  const double* tops = nullptr;  // sums of squares of all ranks, rank by rank: see layout/norm_tops.h
+  int64_t rank_places = 0;       // of one rank
+  const int* rank_of_part = nullptr;
   int64_t ranks = 1;
+  const FlatTops* flat_tops = nullptr;
   int64_t flats = 0;
   StepRules rules;
   StepProgress* progress = nullptr;  // goes on to the next step

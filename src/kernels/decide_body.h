@@ -6,12 +6,6 @@
 
 #include "kernels/decide.h"
 
-#ifdef __CUDACC__
-#define SHOAL_ON_BOTH __host__ __device__
-#else
-#define SHOAL_ON_BOTH
-#endif
-
 namespace shoal::kernels {
 
 SHOAL_ON_BOTH inline bool is_finite(double value) { return value - value == 0; }
@@ -40,32 +34,35 @@ SHOAL_ON_BOTH inline bool move_scale(const ScaleRules& rules, bool overflow, Sca
   return true;
 }
 
-SHOAL_ON_BOTH inline float backward_scale_of(double scale, int64_t micro_steps) {
-  return static_cast<float>(scale / static_cast<double>(micro_steps));
+// The squares of one flat.
+SHOAL_ON_BOTH inline double sum_of_flat(const Decision& decision, int64_t flat) {
+  return flat_root(decision.tops, decision.rank_places, decision.rank_of_part, decision.ranks,
+                   decision.flat_tops[flat]);
 }
 
-// The first flat that is not finite on any rank.
-SHOAL_ON_BOTH inline int64_t first_bad_flat(const Decision& decision) {
-  for (int64_t flat = 0; flat < decision.flats; ++flat) {
-    for (int64_t rank = 0; rank < decision.ranks; ++rank) {
-      if (!is_finite(decision.square_sums[rank * decision.flats + flat])) return flat;
-    }
+// The sums of flats, added in order.
+struct FlatSums {
+  double sum = 0;
+  int64_t first_bad = -1;
+
+  SHOAL_ON_BOTH void add(int64_t flat, double of_flat) {
+    if (first_bad < 0 && !is_finite(of_flat)) first_bad = flat;
+    sum += of_flat;
   }
-  return -1;
-}
+};
 
-// From the sum of all square sums, in their order.
-SHOAL_ON_BOTH inline void decide_by(double sum, const Decision& decision) {
+SHOAL_ON_BOTH inline void decide_by(const FlatSums& sums, const Decision& decision) {
   const StepRules& rules = decision.rules;
   StepProgress progress = *decision.progress;
   StepRecord record;
-  const double norm = std::sqrt(sum);
+  const double norm = std::sqrt(sums.sum);
   const bool finite = is_finite(norm);
   const bool taken = finite || rules.takes_any;
   record.applied = taken ? 1 : 0;
-  record.first_bad = finite ? -1 : first_bad_flat(decision);
+  record.first_bad = finite ? -1 : sums.first_bad;
   record.loss_scale = progress.scale.scale;
   record.grad_norm = norm / record.loss_scale;
+  if (norm != norm) record.grad_norm = NAN;  // of one sign: which one an operation gives is nobody's promise
   record.steps_before = progress.applied;
   double clip = 1;
   if (rules.gradient_clipping > 0 && finite) {
@@ -75,7 +72,7 @@ SHOAL_ON_BOTH inline void decide_by(double sum, const Decision& decision) {
   record.grad_scale = 1 / (record.loss_scale * clip);
   ++(taken ? progress.applied : progress.skipped);
   record.scale_exhausted = move_scale(rules.scale, !taken, progress.scale) ? 0 : 1;
-  progress.backward_scale = backward_scale_of(progress.scale.scale, rules.micro_steps);
+  progress.backward_scale = static_cast<float>(progress.scale.scale);
   record.after = progress;
   *decision.progress = progress;
   *decision.record = record;

@@ -32,8 +32,8 @@ struct UpdateKernels {
   }
 };
 struct ReduceKernels {
-  void (*ordered_mean)(const OrderedMean&);
-  void (*sum_squares)(const void* values, DType dtype, int64_t numel, double* sums);
+  void (*ordered_fold)(const OrderedFold&);
+  void (*sum_squares)(const void* values, DType dtype, int64_t numel, int64_t first_run, double* pieces);
 };
 struct ConvertKernels {
   void (*convert)(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel);

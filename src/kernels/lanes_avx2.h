@@ -91,9 +91,11 @@ struct Avx2Squares {
     a = _mm256_fmadd_pd(low, low, a);
     b = _mm256_fmadd_pd(high, high, b);
   }
-  void store(double* lanes) const {
-    _mm256_storeu_pd(lanes, a);
-    _mm256_storeu_pd(lanes + 4, b);
+  // The lanes, added by halves.
+  double sum() const {
+    const __m256d four = _mm256_add_pd(a, b);
+    const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
   }
 };
 

@@ -90,7 +90,12 @@ struct Avx512Squares {
     const __m512d x = _mm512_cvtps_pd(Avx2::load<dtype>(memory, i));
     a = _mm512_fmadd_pd(x, x, a);
   }
-  void store(double* lanes) const { _mm512_storeu_pd(lanes, a); }
+  // The lanes, added by halves.
+  double sum() const {
+    const __m256d four = _mm256_add_pd(_mm512_castpd512_pd256(a), _mm512_extractf64x4_pd(a, 1));
+    const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
+  }
 };
 
 }  // namespace

@@ -113,11 +113,10 @@ struct NeonSquares {
     c = plus_square(c, vcvt_f64_f32(vget_low_f32(x.hi)));
     d = plus_square(d, vcvt_high_f64_f32(x.hi));
   }
-  void store(double* lanes) const {
-    vst1q_f64(lanes, a);
-    vst1q_f64(lanes + 2, b);
-    vst1q_f64(lanes + 4, c);
-    vst1q_f64(lanes + 6, d);
+  // The lanes, added by halves.
+  double sum() const {
+    const float64x2_t last = vaddq_f64(vaddq_f64(a, c), vaddq_f64(b, d));
+    return vgetq_lane_f64(last, 0) + vgetq_lane_f64(last, 1);
   }
 
  private:

@@ -1,5 +1,5 @@
 // The ordered sums on vectors of any width, written once. An instruction set's file includes this after its lanes_*.h
-// and hands out reduce_kernels<V, Squares, kBlocks>(). The plain form is reduce_reference.cpp.
+// and hands out reduce_kernels<V, Squares, kRuns>(). The plain form is reduce_reference.cpp.
 #pragma once
 
 #include "kernels/isa.h"
@@ -8,116 +8,163 @@
 namespace shoal::kernels {
 namespace {
 
-// An element times `pre`. Times one is the element itself, so that case needs no multiplication.
-template <class V, DType dtype, bool kScales>
-[[gnu::always_inline]] inline typename V::F scaled(const void* source, int64_t i, typename V::F pre) {
-  const typename V::F x = V::template load<dtype>(source, i);
-  if constexpr (kScales) return V::mul(pre, x);
-  return x;
+// Rounds a sum, and stores it where the fold ends.
+template <class V, DType out_dtype, DType rounding>
+[[gnu::always_inline]] inline void store_rounded(void* out, int64_t i, typename V::F sum) {
+  if constexpr (out_dtype != rounding) {
+    alignas(64) uint16_t narrow[V::kWidth];
+    V::template store<rounding>(narrow, 0, sum);
+    sum = V::template load<rounding>(narrow, 0);
+  }
+  V::template store<out_dtype>(out, i, sum);
 }
 
-// The mean of kCount vectors that begin at element i. Every source is read before anything is written there.
-template <class V, DType source_dtype, DType out_dtype, bool kScales, int kCount>
-[[gnu::always_inline]] inline void mean_at(const OrderedMean& a, int64_t i, typename V::F pre, typename V::F post) {
+// The fold of kCount vectors that begin at element i. Every source is read before anything is written there.
+template <class V, DType source_dtype, DType out_dtype, DType rounding, int kCount>
+[[gnu::always_inline]] inline void fold_at(const OrderedFold& a, int64_t i, typename V::F carry, typename V::F post) {
   typename V::F sum[kCount];
-  for (int j = 0; j < kCount; ++j) sum[j] = scaled<V, source_dtype, kScales>(a.sources[0], i + j * V::kWidth, pre);
-  for (int k = 1; k < a.source_count; ++k) {
+  int k = 0;
+  if (a.carry == 0) {
+    for (int j = 0; j < kCount; ++j) sum[j] = V::template load<source_dtype>(a.sources[0], i + j * V::kWidth);
+    k = 1;
+  } else {
+    for (int j = 0; j < kCount; ++j) sum[j] = V::mul(carry, V::template load<out_dtype>(a.out, i + j * V::kWidth));
+  }
+  for (; k < a.source_count; ++k) {
     const void* source = a.sources[k];
     for (int j = 0; j < kCount; ++j) {
-      sum[j] = V::add(sum[j], scaled<V, source_dtype, kScales>(source, i + j * V::kWidth, pre));
+      sum[j] = V::add(sum[j], V::template load<source_dtype>(source, i + j * V::kWidth));
     }
   }
   for (int j = 0; j < kCount; ++j) {
-    typename V::F mean = V::mul(post, sum[j]);
-    if (a.accumulate) mean = V::add(V::template load<out_dtype>(a.out, i + j * V::kWidth), mean);
-    V::template store<out_dtype>(a.out, i + j * V::kWidth, mean);
+    store_rounded<V, out_dtype, rounding>(a.out, i + j * V::kWidth, V::mul(post, sum[j]));
   }
 }
 
-template <class V, DType source_dtype, DType out_dtype, bool kScales>
-void mean_all(const OrderedMean& args) {
-  const OrderedMean a = args;
+// The same by groups. What has no value yet is null in the first addition: the first leaf is stored, not added.
+template <class V, DType source_dtype, DType out_dtype, DType rounding, int kCount>
+[[gnu::always_inline]] inline void fold_groups_at(const OrderedFold& a, int64_t i, typename V::F carry,
+                                                  typename V::F post) {
+  static_assert(kCount == 1);
+  using F = typename V::F;
+  bool has_sum = a.carry != 0, has_open = a.before > 0;
+  F sum = has_sum ? V::mul(carry, V::template load<out_dtype>(a.out, i)) : V::set(0);
+  F open = has_open ? V::template load<DType::f32>(a.open, i) : V::set(0);
+  int64_t in_group = a.before;
+  for (int k = 0; k < a.source_count; ++k) {
+    const F leaf = V::template load<source_dtype>(a.sources[k], i);
+    open = has_open ? V::add(open, leaf) : leaf;
+    has_open = true;
+    ++in_group;
+    if (in_group < a.group && !(a.closes && k + 1 == a.source_count)) continue;
+    sum = has_sum ? V::add(sum, open) : open;
+    has_sum = true;
+    has_open = false;
+    in_group = 0;
+  }
+  if (has_open) V::template store<DType::f32>(a.open, i, open);
+  if (has_sum) store_rounded<V, out_dtype, rounding>(a.out, i, V::mul(post, sum));
+}
+
+template <class V, DType source_dtype, DType out_dtype, DType rounding>
+void fold_all(const OrderedFold& args) {
+  const OrderedFold a = args;
   constexpr int kCount = 4;
   int64_t i = 0;
-  const typename V::F pre = V::set(a.pre), post = V::set(a.post);
-  for (; i + kCount * V::kWidth <= a.numel; i += kCount * V::kWidth) {
-    mean_at<V, source_dtype, out_dtype, kScales, kCount>(a, i, pre, post);
+  const typename V::F carry = V::set(a.carry), post = V::set(a.post);
+  if (a.group > 0) {
+    for (; i + V::kWidth <= a.numel; i += V::kWidth) {
+      fold_groups_at<V, source_dtype, out_dtype, rounding, 1>(a, i, carry, post);
+    }
+    for (; i < a.numel; ++i) fold_groups_at<OneLane, source_dtype, out_dtype, rounding, 1>(a, i, a.carry, a.post);
+    return;
   }
-  for (; i + V::kWidth <= a.numel; i += V::kWidth) mean_at<V, source_dtype, out_dtype, kScales, 1>(a, i, pre, post);
-  for (; i < a.numel; ++i) mean_at<OneLane, source_dtype, out_dtype, kScales, 1>(a, i, a.pre, a.post);
-}
-
-template <class V, DType source_dtype, DType out_dtype>
-void mean_by_scale(const OrderedMean& a) {
-  if (a.pre == 1.0f) return mean_all<V, source_dtype, out_dtype, false>(a);
-  return mean_all<V, source_dtype, out_dtype, true>(a);
+  for (; i + kCount * V::kWidth <= a.numel; i += kCount * V::kWidth) {
+    fold_at<V, source_dtype, out_dtype, rounding, kCount>(a, i, carry, post);
+  }
+  for (; i + V::kWidth <= a.numel; i += V::kWidth) {
+    fold_at<V, source_dtype, out_dtype, rounding, 1>(a, i, carry, post);
+  }
+  for (; i < a.numel; ++i) fold_at<OneLane, source_dtype, out_dtype, rounding, 1>(a, i, a.carry, a.post);
 }
 
 template <class V, DType source_dtype>
-void mean_by_out(const OrderedMean& a) {
-  switch (a.out_dtype) {
-    case DType::f32: return mean_by_scale<V, source_dtype, DType::f32>(a);
-    case DType::bf16: return mean_by_scale<V, source_dtype, DType::bf16>(a);
-    case DType::f16: return mean_by_scale<V, source_dtype, DType::f16>(a);
+void fold_by_out(const OrderedFold& a) {
+  switch (a.rounding) {
+    case DType::f32: return fold_all<V, source_dtype, DType::f32, DType::f32>(a);
+    case DType::bf16:
+      if (a.out_dtype == DType::f32) return fold_all<V, source_dtype, DType::f32, DType::bf16>(a);
+      return fold_all<V, source_dtype, DType::bf16, DType::bf16>(a);
+    case DType::f16:
+      if (a.out_dtype == DType::f32) return fold_all<V, source_dtype, DType::f32, DType::f16>(a);
+      return fold_all<V, source_dtype, DType::f16, DType::f16>(a);
   }
 }
 
 template <class V>
-void mean(const OrderedMean& a) {
+void fold(const OrderedFold& a) {
   switch (a.source_dtype) {
-    case DType::f32: return mean_by_out<V, DType::f32>(a);
-    case DType::bf16: return mean_by_out<V, DType::bf16>(a);
-    case DType::f16: return mean_by_out<V, DType::f16>(a);
+    case DType::f32: return fold_by_out<V, DType::f32>(a);
+    case DType::bf16: return fold_by_out<V, DType::bf16>(a);
+    case DType::f16: return fold_by_out<V, DType::f16>(a);
   }
 }
 
-inline double sum_in_order(const double* lanes) {
-  double sum = lanes[0];
-  for (int j = 1; j < 8; ++j) sum += lanes[j];
-  return sum;
+// A run is chains of dependent additions by contract: a few vectors of them fill the pipelines, of one run where it has
+// four, else of kRuns side by side. More would read memory in more places at a time, which is slower.
+template <class Squares, int kRuns, DType dtype>
+[[gnu::always_inline]] inline void runs_at(const void* values, int64_t begin, double* runs) {
+  Squares squares[kRuns];
+  for (int64_t i = begin; i < begin + kRunNumel; i += 8) {
+    for (int r = 0; r < kRuns; ++r) squares[r].template add<dtype>(values, i + r * kRunNumel);
+  }
+  for (int r = 0; r < kRuns; ++r) runs[r] = squares[r].sum();
 }
 
-// A block is a chain of dependent additions by contract, so kBlocks of them run side by side to fill the pipelines.
-template <class Squares, int kBlocks, DType dtype>
-void squares_all(const void* values, int64_t numel, double* sums) {
-  alignas(64) double lanes[8];
-  int64_t begin = 0;
-  for (; begin + kBlocks * kNormBlock <= numel; begin += kBlocks * kNormBlock) {
-    Squares squares[kBlocks];
-    for (int64_t i = begin; i < begin + kNormBlock; i += 8) {
-      for (int b = 0; b < kBlocks; ++b) squares[b].template add<dtype>(values, i + b * kNormBlock);
-    }
-    for (int b = 0; b < kBlocks; ++b) {
-      squares[b].store(lanes);
-      *sums++ = sum_in_order(lanes);
-    }
+// A last run that is not whole.
+template <DType dtype>
+double short_run(const void* values, int64_t begin, int64_t end) {
+  double lanes[8] = {};
+  for (int64_t i = begin; i < end; ++i) {
+    const double x = load_element<dtype>(values, i);
+    lanes[(i - begin) % 8] += x * x;
   }
-  for (; begin < numel; begin += kNormBlock) {
-    const int64_t end = begin + kNormBlock < numel ? begin + kNormBlock : numel;
-    Squares squares;
-    int64_t i = begin;
-    for (; i + 8 <= end; i += 8) squares.template add<dtype>(values, i);
-    squares.store(lanes);
-    for (int j = 0; i < end; ++i, ++j) {
-      const double x = load_element<dtype>(values, i);
-      lanes[j] += x * x;
+  return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
+template <class Squares, int kRuns, DType dtype>
+void squares_all(const void* values, int64_t numel, int64_t first_run, double* pieces) {
+  static_assert(kBlockRuns % kRuns == 0);
+  const int64_t end_run = first_run + runs_of(numel);
+  double runs[kBlockRuns];
+  int64_t at = 0;  // the first element of the run
+  for (int64_t run = first_run; run < end_run;) {
+    const int64_t block_end = (run / kBlockRuns + 1) * kBlockRuns;
+    const int64_t end = block_end < end_run ? block_end : end_run;
+    const int64_t count = end - run;
+    int64_t r = 0;
+    for (; r + kRuns <= count && at + kRuns * kRunNumel <= numel; r += kRuns, at += kRuns * kRunNumel) {
+      runs_at<Squares, kRuns, dtype>(values, at, runs + r);
     }
-    *sums++ = sum_in_order(lanes);
+    for (; r < count && at + kRunNumel <= numel; ++r, at += kRunNumel) runs_at<Squares, 1, dtype>(values, at, runs + r);
+    if (r < count) runs[r] = short_run<dtype>(values, at, numel);
+    pieces += write_pieces(runs, run, end, pieces);
+    run = end;
   }
 }
 
-template <class Squares, int kBlocks>
-void squares(const void* values, DType dtype, int64_t numel, double* sums) {
+template <class Squares, int kRuns>
+void squares(const void* values, DType dtype, int64_t numel, int64_t first_run, double* pieces) {
   switch (dtype) {
-    case DType::f32: return squares_all<Squares, kBlocks, DType::f32>(values, numel, sums);
-    case DType::bf16: return squares_all<Squares, kBlocks, DType::bf16>(values, numel, sums);
-    case DType::f16: return squares_all<Squares, kBlocks, DType::f16>(values, numel, sums);
+    case DType::f32: return squares_all<Squares, kRuns, DType::f32>(values, numel, first_run, pieces);
+    case DType::bf16: return squares_all<Squares, kRuns, DType::bf16>(values, numel, first_run, pieces);
+    case DType::f16: return squares_all<Squares, kRuns, DType::f16>(values, numel, first_run, pieces);
   }
 }
 
-template <class V, class Squares, int kBlocks>
+template <class V, class Squares, int kRuns>
 ReduceKernels reduce_kernels() {
-  return {mean<V>, squares<Squares, kBlocks>};
+  return {fold<V>, squares<Squares, kRuns>};
 }
 
 }  // namespace

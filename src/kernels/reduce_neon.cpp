@@ -6,6 +6,6 @@
 
 namespace shoal::kernels {
 
-ReduceKernels reduce_neon() { return reduce_kernels<Neon, NeonSquares, 2>(); }
+ReduceKernels reduce_neon() { return reduce_kernels<Neon, NeonSquares, 1>(); }
 
 }  // namespace shoal::kernels

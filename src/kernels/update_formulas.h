@@ -129,5 +129,35 @@ struct Formula<V, LionStep> : FirstIsTouched {
   F grad_scale, lr, beta1, beta2, rest1, rest2, keep;
 };
 
+template <class V>
+struct Formula<V, LambStep> : FirstIsTouched {
+  using F = typename V::F;
+  SHOAL_IN_KERNEL explicit Formula(const LambStep& step)
+      : applies(step.applies),
+        eps_inside_sqrt(step.eps_inside_sqrt),
+        grad_scale(V::set(step.grad_scale)),
+        beta1(V::set(step.beta1)),
+        beta2(V::set(step.beta2)),
+        rest1(V::set(1.0f - step.beta1)),
+        rest2(V::set(1.0f - step.beta2)),
+        eps(V::set(step.eps)),
+        decay(V::set(step.weight_decay)),
+        rate(V::set(step.lr * step.correction * step.ratio)) {}
+
+  SHOAL_IN_KERNEL F operator()(F p, F g, F& first, F& second) const {
+    if (!applies) {
+      g = V::mul(g, grad_scale);
+      first = V::fma(beta1, first, V::mul(rest1, g));
+      second = V::fma(V::mul(rest2, g), g, V::mul(beta2, second));
+    }
+    const F root = eps_inside_sqrt ? V::sqrt(V::add(second, eps)) : V::add(V::sqrt(second), eps);
+    const F update = V::fma(decay, p, V::div(first, root));
+    return applies ? V::fnma(rate, update, p) : update;
+  }
+
+  bool applies, eps_inside_sqrt;
+  F grad_scale, beta1, beta2, rest1, rest2, eps, decay, rate;
+};
+
 }  // namespace
 }  // namespace shoal::kernels

@@ -13,6 +13,10 @@
 //   Adagrad   g += decay p;  s += g^2;  p -= lr g / (sqrt(s) + eps)                        as torch.optim.Adagrad
 //   Lion      c = beta1 m + (1 - beta1) g;  m = beta2 m + (1 - beta2) g;  p = (1 - lr decay) p - lr sign(c)
 //             sign(0) is 0, as in the paper; DeepSpeed's CPU kernel moves such a weight by lr.
+//   LAMB      m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  u = m / (sqrt(v) + eps) + decay p, or with
+//             sqrt(v + eps);  p -= lr correction ratio u.                                  as DeepSpeed's FusedLamb
+//             Two passes: the first moves the moments and puts u in place of p, the second makes u again and applies
+//             it. The ratio is that of a parameter's norms |p| / |u|; see kernels/trust_ratio.h.
 #pragma once
 
 #include <algorithm>
@@ -149,6 +153,45 @@ struct LionStep {
   }
 };
 
+struct LambStep {
+  static constexpr OptimizerKind kKinds[] = {OptimizerKind::lamb};
+  float grad_scale = 1, lr = 0, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
+  bool eps_inside_sqrt = false;
+  float correction = 1;  // sqrt(1 - beta2^t) / (1 - beta1^t), for the moments' start at zero
+  float max_coeff = 10, min_coeff = 0.01f;
+  bool applies = false;  // the second pass
+  float ratio = 1;       // of the second pass
+
+  void set_constants(const OptimizerConfig& config, int64_t number) {
+    beta1 = static_cast<float>(config.beta1);
+    beta2 = static_cast<float>(config.beta2);
+    eps = static_cast<float>(config.eps);
+    eps_inside_sqrt = config.eps_inside_sqrt;
+    max_coeff = static_cast<float>(config.max_coeff);
+    min_coeff = static_cast<float>(config.min_coeff);
+    if (!config.bias_correction) return;
+    const auto t = static_cast<double>(number);
+    correction = static_cast<float>(std::sqrt(1 - std::pow(static_cast<double>(beta2), t)) /
+                                    (1 - std::pow(static_cast<double>(beta1), t)));
+  }
+
+  float plain(float weight, float grad, float& first, float& second) const {
+    if (!applies) {
+      const float g = grad * grad_scale;
+      first = std::fma(beta1, first, (1.0f - beta1) * g);
+      second = std::fma((1.0f - beta2) * g, g, beta2 * second);
+    }
+    const float root = eps_inside_sqrt ? std::sqrt(second + eps) : std::sqrt(second) + eps;
+    const float update = std::fma(weight_decay, weight, first / root);
+    return applies ? std::fma(-(lr * correction * ratio), update, weight) : update;
+  }
+
+  auto fields() const {
+    const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = *this;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);
+  }
+};
+
 // A list of types, and what is made of it.
 template <class... Step>
 struct StepList {
@@ -195,7 +238,7 @@ struct StepList {
   }
 };
 
-using EveryStep = StepList<AdamStep, SgdStep, AdagradStep, LionStep>;
+using EveryStep = StepList<AdamStep, SgdStep, AdagradStep, LionStep, LambStep>;
 static_assert(EveryStep::is_complete());
 
 // States of each element.

@@ -1,12 +1,12 @@
-// See guard.h. The guard reads words from a pipe: +group to watch it, -group to forget it. The end of the pipe means
-// that the launcher is gone.
+// See guard.h. The guard reads words from a socket: +group to watch it, -group to forget it. Its end means that the
+// launcher is gone. Who writes to a guard that was killed gets no SIGPIPE, as it would from a pipe.
 #include "launch/guard.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,7 +46,7 @@ namespace {
 
 Guard::Guard() {
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) == 0) pid_ = fork();
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0) pid_ = fork();
   if (pid_ < 0) {
     throw Error("launch",
                 fmt::format("the guard process cannot be started: {}. End other processes.", strerror(errno)));
@@ -69,7 +69,7 @@ void Guard::watch(pid_t group) { tell(group); }
 void Guard::forget(pid_t group) { tell(-group); }
 
 void Guard::tell(pid_t word) const {
-  while (write(fd_, &word, sizeof(word)) < 0 && errno == EINTR) {
+  while (send(fd_, &word, sizeof(word), MSG_NOSIGNAL) < 0 && errno == EINTR) {
   }
 }
 

@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -22,6 +23,7 @@
 #include "launch/line_cutter.h"
 #include "launch/rank_environment.h"
 #include "launch/rank_process.h"
+#include "launch/shared_gpu.h"
 #include "launch/taken_signals.h"
 #include "shoal/error.h"
 
@@ -69,7 +71,10 @@ void check_open_files(int ranks) {
 
 class Launch {
  public:
-  explicit Launch(const LaunchOptions& options) : options_(options) { descendants_.spare(guard_.pid()); }
+  explicit Launch(const LaunchOptions& options)
+      : options_(options), command_(options.command), signals_(options.usr1_stops) {
+    descendants_.spare(guard_.pid());
+  }
   ~Launch() {
     for (Rank& rank : ranks_) {
       if (rank.running) signal_rank(rank, SIGKILL);
@@ -84,12 +89,32 @@ class Launch {
   Launch& operator=(const Launch&) = delete;
 
   LaunchOutcome see_through() {
+    for (;;) {
+      see_ranks_through();
+      write_all(options_.err_fd, closing_text(outcome_));
+      take_signals();  // one that came when the last rank had ended
+      if (outcome_.interrupted != 0 || !outcome_.failed() || !options_.again) return outcome_;
+      std::optional<std::vector<std::string>> next = options_.again(outcome_);
+      if (!next) return outcome_;
+      command_ = std::move(*next);
+      ranks_.clear();
+      outcome_ = {};
+      terminate_at_.reset();
+      kill_at_.reset();
+      take_signals();
+      if (outcome_.interrupted != 0) return outcome_;
+    }
+  }
+
+ private:
+  void see_ranks_through() {
+    port_.emplace();  // another one for each start: nothing of the one before can be taken for a rank of this one
     // Ranks in groups of their own may not read from a terminal.
     const bool readable = isatty(STDIN_FILENO) == 0;
     for (int rank = 0; rank < options_.ranks; ++rank) start(rank, readable && rank == 0);
     while (running() > 0) {
       wait_for_news();
-      for (int signal = signals_.next(); signal != 0; signal = signals_.next()) take_signal(signal);
+      take_signals();
       read_output();
       reap(WEXITED | WNOHANG);
       escalate();
@@ -101,18 +126,20 @@ class Launch {
       for (Stream& stream : rank.streams) shut(rank, stream);
     }
     for (RankEnd& end : outcome_.ends) end.last_lines = ranks_[end.rank].last_lines.text();
-    return outcome_;
   }
 
- private:
   void start(int rank, bool keeps_stdin) {
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
     const int threads = threads_of_rank(options_.threads, std::getenv("OMP_NUM_THREADS"), cores, options_.ranks);
     std::vector<std::string> inherited;
     for (char** entry = environ; *entry != nullptr; ++entry) inherited.emplace_back(*entry);
-    const RankPlace place{.rank = rank, .ranks = options_.ranks, .port = port_.port(), .threads = threads};
-    const RankProcess process = start_rank_process({.command = options_.command,
-                                                    .environment = rank_environment(inherited, place, options_.env),
+    std::map<std::string, std::string> more = options_.env;
+    if (options_.share_gpu) {
+      more.merge(shared_gpu_environment(rank, options_.ranks, [](const char* name) { return std::getenv(name); }));
+    }
+    const RankPlace place{.rank = rank, .ranks = options_.ranks, .port = port_->port(), .threads = threads};
+    const RankProcess process = start_rank_process({.command = command_,
+                                                    .environment = rank_environment(inherited, place, more),
                                                     .keeps_stdin = keeps_stdin,
                                                     .keeps_stdout = rank == 0 && options_.rank0_keeps_stdout});
     guard_.watch(process.pid);
@@ -188,6 +215,7 @@ class Launch {
       rank.running = false;
       RankEnd end{.rank = rank.rank, .ended_by_us = rank.signalled};
       (info.si_code == CLD_EXITED ? end.exit_code : end.signal) = info.si_status;
+      end.unfinished = options_.unfinished_code != 0 && end.exit_code == options_.unfinished_code;
       ends.push_back(end);
     }
     for (const RankEnd& end : in_likely_order(ends)) {
@@ -203,15 +231,24 @@ class Launch {
     kill_at_ = now + grace + (terminate_first ? options_.terminate_grace : std::chrono::milliseconds(0));
   }
 
+  void take_signals() {
+    for (int signal = signals_.next(); signal != 0; signal = signals_.next()) take_signal(signal);
+  }
+
   void take_signal(int signal) {
     if (signal == SIGCHLD) return;
-    const bool again = outcome_.interrupted != 0;
+    if (signal == SIGUSR1) {
+      pass_on_ahead_of_time();
+      return;
+    }
+    const bool again = outcome_.interrupted != 0 && outcome_.interrupted != SIGUSR1;
     if (signal == SIGPIPE && again) return;
     if (again) {
       kill_at_ = Clock::now();
       return;
     }
     outcome_.interrupted = signal;
+    if (running() == 0) return;
     const int passed_on = signal == SIGINT || signal == SIGQUIT ? signal : SIGTERM;
     for (Rank& rank : ranks_) {
       if (rank.running) kill(-rank.pid, passed_on);
@@ -221,6 +258,17 @@ class Launch {
                                            "Once more kills them.\n",
                                            signal == SIGINT ? "Ctrl-C" : fmt::format("signal {}", passed_on),
                                            options_.interrupt_grace.count() / 1000));
+  }
+
+  // Who sends SIGUSR1 will send SIGTERM when the time is over.
+  void pass_on_ahead_of_time() {
+    if (outcome_.interrupted != 0) return;
+    outcome_.interrupted = SIGUSR1;
+    for (Rank& rank : ranks_) {
+      if (rank.running) kill(-rank.pid, SIGUSR1);
+    }
+    write_all(options_.err_fd,
+              fmt::format("shoal: signal {} passed on to the ranks; waiting for them to end.\n", SIGUSR1));
   }
 
   void escalate() {
@@ -245,8 +293,9 @@ class Launch {
   }
 
   const LaunchOptions& options_;
+  std::vector<std::string> command_;
   TakenSignals signals_;
-  HeldPort port_;
+  std::optional<HeldPort> port_;
   Descendants descendants_;
   Guard guard_;
   std::vector<Rank> ranks_;
@@ -263,10 +312,11 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
                                       options.ranks, kMostRanks));
   }
   check_open_files(options.ranks);
+  if (options.share_gpu) {
+    write_all(options.err_fd, shared_gpu_notice(options.ranks, mps_runs(std::getenv("CUDA_MPS_PIPE_DIRECTORY"))));
+  }
   Launch launch(options);
-  const LaunchOutcome outcome = launch.see_through();
-  write_all(options.err_fd, closing_text(outcome));
-  return outcome;
+  return launch.see_through();
 }
 
 }  // namespace shoal::launch

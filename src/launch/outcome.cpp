@@ -15,15 +15,24 @@ int LaunchOutcome::first_failed() const {
   return -1;
 }
 
-int LaunchOutcome::exit_code() const {
-  if (interrupted != 0) return 128 + interrupted;
+bool LaunchOutcome::failed() const { return cause() != nullptr; }
+
+const RankEnd* LaunchOutcome::cause() const {
   int index = first_failed();
   for (size_t i = 0; index < 0 && i < ends.size(); ++i) {
     if (ends[i].failed()) index = static_cast<int>(i);
   }
-  if (index < 0) return 0;
-  const RankEnd& end = ends[index];
-  return end.signal != 0 ? 128 + end.signal : end.exit_code;
+  return index < 0 ? nullptr : &ends[static_cast<size_t>(index)];
+}
+
+int LaunchOutcome::exit_code() const {
+  if (interrupted != 0) return 128 + interrupted;
+  const RankEnd* end = cause();
+  if (end == nullptr) {
+    const auto unfinished = std::find_if(ends.begin(), ends.end(), [](const RankEnd& each) { return each.unfinished; });
+    return unfinished == ends.end() ? 0 : unfinished->exit_code;
+  }
+  return end->signal != 0 ? 128 + end->signal : end->exit_code;
 }
 
 std::vector<RankEnd> in_likely_order(std::vector<RankEnd> ends) {

@@ -11,19 +11,24 @@ struct RankEnd {
   int exit_code = 0;            // when signal is 0
   int signal = 0;               // that ended it; 0: it ended by itself
   bool ended_by_us = false;     // after our own SIGTERM or SIGKILL
+  bool unfinished = false;      // it stopped well before its work was done, and says so by its exit code
   std::string last_lines = {};  // of what it printed
 
-  bool failed() const { return exit_code != 0 || signal != 0; }
+  bool failed() const { return (exit_code != 0 && !unfinished) || signal != 0; }
 };
 
 struct LaunchOutcome {
   std::vector<RankEnd> ends;  // in the order in which the ranks ended
   int interrupted = 0;        // the signal that the launcher itself got; 0: none
 
+  bool failed() const;  // some rank did
   // Index into ends of the rank that failed first by itself; -1: none.
   int first_failed() const;
-  // 0 when every rank ended with 0; else the code of the rank that failed first (128 + signal when one ended it), or
-  // 128 + signal when the launch was interrupted.
+  // The end that the exit code is of: the rank that failed first by itself, else one that we ended; nullptr: none
+  // failed.
+  const RankEnd* cause() const;
+  // 0 when every rank ended with 0; the code of those that are unfinished, if none failed; else the code of the rank
+  // that failed first (128 + signal when one ended it), or 128 + signal when the launch was interrupted.
   int exit_code() const;
 };
 

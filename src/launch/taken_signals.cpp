@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <vector>
 
 #include "base/check.h"
 #include "shoal/error.h"
@@ -29,7 +30,7 @@ void write_number(int signal) {
 
 }  // namespace
 
-TakenSignals::TakenSignals() {
+TakenSignals::TakenSignals(bool usr1) {
   SHOAL_CHECK_EQ(noted_fd.load(), -1);
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -43,7 +44,9 @@ TakenSignals::TakenSignals() {
   ours.sa_handler = write_number;
   ours.sa_flags = SA_RESTART;
   sigemptyset(&ours.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGCHLD}) {
+  std::vector<int> taken = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGCHLD};
+  if (usr1) taken.push_back(SIGUSR1);
+  for (const int signal : taken) {
     struct sigaction before {};
     sigaction(signal, nullptr, &before);
     const bool ignored = before.sa_handler == SIG_IGN && signal != SIGPIPE && signal != SIGCHLD;

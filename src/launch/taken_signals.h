@@ -10,8 +10,8 @@ namespace shoal::launch {
 
 class TakenSignals {
  public:
-  // Takes SIGINT, SIGTERM, SIGHUP, SIGQUIT (those that were ignored stay so), SIGPIPE and SIGCHLD.
-  TakenSignals();
+  // Takes SIGINT, SIGTERM, SIGHUP, SIGQUIT (those that were ignored stay so), SIGPIPE and SIGCHLD; SIGUSR1 if asked to.
+  explicit TakenSignals(bool usr1 = false);
   ~TakenSignals();  // as before
   TakenSignals(const TakenSignals&) = delete;
   TakenSignals& operator=(const TakenSignals&) = delete;

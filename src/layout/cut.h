@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "layout/flat_layout.h"
 #include "layout/mesh.h"
@@ -22,10 +23,14 @@ struct Cut {
 };
 
 // [Note: parts within parts]
-// A part over the world lies within the same rank's part over the shard axis: the part of shard s of S and replica r
-// of R has the index s * R + r, not the rank. So what a rank speaks for is among what it holds, at every stage, and a
-// gather over replicas, then over shards, yields elements in order.
+// A part over the world lies within the same rank's part of its copy of the model: the part of shard s of S and replica
+// r of R has the index s * R + r, not the rank. So what a rank speaks for is among what it holds, at every stage, and a
+// gather over replicas, then over shards, yields elements in order. Where a copy is cut over a span of H hosts too, the
+// shard of host h has the index s * H + h, for the same reason.
 Cut cut(const FlatLayout& flat, Over over, const Mesh& mesh, int rank);
+
+// The ranks in the order of their parts over the world.
+std::vector<int> ranks_by_part(const Mesh& mesh);
 
 // The cuts of one rank at one stage.
 class Cuts {

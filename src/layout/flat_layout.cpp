@@ -54,7 +54,8 @@ ModelLayout lay_out(const std::vector<UnitSpec>& units, const LayoutOptions& opt
 
 void cut_evenly(FlatLayout& flat, const Mesh& mesh) {
   flat.numel = round_up(flat.numel, kAlignNumel * mesh.world());
-  flat.shard_numel = flat.numel / mesh.size_of(kShard);
+  flat.inner_numel = flat.numel / mesh.size_of(kShard);
+  flat.shard_numel = flat.numel / mesh.shards();
   flat.rank_numel = flat.numel / mesh.world();
 }
 

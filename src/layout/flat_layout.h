@@ -13,7 +13,7 @@
 namespace shoal {
 
 // Every parameter begins at a multiple of this many elements in its flat, and every shard too: 256 bytes in bf16,
-// 512 in fp32, so that matmuls see the same alignment at every stage.
+// 512 in fp32, so that matmuls see the same alignment at every stage. Also a run of the gradient norm: see sum_tree.h.
 inline constexpr int64_t kAlignNumel = 128;
 
 struct Piece {
@@ -28,7 +28,8 @@ struct FlatLayout {
   bool trainable = true;
   bool persistent = false;  // small parameters, whole on every rank at every stage
   int64_t numel = 0;        // padding included
-  int64_t shard_numel = 0;  // of a part over the shard axis
+  int64_t inner_numel = 0;  // of a part over the shard axis alone
+  int64_t shard_numel = 0;  // of a part of one copy of the model
   int64_t rank_numel = 0;   // of a part over the world
   std::vector<Piece> pieces;
 };
@@ -50,8 +51,8 @@ struct LayoutOptions {
   int64_t model_persistence_threshold = INT64_MAX;  // small parameters in all, in elements, in order of appearance
 };
 
-// The layout does not depend on the stage: the gradient norm is summed shard by shard, so equal bits at every stage
-// need equal shards at every stage.
+// The layout does not depend on the stage, and the order of parameters in a flat not on the mesh: the gradient norm is
+// summed flat by flat, and nothing of the cut shows in it.
 ModelLayout lay_out(const std::vector<UnitSpec>& units, const LayoutOptions& options);
 
 // Pads a flat so that it can be cut over the mesh, and says how long the parts are.

@@ -7,9 +7,12 @@
 
 namespace shoal {
 
-// Ranks along `shard` hold parts of one copy of the model, ranks along `replica` copies of the same part.
+// Ranks along `shard` hold parts of one copy of the model, ranks along `replica` copies of the same part. A copy may be
+// cut over `span` too: over several hosts, where `shard` is the ranks of one. `world` is no axis: all ranks.
 inline constexpr std::string_view kReplica = "replica";
+inline constexpr std::string_view kSpan = "span";
 inline constexpr std::string_view kShard = "shard";
+inline constexpr std::string_view kWorld = "world";
 
 struct Axis {
   std::string name;
@@ -39,6 +42,8 @@ class Mesh {
   std::vector<int> first_of_data_ranks() const;
   // Of an axis that is not there: 1.
   int size_of(std::string_view axis) const;
+  // Parts of one copy of the model.
+  int shards() const { return size_of(kSpan) * size_of(kShard); }
   const std::vector<Axis>& axes() const { return axes_; }
 
   Place place_of(int rank) const;

@@ -25,9 +25,8 @@ StageRow row_of(const FlatLayout& flat, const Stage& stage) {
 
 Ways ways_of(const FlatLayout& flat, const Stage& stage) {
   const StageRow row = row_of(flat, stage);
-  // Whole gradients are summed part by part all the same: the update, or whoever shares them, reads this rank's part.
   return {.weights = row.weights,
-          .summed = row.gradients == Over::nobody ? Over::world : row.gradients,
+          .summed = Over::world,
           .updated = row.states,
           .published = row.states == Over::nobody ? Over::nobody : row.weights};
 }
@@ -35,6 +34,7 @@ Ways ways_of(const FlatLayout& flat, const Stage& stage) {
 int64_t numel_over(const FlatLayout& flat, Over over) {
   switch (over) {
     case Over::nobody: return flat.numel;
+    case Over::inner: return flat.inner_numel;
     case Over::shard: return flat.shard_numel;
     case Over::world: return flat.rank_numel;
   }
@@ -43,19 +43,23 @@ int64_t numel_over(const FlatLayout& flat, Over over) {
 
 GradientRule gradient_rule(const FlatLayout& flat, const GradientOptions& options) {
   const bool accumulates = options.accumulation_steps > 1;
+  const Over cut = row_of(flat, options.stage).gradients;
+  const bool folds = cut != Over::nobody || options.reproducible;
   GradientRule rule;
-  rule.kept_whole = numel_over(flat, row_of(flat, options.stage).gradients) == flat.numel;
-  rule.every_micro_step = !rule.kept_whole || options.reproducible || !accumulates;
-  if (accumulates) {
-    rule.kept = options.accumulation_dtype.value_or(DType::f32);
-    rule.wire = options.communication_dtype.value_or(rule.every_micro_step ? flat.dtype : rule.kept);
-  } else {
+  rule.kept_whole = numel_over(flat, cut) == flat.numel;
+  rule.every_micro_step = folds || !accumulates;
+  if (rule.every_micro_step) {
     rule.wire = options.communication_dtype.value_or(flat.dtype);
-    rule.kept = options.accumulation_dtype.value_or(rule.wire);
+    rule.rounding = options.accumulation_dtype.value_or(rule.wire);
+    rule.kept = accumulates ? DType::f32 : rule.rounding;
+    // Where they are kept can take them as they come only if it is whole, has the wire's dtype, and holds no sum of
+    // earlier leaves.
+    rule.through_slot = !rule.kept_whole || rule.wire != rule.kept || accumulates;
+  } else {
+    rule.kept = rule.rounding = options.accumulation_dtype.value_or(DType::f32);
+    rule.wire = options.communication_dtype.value_or(rule.kept);
+    rule.through_slot = rule.wire != rule.kept;
   }
-  // Where they are kept can take them as they come only if it is whole, has the wire's dtype, and holds nothing
-  // reduced yet that the next micro-step would be mixed into.
-  rule.through_slot = !rule.kept_whole || rule.wire != rule.kept || (rule.every_micro_step && accumulates);
   return rule;
 }
 

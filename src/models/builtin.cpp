@@ -70,6 +70,14 @@ std::vector<Builtin> make_builtins() {
                              .vocab = 128256,
                              .max_positions = 8192,
                              .theta = 500000.0};
+  const LlamaShape llama31_405b = {.hidden = 16384,
+                                   .layers = 126,
+                                   .heads = 128,
+                                   .kv_heads = 8,
+                                   .ffn = 53248,
+                                   .vocab = 128256,
+                                   .max_positions = 131072,
+                                   .theta = 500000.0};
   return {
       {"llama-tiny", llama_config(tiny), true},
       {"llama-33m", llama_config(small)},
@@ -79,6 +87,8 @@ std::vector<Builtin> make_builtins() {
       {"llama-7b", llama_config({.hidden = 4096, .layers = 32, .heads = 32, .kv_heads = 32, .ffn = 11008})},
       {"llama-8b", llama_config(llama3)},
       {"llama-13b", llama_config({.hidden = 5120, .layers = 40, .heads = 40, .kv_heads = 40, .ffn = 13824})},
+      {"llama-2-70b", llama_config({.hidden = 8192, .layers = 80, .heads = 64, .kv_heads = 8, .ffn = 28672})},
+      {"llama-405b", llama_config(llama31_405b)},
   };
 }
 

@@ -38,6 +38,12 @@ int64_t HfConfig::count(std::string_view key, std::optional<int64_t> otherwise) 
   return value->as_integer();
 }
 
+int64_t HfConfig::layers(std::string_view key, std::optional<int64_t> otherwise) const {
+  const int64_t layers = count(key, otherwise);
+  if (layers > kMostLayers) wrong(key, fmt::format("a count of layers, at most {}", kMostLayers));
+  return layers;
+}
+
 double HfConfig::number(std::string_view key, std::optional<double> otherwise) const {
   const json::Value* value = find(key);
   if (value == nullptr && otherwise) return *otherwise;

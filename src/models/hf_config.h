@@ -24,6 +24,9 @@ class HfConfig {
   const json::Value* find(std::string_view key) const;
   // Without a default the key must be there.
   int64_t count(std::string_view key, std::optional<int64_t> otherwise = {}) const;  // 1 or more
+  // A count of layers, each of which is a unit with a list of its own: a slip of the pen would fill the memory.
+  static constexpr int64_t kMostLayers = 1 << 16;
+  int64_t layers(std::string_view key, std::optional<int64_t> otherwise = {}) const;
   double number(std::string_view key, std::optional<double> otherwise = {}) const;
   double probability(std::string_view key) const;  // 0 when absent; below 1
   bool flag(std::string_view key, bool otherwise) const;

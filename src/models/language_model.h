@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "forecast/decoder_shape.h"
 #include "models/recompute.h"
 #include "shoal/engine.h"
 
@@ -21,10 +22,11 @@ struct ModelInfo {
   int64_t vocab = 0;
   int64_t hidden = 0;
   int64_t layers = 0;
-  int64_t max_positions = 0;  // longest sequence
-  std::string positions_by;   // the key of config.json that says so
-  int64_t numel = 0;          // parameters, tied ones once
-  bool byte_tokens = false;   // a built-in model over bytes: text can be fed to it without a tokenizer
+  int64_t max_positions = 0;          // longest sequence
+  std::string positions_by;           // the key of config.json that says so
+  int64_t numel = 0;                  // parameters, tied ones once
+  bool byte_tokens = false;           // a built-in model over bytes: text can be fed to it without a tokenizer
+  forecast::DecoderShape shape = {};  // for the time of a step
 };
 
 // One micro-step, as a plan sees it.

@@ -1,5 +1,5 @@
 // Parts that families share: attention, dropout. Random numbers come from the rank's generator, never from
-// the process's default, so that a run repeats by seed and rank and recompute repeats its masks.
+// the process's default, so that a run repeats by its seed and recompute repeats its masks.
 #pragma once
 
 #include <ATen/core/Generator.h>

@@ -6,6 +6,7 @@
 //   static Config read_config(const HfConfig&)
 //   static FileNames file_names()
 //   static Weights declare(const Config&, ParameterList&)       every parameter, unit by unit
+//   static forecast::DecoderShape shape_of(const Config&)                 how wide it is
 //   static std::string export_config(const HfConfig&, const Config&)      the config.json to export
 #pragma once
 
@@ -34,6 +35,7 @@ std::unique_ptr<LanguageModel> open_decoder(const OpenRequest& request) {
   parts.info.positions_by = config.positions_by;
   parts.info.numel = list.numel();
   parts.info.byte_tokens = request.byte_tokens;
+  parts.info.shape = Model::shape_of(config);
   parts.recompute = request.recompute;
   parts.config_json = Model::export_config(request.config, config);
   return std::make_unique<Model>(std::move(parts), config, std::move(weights));

@@ -20,12 +20,11 @@ LossScale::LossScale(const Config& config) {
   state_.scale = rules_.dynamic ? std::ldexp(1.0, fp16.initial_scale_power) : fp16.loss_scale;
 }
 
-void LossScale::read(const kernels::ScaleState& state, bool exhausted) {
-  state_ = state;
-  if (!exhausted) return;
-  throw Error("loss scale", fmt::format("the gradients overflow though the loss scale is at its minimum, {}. "
-                                        "Lower the learning rate, use bf16, or lower fp16.min_loss_scale.",
-                                        rules_.min_scale));
+void LossScale::refuse(int64_t step, const std::string& unit) const {
+  throw Error("loss scale",
+              fmt::format("the gradients overflow at step {}, first in {}, though the loss scale is at its "
+                          "minimum, {}. Lower the learning rate, use bf16, or lower fp16.min_loss_scale.",
+                          step, unit, rules_.min_scale));
 }
 
 void LossScale::save(EngineProgress& progress) const {

@@ -3,6 +3,8 @@
 // state as the host has last read it.
 #pragma once
 
+#include <string>
+
 #include "kernels/decide.h"
 #include "shoal/config.h"
 #include "shoal/engine_state.h"
@@ -18,8 +20,10 @@ class LossScale {
   const kernels::ScaleState& state() const { return state_; }
   double value() const { return state_.scale; }
 
-  // After a step. Throws when the scale would have to fall below its minimum: training cannot go on.
-  void read(const kernels::ScaleState& state, bool exhausted);
+  // After a step.
+  void read(const kernels::ScaleState& state) { state_ = state; }
+  // The scale would have had to fall below its minimum in this step: training cannot go on. Throws.
+  [[noreturn]] void refuse(int64_t step, const std::string& unit) const;
 
   // The part of a checkpoint that belongs here. Without a dynamic scale, here or there, the config rules.
   void save(EngineProgress& progress) const;

@@ -2,6 +2,7 @@
 #include "optim/stepper.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "base/check.h"
@@ -24,8 +25,9 @@ size_t in_lines(size_t nbytes) { return (nbytes + 255) / 256 * 256; }
 
 Stepper::Stepper(const StepParts& parts, const std::vector<double>& lrs, std::vector<double> weight_decays)
     : parts_(parts),
-      defers_(parts.config.shoal.defer_update == DeferUpdate::on && !parts.weights.publishes()),
-      norm_(parts.channel, parts.queue, parts.gradients.trainable_flats(), parts.ledger),
+      defers_(parts.config.shoal.defer_update == DeferUpdate::on && !parts.weights.publishes() &&
+              !optimizer_row(parts.config.optimizer.kind).by_parameter),
+      norm_(parts.channel, parts.queue, parts.layout, parts.ledger),
       loss_scale_(parts.config),
       lr_schedule_(parts.config.scheduler, lrs),
       weight_decays_(std::move(weight_decays)) {
@@ -40,6 +42,7 @@ Stepper::Stepper(const StepParts& parts, const std::vector<double>& lrs, std::ve
                       parts_.queue.make_late_read(sizeof(kernels::StepRecord))});
   }
   place_progress();
+  parts_.updater.meet_over(parts_.channel);
 }
 
 void Stepper::place_progress() {
@@ -47,7 +50,7 @@ void Stepper::place_progress() {
   progress.scale = loss_scale_.state();
   progress.applied = applied_steps_;
   progress.skipped = skipped_steps_;
-  progress.backward_scale = kernels::backward_scale_of(progress.scale.scale, parts_.config.batch.accumulation_steps);
+  progress.backward_scale = static_cast<float>(progress.scale.scale);
   parts_.queue.upload(progress_, &progress, sizeof(progress));
 }
 
@@ -195,11 +198,8 @@ StepConstants Stepper::decide() {
   Slot& slot = slots_[static_cast<size_t>(taken.slot)];
 
   kernels::Decision decision;
-  decision.square_sums = norm_.gather(parts_.gradients.sum_shard_squares());
-  decision.ranks = parts_.channel.size();
-  decision.flats = static_cast<int64_t>(norm_.count());
-  decision.rules = {loss_scale_.rules(), parts_.config.gradient_clipping, parts_.config.batch.accumulation_steps,
-                    takes_any_gradient(parts_.config)};
+  norm_.gather(parts_.gradients.sum_shard_squares(), decision);
+  decision.rules = {loss_scale_.rules(), parts_.config.gradient_clipping, takes_any_gradient(parts_.config)};
   decision.progress = progress_;
   decision.record = slot.record;
   StepConstants constants;
@@ -251,8 +251,9 @@ StepResult Stepper::read() {
   result.lrs = chosen(taken, record).lrs;
   result.applied_steps = applied_steps_ = record.after.applied;
   result.skipped_steps = skipped_steps_ = record.after.skipped;
-  if (!result.applied) result.overflow_unit = unit_of_flat(record.first_bad);
-  loss_scale_.read(record.after.scale, record.scale_exhausted != 0);
+  if (!std::isfinite(result.grad_norm)) result.overflow_unit = unit_of_flat(record.first_bad);
+  loss_scale_.read(record.after.scale);
+  if (record.scale_exhausted != 0) loss_scale_.refuse(applied_steps_ + skipped_steps_, result.overflow_unit);
   return result;
 }
 

@@ -64,6 +64,8 @@ class Stepper {
   void take(const OutsideUpdate& update_outside = {});
   // Steps that were taken and not read.
   int unread() const { return static_cast<int>(taken_.size()); }
+  // All that were taken, read or not, those of the checkpoint it goes on from with them.
+  int64_t taken_steps() const { return applied_steps_ + skipped_steps_ + unread(); }
   // Whether what became of one of them is there to read, counted from the first.
   bool is_known(int unread_step) const;
   // What became of the first of them; waits until it is decided. Throws where training cannot go on.

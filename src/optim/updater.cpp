@@ -21,7 +21,7 @@ std::byte* advance(std::byte* pointer, int64_t numel, size_t element) {
 Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, const Config& config, KeptStates& kept,
                  Queue& queue, const std::shared_ptr<Ledger>& ledger)
     : layout_(layout),
-      stage_(config.zero.stage),
+      stage_(stage_of(config)),
       kept_(kept),
       memory_(kept.memory()),
       queue_(queue),
@@ -56,6 +56,15 @@ Updater::Updater(const ModelLayout& layout, const std::vector<UnitSpec>& specs, 
     std::vector<int>& groups = groups_.emplace_back();
     for (const ParamSpec& param : unit.params) groups.push_back(param.group);
   }
+}
+
+void Updater::meet_over(Group& channel) {
+  if (!optimizer_row(optimizer_.kind).by_parameter) return;
+  for (int chunk = 0; chunk < static_cast<int>(memory_.chunks().size()); ++chunk) {
+    SHOAL_CHECK(!is_updated_by_host(chunk) && memory_.is_resident(chunk) && !fetched_,
+                "states or weights of {} are not on the device", optimizer_row(optimizer_.kind).name);
+  }
+  lamb_ = std::make_unique<LambPasses>(layout_, stage_, groups_, channel, queue_, ledger_);
 }
 
 bool Updater::is_updated_by_host(int chunk) const {
@@ -191,6 +200,13 @@ void Updater::update(int unit, const StepConstants& constants, Weights& weights,
     weights.expect(updated_from(unit, weights.reads_ahead()));
     weights.change(unit);
   }
+  if (lamb_) {
+    if (!lamb_->knows(unit)) lamb_->list(unit, list_runs(unit, weights, gradients));
+    lamb_->update(unit, constants.placed);
+    if (changes) weights.store(unit);
+    return;
+  }
+  SHOAL_CHECK(!optimizer_row(optimizer_.kind).by_parameter, "ranks do not know where to meet");
   UnitWork& work = work_[static_cast<size_t>(unit)];
   if (work.launches.empty()) {
     work.launches = list_launches(unit, weights, gradients);
@@ -234,6 +250,7 @@ void Updater::need(int unit) {
 void Updater::forget_work() {
   need(static_cast<int>(layout_.units.size()) - 1);
   work_.clear();
+  if (lamb_) lamb_->forget();
 }
 
 std::vector<int> Updater::updated_from(int unit, int count) const {
@@ -305,6 +322,21 @@ std::vector<Updater::Launch> Updater::list_launches(int unit, Weights& weights, 
   return launches;
 }
 
+std::vector<LambPasses::Run> Updater::list_runs(int unit, Weights& weights, const Gradients& gradients) const {
+  std::vector<LambPasses::Run> runs;
+  for (const int index : kept_.chunks_of(unit)) {
+    const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
+    std::vector<kernels::Segment> segments;
+    std::vector<int> groups;
+    list_segments(index, chunk.begin, chunk.end, elements_of(index, weights, gradients), segments, groups);
+    const std::vector<ParamRun> of_params = runs_in(kept_.flat_of(index), chunk.begin, chunk.end);
+    for (size_t i = 0; i < segments.size(); ++i) {
+      runs.push_back({segments[i], groups[i], of_params[i].param, of_params[i].param_offset});
+    }
+  }
+  return runs;
+}
+
 HostUpdates::Part Updater::part_of(int index, Weights& weights, const Gradients& gradients) const {
   const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& layout = kept_.flat_of(index);
@@ -319,13 +351,11 @@ HostUpdates::Part Updater::part_of(int index, Weights& weights, const Gradients&
 Updater::Elements Updater::elements_of(int index, Weights& weights, const Gradients& gradients) const {
   const StateChunk& chunk = memory_.chunks()[static_cast<size_t>(index)];
   const FlatLayout& layout = kept_.flat_of(index);
-  const bool sharded = states_are_cut(layout, stage_);
-  const int64_t at = chunk.begin - kept_.kept_range(chunk.unit, chunk.flat).begin;
-  const DType grad_dtype = gradients.rule(chunk.unit, chunk.flat).kept;
+  const bool sharded = weights.is_sharded(chunk.unit, chunk.flat);
+  const int64_t at = sharded ? chunk.begin - weights.cuts().weights(layout).begin : chunk.begin;
   std::byte* weight = sharded ? weights.shard(chunk.unit, chunk.flat) : weights.whole(chunk.unit, chunk.flat);
-  const std::byte* grad = sharded ? gradients.shard(chunk.unit, chunk.flat) : gradients.whole(chunk.unit, chunk.flat);
   return {memory_.address(index), advance(weight, at, nbytes_of(layout.dtype)),
-          grad + static_cast<size_t>(at) * nbytes_of(grad_dtype), grad_dtype};
+          gradients.at(chunk.unit, chunk.flat, chunk.begin), gradients.rule(chunk.unit, chunk.flat).kept};
 }
 
 // Each parameter that has elements there.

@@ -14,6 +14,7 @@
 #include "optim/group_steps.h"
 #include "optim/host_updates.h"
 #include "optim/kept_states.h"
+#include "optim/lamb_passes.h"
 #include "plan/update_split.h"
 #include "shard/gradients.h"
 #include "shard/weights.h"
@@ -28,6 +29,9 @@ class Updater {
           Queue& queue, const std::shared_ptr<Ledger>& ledger);
   Updater(const Updater&) = delete;
   Updater& operator=(const Updater&) = delete;
+
+  // Where ranks meet whose optimizer needs norms of whole parameters; before the first step. It outlives this object.
+  void meet_over(Group& channel);
 
   // A step is near: begins to bring states that are not at hand.
   void read_ahead();
@@ -108,6 +112,7 @@ class Updater {
   void list_work(Weights& weights, const Gradients& gradients);
   std::vector<Launch> list_launches(int unit, Weights& weights, const Gradients& gradients);
   void launch(const UnitWork& work, const PlacedSteps& placed);
+  std::vector<LambPasses::Run> list_runs(int unit, Weights& weights, const Gradients& gradients) const;
   HostUpdates::Part part_of(int chunk, Weights& weights, const Gradients& gradients) const;
   Elements elements_of(int chunk, Weights& weights, const Gradients& gradients) const;
   // Of elements [begin, end) of a chunk, where `elements` are those from `begin` on but for the states.
@@ -135,7 +140,8 @@ class Updater {
   std::vector<UnitWork> work_;  // of each unit, listed when a step first begins
   std::unique_ptr<FetchedWeights> fetched_;
   std::unique_ptr<HostUpdates> host_updates_;
-  double held_seconds_ = 0;  // for these two
+  std::unique_ptr<LambPasses> lamb_;  // null: every element is updated by itself
+  double held_seconds_ = 0;           // for these two
 };
 
 }  // namespace shoal

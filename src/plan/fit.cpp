@@ -14,11 +14,14 @@ namespace shoal {
 
 namespace {
 
-// The first count of ranks, of the powers of two, at which stage 3 fits without offload; 0: none.
+// The first count of ranks, of the powers of two, at which stage 3 over all of them fits without offload; 0: none.
 int ranks_that_fit(const PlanSubject& subject, const Config& config, const Budget& budget, int world) {
   constexpr int kMostRanks = 1 << 16;
   Config resident = with(config, {});
   resident.zero.stage = 3;
+  resident.zero.mics_shard_size = -1;
+  resident.zero.hpz_partition_size = 1;
+  resident.shoal.shard_size = 0;
   int ranks = 1;
   while (ranks <= world) ranks *= 2;
   for (; ranks <= kMostRanks; ranks *= 2) {
@@ -26,6 +29,9 @@ int ranks_that_fit(const PlanSubject& subject, const Config& config, const Budge
   }
   return 0;
 }
+
+constexpr const char* kDiskTooSmall =
+    "States and weights on disk would not fit either: gradients, buffers and activations remain.";
 
 std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
@@ -87,19 +93,21 @@ std::string offload_line(const OffloadPlan& plan, const std::string& flags, cons
                      budget.host ? fmt::format(" of {}", format_nbytes(*budget.host)) : "");
 }
 
-// "As settings: ...", to paste.
-std::string settings_line(const std::string& placement_flags, const std::string& flags, const std::string& assumed) {
-  std::vector<std::string> parts;
-  for (const std::string& part : {assumed, placement_flags, flags}) {
-    if (!part.empty()) parts.push_back(part);
-  }
-  return "As settings: " + join(parts, " ");
+// A sentence about what would fit, and the words for the command line that ask for it; none where it would not.
+struct Remedy {
+  std::string line;
+  std::optional<std::string> words;
+  bool smaller_batch = false;
+};
+
+std::string words_of(const std::string& placement, const Attempt& attempt) {
+  return placement + (placement.empty() || attempt.flags.empty() ? "" : " ") + attempt.flags;
 }
 
 // Where GPU and host together are too small: states on disk, as few as must be, with as many activations as can be; or
-// weights too. With the settings; nothing where that would not fit either.
-std::vector<std::string> disk_lines(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
-  if (!budget.host) return {};
+// weights too. Nothing where that would not fit either.
+std::optional<Remedy> disk_remedy(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
+  if (!budget.host) return std::nullopt;
   Config stage3 = config;
   stage3.zero.stage = 3;
   stage3.zero.offload_optimizer.nvme_path = "a disk";
@@ -119,10 +127,10 @@ std::vector<std::string> disk_lines(const PlanSubject& subject, const Config& co
                       format_nbytes(placement->plan.total() + attempt.activations),
                       format_nbytes((placement->plan.host_total() + attempt.host_activations) * ranks),
                       format_nbytes(placement->plan.disk_total() * ranks), ranks_text(budget.ranks_per_host));
-      return {line, settings_line(flags_of(config, *placement), attempt.flags, subject.assumed)};
+      return Remedy{line, words_of(flags_of(config, *placement), attempt)};
     }
   }
-  return {};
+  return std::nullopt;
 }
 
 // The first offload that fits, where states leave before gradients and those before weights, and with each of them
@@ -130,8 +138,8 @@ std::vector<std::string> disk_lines(const PlanSubject& subject, const Config& co
 // that waits for the host's update, or for weights in every pass. A smaller micro-batch comes last of all. If the host
 // is always too small, the first that fits the GPU, and what the disk could do. Where lighter work fits without any of
 // it, only an offload that fits too is worth a word.
-std::vector<std::string> offload_advice(const PlanSubject& subject, const Config& config, int world,
-                                        const Budget& budget, bool fits_without) {
+std::vector<Remedy> offload_remedies(const PlanSubject& subject, const Config& config, int world, const Budget& budget,
+                                     bool fits_without) {
   std::vector<std::pair<Attempt, OffloadPlan>> candidates;
   for (const Attempt& attempt : attempts_of(subject)) {
     PlanSubject lighter = subject;
@@ -149,49 +157,59 @@ std::vector<std::string> offload_advice(const PlanSubject& subject, const Config
   std::string of_gpu_alone;
   for (const auto& [attempt, plan] : candidates) {
     const std::string line = offload_line(plan, attempt.flags, budget);
-    if (fits(plan, budget)) return {line, settings_line(plan.flags, attempt.flags, subject.assumed)};
+    if (fits(plan, budget)) return {{line, words_of(plan.flags, attempt)}};
     if (of_gpu_alone.empty()) of_gpu_alone = line;
   }
   if (fits_without) return {};
   if (of_gpu_alone.empty())
-    return {"Offload of every state would not fit either: gathered units and activations remain."};
-  std::vector<std::string> lines = {of_gpu_alone};
-  const std::vector<std::string> of_disk = disk_lines(subject, config, world, budget);
-  lines.insert(lines.end(), of_disk.begin(), of_disk.end());
-  if (of_disk.empty() && budget.host)
-    lines.push_back("States and weights on disk would not fit either: gradients, buffers and activations remain.");
-  return lines;
+    return {{"Offload of every state would not fit either: gathered units and activations remain.", {}}};
+  std::vector<Remedy> remedies = {{of_gpu_alone, {}}};
+  if (const auto of_disk = disk_remedy(subject, config, world, budget)) {
+    remedies.push_back(*of_disk);
+  } else if (budget.host) {
+    remedies.push_back({kDiskTooSmall, {}});
+  }
+  return remedies;
 }
 
-// Stage 3 so planned, with as many activations as can be; "" where it would not fit.
-std::string stage3_line(const std::string& settings, StagePlan plan, const PlanSubject& subject, const Budget& budget) {
+// Stage 3 so planned, with as many activations as can be; nothing where it would not fit. `settings` say in the
+// sentence what `words` say on the command line.
+std::optional<Remedy> stage3_remedy(const std::string& settings, const std::string& words, StagePlan plan,
+                                    const PlanSubject& subject, const Budget& budget) {
   for (const Attempt& attempt : attempts_of(subject)) {
     plan.activations = attempt.activations;
     plan.host_activations = attempt.host_activations;
     if (!fits(plan, budget)) continue;
-    return fmt::format("Stage 3 with {}{}{} would fit: {}.", settings,
-                       settings.empty() || attempt.flags.empty() ? "" : " and ", attempt.flags, need(plan, budget));
+    const std::string line =
+        fmt::format("Stage 3 with {}{}{} would fit: {}.", settings,
+                    settings.empty() || attempt.flags.empty() ? "" : " and ", attempt.flags, need(plan, budget));
+    return Remedy{line, words_of(words, attempt), attempt.smaller_batch};
   }
-  return "";
+  return std::nullopt;
 }
 
-// Without a GPU: stage 3 with the optimizer's states on disk, or weights too; "" where neither would fit.
-std::string disk_advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
-  Config on_disk = config;
-  on_disk.zero.offload_optimizer.tier = Tier::disk;
-  on_disk.zero.offload_optimizer.ratio = 1;
+// Without a GPU: stage 3 with the optimizer's states on disk, or weights too; nothing where neither would fit.
+std::optional<Remedy> disk_remedy_without_gpu(const PlanSubject& subject, const Config& config, int world,
+                                              const Budget& budget) {
+  Placement on_disk{.optimizer = Tier::disk};
   std::string settings = "offload_optimizer.device=nvme";
   for (const bool weights_too : {false, true}) {
     if (weights_too) {
-      on_disk.zero.offload_param.tier = Tier::disk;
-      on_disk.zero.offload_param.ratio = 1;
-      on_disk.zero.offload_param.max_in_cpu = 0;
+      on_disk.param = Tier::disk;
       settings += " and offload_param.device=nvme with max_in_cpu=0";
     }
-    const StagePlan plan = plan_stages(subject, on_disk, world)[3];
-    if (const std::string line = stage3_line(settings, plan, subject, budget); !line.empty()) return line;
+    Config placed = config;
+    placed.zero.offload_optimizer.tier = Tier::disk;
+    placed.zero.offload_optimizer.ratio = 1;
+    if (weights_too) {
+      placed.zero.offload_param.tier = Tier::disk;
+      placed.zero.offload_param.ratio = 1;
+      placed.zero.offload_param.max_in_cpu = 0;
+    }
+    const StagePlan plan = plan_stages(subject, placed, world)[3];
+    if (auto remedy = stage3_remedy(settings, flags_of(config, on_disk), plan, subject, budget)) return remedy;
   }
-  return "";
+  return std::nullopt;
 }
 
 }  // namespace
@@ -238,47 +256,58 @@ bool fits(const OffloadPlan& plan, const Budget& budget) {
   return (!budget.device || plan.device <= *budget.device) && (!budget.host || plan.host <= *budget.host);
 }
 
-std::vector<std::string> advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
-  if (!budget.given()) return {};
+Advice advise(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
+  if (!budget.given()) return {.lines = {}, .words = ""};
   const auto plans = plan_stages(subject, config, world, budget.device.has_value());
   const StagePlan& chosen = plans[static_cast<size_t>(config.zero.stage)];
-  std::vector<std::string> lines;
+  Advice advice;
+  std::vector<std::string>& lines = advice.lines;
   const std::string numbers = need(chosen, budget) + room(budget);
   if (fits(chosen, budget)) {
     lines.push_back(fmt::format("Stage {} fits: {}.", chosen.stage, numbers));
     if (subject.count_only) lines.push_back("Gathered units, buffers and activations are not counted: give --model.");
-    return lines;
+    advice.words = "";
+    return advice;
   }
   lines.push_back(fmt::format("Stage {} does not fit: {}.", chosen.stage, numbers));
   for (const StagePlan& plan : plans) {
     if (plan.stage <= chosen.stage || !fits(plan, budget)) continue;
-    lines.push_back(fmt::format("zero_optimization.stage={} would fit: {}.", plan.stage, need(plan, budget)));
-    return lines;
+    const std::string setting = fmt::format("zero_optimization.stage={}", plan.stage);
+    lines.push_back(fmt::format("{} would fit: {}.", setting, need(plan, budget)));
+    advice.words = "--set " + setting;
+    return advice;
   }
   if (chosen.stage < 3) {
     lines.push_back(fmt::format("No stage fits; stage 3 takes {} a rank.", format_nbytes(plans[3].total())));
   }
-  const std::string lighter = stage3_line("", plans[3], subject, budget);
-  if (!lighter.empty()) lines.push_back(lighter);
+  const auto lighter = stage3_remedy("", "--set zero_optimization.stage=3", plans[3], subject, budget);
+  std::vector<Remedy> remedies;
+  if (lighter) remedies.push_back(*lighter);
   if (budget.device) {
-    for (std::string& line : offload_advice(subject, config, world, budget, !lighter.empty())) {
-      lines.push_back(std::move(line));
+    for (Remedy& remedy : offload_remedies(subject, config, world, budget, lighter.has_value())) {
+      remedies.push_back(std::move(remedy));
     }
   } else {
     PlanSubject asked = subject;
-    if (!lighter.empty()) asked.lighter.clear();  // they do without the disk
-    const std::string line = disk_advice(asked, config, world, budget);
-    if (!line.empty()) lines.push_back(line);
-    if (line.empty() && lighter.empty()) {
-      lines.push_back("States and weights on disk would not fit either: gradients, buffers and activations remain.");
+    if (lighter) asked.lighter.clear();  // they do without the disk
+    if (auto remedy = disk_remedy_without_gpu(asked, config, world, budget)) {
+      remedies.push_back(std::move(*remedy));
+    } else if (!lighter) {
+      remedies.push_back({kDiskTooSmall, {}});
     }
+  }
+  for (const Remedy& remedy : remedies) lines.push_back(remedy.line);
+  // The first that would fit, a smaller micro-batch last of all.
+  std::stable_partition(remedies.begin(), remedies.end(), [](const Remedy& remedy) { return !remedy.smaller_batch; });
+  for (const Remedy& remedy : remedies) {
+    if (!advice.words) advice.words = remedy.words;
   }
   if (const int ranks = ranks_that_fit(subject, config, budget, world); ranks > 0) {
     lines.push_back(budget.device
                         ? fmt::format("Without offload stage 3 fits on {} ranks.", ranks)
                         : fmt::format("Stage 3 fits on {}, {} a host.", ranks_text(ranks), budget.ranks_per_host));
   }
-  return lines;
+  return advice;
 }
 
 }  // namespace shoal

@@ -49,7 +49,12 @@ bool fits(const OffloadPlan& plan, const Budget& budget);
 
 // Whether the config's stage fits, as it was asked for.
 bool chosen_fits(const PlanSubject& subject, const Config& config, int world, const Budget& budget);
-// Plain sentences: does the config's stage fit, and if not, which setting would make it.
-std::vector<std::string> advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget);
+
+struct Advice {
+  std::vector<std::string> lines;  // plain sentences: does the config's stage fit, and if not, what would make it
+  std::optional<std::string>
+      words;  // for the command line, of what fits first; "": as it is; none: nothing is known to
+};
+Advice advise(const PlanSubject& subject, const Config& config, int world, const Budget& budget);
 
 }  // namespace shoal

@@ -1,11 +1,115 @@
 // See from_config.h.
 #include "plan/from_config.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
 #include "plan/ring_layout.h"
+#include "shoal/error.h"
 
 namespace shoal {
 
-Mesh mesh_of(const Config& /*config*/, int world) { return {world}; }
+namespace {
+
+bool asks_for_hosts(const Config& config) {
+  return config.shoal.shard_size == kShardByHost || config.zero.mics_hierarchical_gather;
+}
+
+const char* key_of_copies(const Config& config) {
+  return config.zero.mics_shard_size > 0 ? "config zero_optimization.mics_shard_size" : "config shoal.shard_size";
+}
+
+void check_divides(const char* place, int ranks, int world) {
+  if (world % ranks == 0) return;
+  throw Error(place, fmt::format("groups of {} ranks do not divide the {} ranks that there are. Give a number that "
+                                 "divides them, or start another number of ranks.",
+                                 ranks, world));
+}
+
+Mesh mesh_of_axes(const std::vector<Axis>& wanted) {
+  std::vector<Axis> axes;
+  for (const Axis& axis : wanted) {
+    if (axis.size > 1 || axis.name == kShard) axes.push_back(axis);
+  }
+  return Mesh(std::move(axes));
+}
+
+}  // namespace
+
+int ranks_of_a_copy(const Config& config, int world) {
+  if (config.zero.mics_shard_size > 0) return config.zero.mics_shard_size;
+  if (config.shoal.shard_size != kShardByHost) return config.shoal.shard_size;
+  return config.shoal.ranks_per_host > 0 ? config.shoal.ranks_per_host : world;
+}
+
+bool keeps_second_copy(const Config& config) { return config.zero.stage == 3 && config.zero.hpz_partition_size > 1; }
+
+Mesh mesh_of(const Config& config, int world) {
+  if (keeps_second_copy(config)) {
+    const int ranks = config.zero.hpz_partition_size;
+    check_divides("config zero_optimization.zero_hpz_partition_size", ranks, world);
+    return mesh_of_axes(
+        {{.name = std::string(kReplica), .size = world / ranks}, {.name = std::string(kShard), .size = ranks}});
+  }
+  const int ranks = ranks_of_a_copy(config, world);
+  if (ranks == 0 || config.zero.stage == 0) return {world};
+  check_divides(key_of_copies(config), ranks, world);
+  const int in_host = config.shoal.ranks_per_host;
+  int span = 1;
+  if (config.zero.stage == 3 && config.zero.mics_hierarchical_gather && in_host > 0 && in_host < ranks) {
+    if (ranks % in_host != 0) {
+      throw Error(
+          "config zero_optimization.mics_hierarchical_params_gather",
+          fmt::format("groups of {} ranks are not whole hosts of {}. Give a number of ranks that the ranks of a "
+                      "host divide, or remove the key.",
+                      ranks, in_host));
+    }
+    span = ranks / in_host;
+  }
+  return mesh_of_axes({{.name = std::string(kReplica), .size = world / ranks},
+                       {.name = std::string(kSpan), .size = span},
+                       {.name = std::string(kShard), .size = ranks / span}});
+}
+
+Stage stage_of(const Config& config) {
+  Stage stage = config.zero.stage;
+  if (ranks_of_a_copy(config, 1) == 0) return stage;
+  for (Over* over : {&stage.row.weights, &stage.row.gradients, &stage.row.states}) {
+    if (*over == Over::world) *over = Over::shard;
+  }
+  return stage;
+}
+
+Config with_hosts(const Config& config, const std::vector<int>& hosts) {
+  Config known = config;
+  known.shoal.ranks_per_host = 0;
+  if (hosts.empty()) return known;
+  std::vector<int> sizes;  // of runs of ranks on one host
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (rank == 0 || hosts[rank] != hosts[rank - 1]) sizes.push_back(0);
+    ++sizes.back();
+  }
+  const bool are_runs = std::set<int>(hosts.begin(), hosts.end()).size() == sizes.size();
+  const bool are_even = std::all_of(sizes.begin(), sizes.end(), [&](int size) { return size == sizes[0]; });
+  if (are_runs && are_even) {
+    known.shoal.ranks_per_host = sizes[0];
+    return known;
+  }
+  if (!asks_for_hosts(config)) return known;
+  const char* const place = config.shoal.shard_size == kShardByHost
+                                ? "config shoal.shard_size"
+                                : "config zero_optimization.mics_hierarchical_params_gather";
+  throw Error(place,
+              fmt::format("asks for the ranks of a host, and {}: rank by rank the hosts are {}. Start as many ranks "
+                          "on every host, one host after the other, or give a number.",
+                          are_runs ? "hosts have different numbers of them" : "they do not follow each other",
+                          fmt::join(hosts, " ")));
+}
 
 LayoutOptions layout_options(const Config& config, int world) {
   return {.mesh = mesh_of(config, world),
@@ -24,11 +128,16 @@ std::optional<DType> accumulation_dtype(const Config& config) {
 }  // namespace
 
 GradientOptions gradient_options(const Config& config) {
-  return {.stage = config.zero.stage,
+  const BatchConfig& batch = config.batch;
+  const int64_t leaves = std::max<int64_t>(1, batch.train_batch_size / std::max<int64_t>(1, batch.micro_batch_size));
+  const int64_t group = config.shoal.fold_group;
+  return {.stage = stage_of(config),
           .accumulation_steps = config.batch.accumulation_steps,
           .reproducible = config.shoal.reproducible,
           .communication_dtype = config.communication_dtype,
-          .accumulation_dtype = accumulation_dtype(config)};
+          .accumulation_dtype = accumulation_dtype(config),
+          .fold_group = group < leaves ? group : 0,  // one that holds all is no group
+          .data_ranks = static_cast<int>(std::max<int64_t>(1, leaves / batch.accumulation_steps))};
 }
 
 // Without overlap every gather is waited for at once, so none may run ahead: a rank would wait for peers that have not
@@ -70,7 +179,7 @@ size_t state_ring_nbytes(const Config& config) {
 
 ChunkOptions chunk_options(const Config& config, int rank) {
   const OffloadConfig& offload = config.zero.offload_optimizer;
-  return {.stage = config.zero.stage,
+  return {.stage = stage_of(config),
           .rank = rank,
           .moments = moments_of(config.optimizer),
           .moment_dtype = moment_dtype(config),
@@ -110,11 +219,12 @@ bool updates_ahead(const Config& config, bool on_gpu) {
 
 ShardOptions shard_options(const Config& config) {
   const OffloadConfig& offload = config.zero.offload_param;
-  return {.stage = config.zero.stage,
+  return {.stage = stage_of(config),
           .tier = offload.tier_in_use(),
           .ratio = offload.ratio,
           .max_in_host = offload.max_in_cpu,
-          .buffers = offload.buffer_count};
+          .buffers = offload.buffer_count,
+          .second = keeps_second_copy(config)};
 }
 
 MemoryOptions memory_options(const Config& config, bool on_gpu) {
@@ -128,6 +238,8 @@ MemoryOptions memory_options(const Config& config, bool on_gpu) {
           .state_ring = on_gpu ? state_ring_nbytes(config) : 0,
           .on_gpu = on_gpu,
           .host_gradients = on_gpu && moves_gradients(config),
+          .receives_gradients = on_gpu && config.shoal.reduce == Reduce::exact,
+          .receive_numel = config.zero.reduce_bucket_size,
           .spare_states = updates_ahead(config, on_gpu)};
 }
 

@@ -9,8 +9,18 @@
 
 namespace shoal {
 
-// Where so many ranks stand. Today along one axis, whatever the config says; all of them take samples of their own.
+// Ranks that hold one copy of the model's states, where the config names a number; 0: all of them.
+int ranks_of_a_copy(const Config& config, int world);
+// Where so many ranks stand; all of them take samples of their own. Throws where the config's groups do not divide
+// them.
 Mesh mesh_of(const Config& config, int world);
+// What the run cuts over which ranks.
+Stage stage_of(const Config& config);
+// Whether each group of the mesh keeps a second copy of gathered weights.
+bool keeps_second_copy(const Config& config);
+// The config with what is known of the hosts of the ranks; none known: all are on one. Throws where the config asks for
+// the ranks of a host, and hosts have different numbers of them, or ranks that do not follow each other.
+Config with_hosts(const Config& config, const std::vector<int>& hosts);
 
 LayoutOptions layout_options(const Config& config, int world);
 GradientOptions gradient_options(const Config& config);

@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <string_view>
 
 #include "base/text.h"
+#include "plan/exchange_pieces.h"
 #include "plan/ring_layout.h"
+#include "schedule/route.h"
 
 namespace shoal {
 
@@ -35,6 +39,11 @@ int64_t state_numel(const FlatLayout& flat, const Stage& stage) {
   return numel_over(flat, row_of(flat, stage).states);
 }
 
+size_t open_group_nbytes(const FlatLayout& flat, const GradientOptions& options) {
+  if (!flat.trainable || !options.keeps_groups_open() || !gradient_rule(flat, options).every_micro_step) return 0;
+  return static_cast<size_t>(numel_over(flat, ways_of(flat, options.stage).summed)) * sizeof(float);
+}
+
 size_t slot_nbytes(const UnitLayout& unit, const GradientOptions& options) {
   size_t nbytes = 0;
   for (const FlatLayout& flat : unit.flats) {
@@ -56,7 +65,7 @@ int64_t gathered_numel(const UnitLayout& unit, const Stage& stage) {
 size_t gathered_nbytes(const UnitLayout& unit, const Stage& stage, bool moved) {
   size_t nbytes = 0;
   for (const FlatLayout& flat : unit.flats) {
-    if (!is_gathered(flat, stage) || (is_alone(flat) && !moved)) continue;
+    if (!is_gathered(flat, stage) || (is_alone(flat, stage) && !moved)) continue;
     nbytes += static_cast<size_t>(flat.numel) * nbytes_of(flat.dtype);
   }
   return (nbytes + kArenaGranule - 1) / kArenaGranule * kArenaGranule;
@@ -102,6 +111,31 @@ size_t host_gradient_nbytes(const UnitLayout& unit, const std::vector<bool>& by_
 }
 
 int gradient_berths(const GradientOptions& options) { return options.accumulation_steps > 1 ? 3 : 2; }
+
+size_t receive_nbytes(const ModelLayout& layout, const MemoryOptions& options) {
+  std::map<std::string_view, size_t> largest;  // each axis has a group with memory of its own
+  for (const UnitLayout& unit : layout.units) {
+    for (const FlatLayout& flat : unit.flats) {
+      for (const Hop& hop : routes_of(flat, options.gradients, layout.mesh).reduce) {
+        const size_t most_nbytes = hop.wire.nbytes(options.receive_numel);
+        size_t& nbytes = largest[hop.axis];
+        nbytes = std::max(nbytes, cut_exchange(hop.wire.nbytes(hop.part_numel), hop.ranks, most_nbytes).nbytes());
+      }
+    }
+  }
+  return std::accumulate(largest.begin(), largest.end(), size_t{0},
+                         [](size_t sum, const auto& axis) { return sum + axis.second; });
+}
+
+size_t sums_nbytes(const ModelLayout& layout, const GradientOptions& options) {
+  size_t largest = 0;
+  for (const UnitLayout& unit : layout.units) {
+    for (const FlatLayout& flat : unit.flats) {
+      largest = std::max(largest, sums_nbytes(routes_of(flat, options, layout.mesh).reduce));
+    }
+  }
+  return largest;
+}
 
 std::vector<size_t> disk_buffer_sizes(const std::vector<size_t>& chunk_nbytes, int wanted) {
   std::vector<size_t> sizes(std::min(static_cast<size_t>(wanted), chunk_nbytes.size()), 0);
@@ -229,6 +263,7 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
       }
       size_t& gradients = contains(host_gradients, index, flat) ? plan.host_gradients : plan.gradients;
       gradients += kept_gradient_nbytes(unit.flats[flat], options.gradients);
+      plan.gradients += open_group_nbytes(unit.flats[flat], options.gradients);
     }
     if (!host_gradients.empty()) {
       largest_berth = std::max(largest_berth, host_gradient_nbytes(unit, host_gradients[index], options.gradients));
@@ -236,6 +271,9 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
     largest_slot = std::max(largest_slot, slot_nbytes(unit, options.gradients));
   }
   add_shards(plan, shards, options);
+  ShardOptions second = options.shards;
+  second.stage = stage;
+  plan.second_weights = second_nbytes(layout, second);
   add_states(plan, layout, chunks, options);
   if (options.on_gpu) {
     const int64_t piece_numel = fetched_piece_numel(options.offload.chunk_numel);
@@ -246,6 +284,8 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
   plan.gather_arena = largest_live_nbytes(layout, stage, limits, moved);
   plan.reduce_slots = largest_slot * static_cast<size_t>(options.reduce_slots) +
                       largest_berth * static_cast<size_t>(gradient_berths(options.gradients));
+  plan.reduce_slots += sums_nbytes(layout, options.gradients);
+  if (options.receives_gradients) plan.reduce_slots += receive_nbytes(layout, options);
   return plan;
 }
 
@@ -263,6 +303,7 @@ std::string to_text(const MemoryPlan& plan) {
     if (nbytes > 0) line(name, nbytes);
   };
   line_if_any("state ring", plan.state_ring);
+  line_if_any("second weights", plan.second_weights);
   line("total", plan.total());
   line_if_any("host weights", plan.host_weights);
   line_if_any("host gradients", plan.host_gradients);

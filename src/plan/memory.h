@@ -29,7 +29,10 @@ struct MemoryOptions {
   size_t state_ring = 0;  // device memory for states of the host that pass through it; 0: the host updates them
   bool on_gpu = false;
   bool host_gradients = false;  // those of flats that the host updates alone wait in host memory
-  bool spare_states = false;    // states of the host tier, and their weights, have a second place there
+  // Gradients of other ranks are received before they are added: over NCCL, unless it adds by itself.
+  bool receives_gradients = false;
+  int64_t receive_numel = 0;  // reduce_bucket_size: so many elements at a time
+  bool spare_states = false;  // states of the host tier, and their weights, have a second place there
 };
 
 // The disk is read and written in whole pages.
@@ -43,6 +46,8 @@ std::vector<size_t> disk_buffer_sizes(const std::vector<size_t>& chunk_nbytes, i
 int64_t weight_numel(const FlatLayout& flat, const Stage& stage);
 int64_t kept_gradient_numel(const FlatLayout& flat, const GradientOptions& options);
 int64_t state_numel(const FlatLayout& flat, const Stage& stage);
+// The sum of a group of leaves that is open between micro-steps.
+size_t open_group_nbytes(const FlatLayout& flat, const GradientOptions& options);
 
 // Of one unit on one rank.
 size_t slot_nbytes(const UnitLayout& unit, const GradientOptions& options);  // what it puts into a reduce slot
@@ -65,6 +70,12 @@ size_t host_gradient_nbytes(const UnitLayout& unit, const std::vector<bool>& by_
 // Places on the GPU through which those pass, each for one unit: one in use, one on its way out, and, where later
 // micro-steps add to them, one on its way in.
 int gradient_berths(const GradientOptions& options);
+
+// Memory of the device in which other ranks' gradients are received, the largest flat's.
+size_t receive_nbytes(const ModelLayout& layout, const MemoryOptions& options);
+
+// fp32 sums on their way from one hop of a reduction to the next, the largest flat's.
+size_t sums_nbytes(const ModelLayout& layout, const GradientOptions& options);
 
 // The arena hands out memory in granules: a multiple of every page size in use.
 inline constexpr size_t kArenaGranule = 64 * 1024;

@@ -8,10 +8,18 @@
 #include "base/json.h"
 #include "base/quantity.h"
 #include "base/text.h"
+#include "plan/from_config.h"
+#include "plan/traffic.h"
 
 namespace shoal {
 
 namespace {
+
+StepTraffic traffic_of(const PlanReport& report) {
+  LayoutOptions options = layout_options(report.config, report.world);
+  if (report.subject.count_only) options.persistence_threshold = 0;
+  return plan_traffic(lay_out(report.subject.units, options), report.config);
+}
 
 std::string fits_word(const PlanReport& report, const StagePlan& plan) {
   if (!report.budget.given()) return "";
@@ -77,6 +85,30 @@ std::string states_table(const PlanReport& report) {
   return text + offloaded_table(report);
 }
 
+// What the config's groups make of the ranks, and where it is known which share a host, what travels by link. Nothing
+// for ranks along one axis of one host.
+std::string mesh_lines(const PlanReport& report) {
+  const Mesh mesh = mesh_of(report.config, report.world);
+  std::string text;
+  if (mesh.axes().size() > 1) text += fmt::format("\nmesh: {}\n", mesh.to_text());
+  const StagePlan plan = plan_stage(report.subject, report.config, report.world, report.budget.device.has_value());
+  if (plan.memory.second_weights > 0) {
+    text += fmt::format("second copy of weights (zero_hpz_partition_size): {} a rank, in the total\n",
+                        format_nbytes(plan.memory.second_weights));
+  }
+  if (report.config.shoal.ranks_per_host == 0) return text;
+  const StepTraffic traffic = traffic_of(report);
+  return text + fmt::format("{}a step each rank sends {} inside its host and {} between hosts\n",
+                            text.empty() ? "\n" : "", format_nbytes(traffic.inside_hosts()),
+                            format_nbytes(traffic.between_hosts));
+}
+
+// Ranks over which the states of the config's stage are cut.
+int ranks_of_states(const PlanReport& report) {
+  const Mesh mesh = mesh_of(report.config, report.world);
+  return stage_of(report.config).row.states == Over::shard ? mesh.shards() : report.world;
+}
+
 // Model states alone: the classic arithmetic beside ours.
 std::string classic_table(const PlanReport& report) {
   const auto plans = plan_stages(report.subject, report.config, report.world, report.budget.device.has_value());
@@ -86,13 +118,32 @@ std::string classic_table(const PlanReport& report) {
                   name_of(report.config.precision));
   text += fmt::format("{:<6}{:>16}{:>16}{}\n", "stage", "2 + 2 + 12", "Shoal", budget ? "  fits" : "");
   for (const StagePlan& plan : plans) {
-    text += fmt::format(
-        "{:<6}{:>16}{:>16}", stage_cell(report, plan.stage),
-        format_nbytes(static_cast<uint64_t>(classic_nbytes(report.subject.numel(), plan.stage, report.world))),
-        format_nbytes(plan.memory.model_states()));
+    text += fmt::format("{:<6}{:>16}{:>16}", stage_cell(report, plan.stage),
+                        format_nbytes(static_cast<uint64_t>(
+                            classic_nbytes(report.subject.numel(), plan.stage, ranks_of_states(report)))),
+                        format_nbytes(plan.memory.model_states()));
     text += budget ? fmt::format("  {}\n", fits_word(report, plan)) : "\n";
   }
   return text;
+}
+
+// Where there is memory to fit into, and more to give than the config that was planned with.
+std::string settings_text(const PlanReport& report) {
+  if (!report.settings || !report.budget.given()) return "";
+  const PlanSettings& settings = *report.settings;
+  if (settings.overrides.empty()) return "";
+  std::string beside;
+  for (const std::string& flag : settings.flags) beside += " " + flag;
+  return fmt::format("\nAs settings: {}\nAs a config{}:\n{}\n", command_words(settings),
+                     beside.empty() ? "" : ", beside" + beside, json::write(settings.config, 2));
+}
+
+json::Value settings_json(const PlanReport& report) {
+  if (!report.settings) return {};
+  const PlanSettings& settings = *report.settings;
+  return json::Object{{"set", json::Array(settings.overrides.begin(), settings.overrides.end()), {}},
+                      {"flags", json::Array(settings.flags.begin(), settings.flags.end()), {}},
+                      {"config", settings.config, {}}};
 }
 
 json::Value number(size_t nbytes) { return static_cast<int64_t>(nbytes); }
@@ -103,14 +154,15 @@ std::string plan_text(const PlanReport& report) {
   std::string text = heading(report);
   for (const std::string& note : report.notes) text += note + "\n";
   if (!report.subject.count_only) text += states_table(report);
+  text += mesh_lines(report);
   text += classic_table(report);
   if (report.subject.count_only) {
     text += "\nGathered units, buffers and activations depend on the model: give --model to count them.\n";
   }
-  const std::vector<std::string> lines = advice(report.subject, report.config, report.world, report.budget);
+  const std::vector<std::string> lines = advise(report.subject, report.config, report.world, report.budget).lines;
   if (!lines.empty()) text += "\n";
   for (const std::string& line : lines) text += line + "\n";
-  return text;
+  return text + settings_text(report);
 }
 
 std::string plan_json(const PlanReport& report) {
@@ -126,6 +178,7 @@ std::string plan_json(const PlanReport& report) {
         {"gathered", number(plan.memory.gather_arena), {}},
         {"buffers", number(plan.memory.reduce_slots), {}},
         {"state_ring", number(plan.memory.state_ring), {}},
+        {"second_weights", number(plan.memory.second_weights), {}},
         {"activations", number(plan.activations), {}},
         {"host_activations", number(plan.host_activations), {}},
         {"total", number(plan.total()), {}},
@@ -135,24 +188,27 @@ std::string plan_json(const PlanReport& report) {
         {"disk_buffers", number(plan.memory.disk_buffers), {}},
         {"disk_weights", number(plan.memory.disk_weights), {}},
         {"disk_states", number(plan.memory.disk_states), {}},
-        {"classic_model_states", classic_nbytes(report.subject.numel(), plan.stage, report.world), {}}};
+        {"classic_model_states", classic_nbytes(report.subject.numel(), plan.stage, ranks_of_states(report)), {}}};
     if (report.budget.given()) stage.push_back({"fits", fits(plan, report.budget), {}});
     stages.emplace_back(std::move(stage));
   }
+  const StepTraffic traffic = traffic_of(report);
   json::Array notes(report.notes.begin(), report.notes.end());
-  json::Array lines;
-  for (const std::string& line : advice(report.subject, report.config, report.world, report.budget)) {
-    lines.emplace_back(line);
-  }
+  const Advice advice = advise(report.subject, report.config, report.world, report.budget);
+  json::Array lines(advice.lines.begin(), advice.lines.end());
   const json::Object root = {{"subject", report.subject.name, {}},
                              {"parameters", report.subject.numel(), {}},
                              {"world", report.world, {}},
+                             {"mesh", mesh_of(report.config, report.world).to_text(), {}},
+                             {"sent_inside_host", static_cast<int64_t>(traffic.inside_hosts()), {}},
+                             {"sent_between_hosts", static_cast<int64_t>(traffic.between_hosts), {}},
                              {"precision", std::string(name_of(report.config.precision)), {}},
                              {"stage", report.config.zero.stage, {}},
                              {"count_only", report.subject.count_only, {}},
                              {"notes", std::move(notes), {}},
                              {"stages", std::move(stages), {}},
-                             {"advice", std::move(lines), {}}};
+                             {"advice", std::move(lines), {}},
+                             {"settings", settings_json(report), {}}};
   return json::write(root, 2) + "\n";
 }
 

@@ -44,7 +44,6 @@ struct PlanSubject {
   size_t activations = 0;
   size_t host_activations = 0;
   std::vector<LighterWork> lighter;  // what advice may fall back on, the heaviest first
-  std::string assumed;               // flags that say what the plan took for granted; settings to paste need them
 
   int64_t numel() const;  // parameters, tied ones once
 };

@@ -2,8 +2,12 @@
 #include "plan/traffic.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <string_view>
 
+#include "layout/norm_tops.h"
+#include "plan/from_config.h"
 #include "plan/memory.h"
 #include "schedule/route.h"
 
@@ -43,27 +47,66 @@ std::vector<uint64_t> gathers_in_a_pass(const ModelLayout& layout, const Stage& 
 
 }  // namespace
 
-StepTraffic plan_traffic(const ModelLayout& layout, const GradientOptions& gradients, const GatherLimits& limits) {
+StepTraffic plan_traffic(const ModelLayout& layout, const GradientOptions& gradients, const GatherLimits& limits,
+                         const TrafficOptions& options) {
   const auto micro_steps = static_cast<uint64_t>(gradients.accumulation_steps);
   const std::vector<uint64_t> gathers = gathers_in_a_pass(layout, gradients.stage, limits);
-  StepTraffic traffic;
-  const auto count = [&](uint64_t& kind, const Route& route, uint64_t times) {
-    for (const Hop& hop : route) {
-      kind += hop.sent_nbytes() * times;
-      traffic.by_axis[std::string(hop.axis)] += hop.sent_nbytes() * times;
-    }
+  ShardOptions shards = options.shards;
+  shards.stage = gradients.stage;
+  const auto is_elsewhere = [&](int peer) {
+    return !options.hosts.empty() &&
+           options.hosts[static_cast<size_t>(peer)] != options.hosts[static_cast<size_t>(options.rank)];
   };
-  for (size_t unit = 0; unit < layout.units.size(); ++unit) {
-    for (const FlatLayout& flat : layout.units[unit].flats) {
+  std::map<std::string_view, uint64_t> elsewhere;  // ranks along an axis that stand on other hosts
+  const auto count_elsewhere = [&](std::string_view axis) {
+    const auto [found, is_new] = elsewhere.emplace(axis, 0);
+    if (is_new && !options.hosts.empty()) {
+      for (const int peer : ranks_along(axis, layout.mesh, options.rank)) found->second += is_elsewhere(peer) ? 1 : 0;
+    }
+    return found->second;
+  };
+  StepTraffic traffic;
+  const auto count_hop = [&](uint64_t& kind, const Hop& hop, uint64_t times) {
+    kind += hop.sent_nbytes() * times;
+    traffic.by_axis[std::string(hop.axis)] += hop.sent_nbytes() * times;
+    traffic.between_hosts += hop.wire.nbytes(hop.part_numel) * times * count_elsewhere(hop.axis);
+  };
+  const auto count = [&](uint64_t& kind, const Route& route, uint64_t times) {
+    for (const Hop& hop : route) count_hop(kind, hop, times);
+  };
+  for (size_t index = 0; index < layout.units.size(); ++index) {
+    const UnitLayout& unit = layout.units[index];
+    const bool changes = changes_shards(unit, gradients.stage);
+    for (const FlatLayout& flat : unit.flats) {
       const FlatRoutes routes = routes_of(flat, gradients, layout.mesh);
-      count(traffic.gathered, routes.gather, gathers[unit] * micro_steps);
+      const uint64_t times = gathers[index] * micro_steps;
+      if (second_nbytes(flat, shards) > 0) {
+        const Wire wire{flat.dtype};
+        const uint64_t fills = changes ? std::min<uint64_t>(times, 1) : 0;
+        count(traffic.gathered, gather_route(flat, Over::world, Over::shard, layout.mesh, wire), fills);
+        count(traffic.gathered, gather_route(flat, Over::shard, Over::nobody, layout.mesh, wire), times);
+      } else {
+        count(traffic.gathered, routes.gather, times);
+      }
       if (!flat.trainable) continue;
       count(traffic.reduced, routes.reduce, gradient_rule(flat, gradients).every_micro_step ? micro_steps : 1);
       count(traffic.reduced, routes.share, 1);
       count(traffic.published, routes.publish, 1);
     }
   }
+  const uint64_t norm_nbytes = static_cast<uint64_t>(norm_tops(layout).places) * sizeof(double);
+  traffic.norm = norm_nbytes * static_cast<uint64_t>(layout.mesh.world() - 1);
+  for (int peer = 0; peer < layout.mesh.world(); ++peer) {
+    if (is_elsewhere(peer)) traffic.norm_between_hosts += norm_nbytes;
+  }
   return traffic;
+}
+
+StepTraffic plan_traffic(const ModelLayout& layout, const Config& config, int rank) {
+  TrafficOptions options{.shards = shard_options(config), .rank = rank};
+  const int in_host = config.shoal.ranks_per_host;
+  for (int each = 0; in_host > 0 && each < layout.mesh.world(); ++each) options.hosts.push_back(each / in_host);
+  return plan_traffic(layout, gradient_options(config), gather_limits(config), options);
 }
 
 }  // namespace shoal

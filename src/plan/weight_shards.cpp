@@ -21,6 +21,20 @@ int64_t sharded_numel(const UnitLayout& unit, const Stage& stage) {
 
 }  // namespace
 
+size_t second_nbytes(const FlatLayout& flat, const ShardOptions& options) {
+  const Over weights = row_of(flat, options.stage).weights;
+  if (!options.second || weights != Over::world || flat.rank_numel == flat.shard_numel) return 0;
+  return static_cast<size_t>(flat.shard_numel) * nbytes_of(flat.dtype);
+}
+
+size_t second_nbytes(const ModelLayout& layout, const ShardOptions& options) {
+  size_t nbytes = 0;
+  for (const UnitLayout& unit : layout.units) {
+    for (const FlatLayout& flat : unit.flats) nbytes += second_nbytes(flat, options);
+  }
+  return nbytes;
+}
+
 std::vector<UnitShards> place_shards(const ModelLayout& layout, const ShardOptions& options) {
   std::vector<UnitShards> units;
   int64_t all = 0;

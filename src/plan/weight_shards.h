@@ -19,7 +19,12 @@ struct ShardOptions {
   double ratio = 1;         // of tiers below the device: the share of the elements that is there at least
   int64_t max_in_host = 0;  // of the disk's tier: elements that stay in host memory all the same
   int buffers = 5;          // of the disk's tier: units on their way
+  bool second = false;      // a second copy inside each group of the mesh's shard axis
 };
+
+// Bytes of a rank's part of a second copy of the unit's weights: of flats that are cut over more ranks than a group.
+size_t second_nbytes(const FlatLayout& flat, const ShardOptions& options);
+size_t second_nbytes(const ModelLayout& layout, const ShardOptions& options);
 
 // The shards of one unit lie together, flat after flat, and move together.
 struct UnitShards {

@@ -3,9 +3,11 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
+#include "device/slab.h"
 #include "layout/cut.h"
 #include "schedule/route.h"
 #include "shoal/group.h"
@@ -15,11 +17,21 @@ namespace shoal {
 // A channel, and the groups along the axes of the mesh that share its order of collectives.
 class AxisGroups {
  public:
-  // The channel outlives this. Collective where the mesh has several axes.
-  AxisGroups(Group& channel, const Mesh& mesh);
+  // The channel outlives the groups. Collective where the mesh has several axes: a group for each that a route may
+  // take.
+  AxisGroups(Group& channel, const Mesh& mesh,
+             const std::set<std::string_view>& axes = {kReplica, kSpan, kShard, kWorld});
 
   Group& channel() const { return channel_; }
   Group& along(std::string_view axis) const;
+  // Ends the groups, and waits for their collectives, which fail unless the peers are there already. Before the channel
+  // goes, and before memory that they move.
+  void close() { split_.clear(); }
+  // What the groups have cost beside the channel.
+  Traffic traffic() const;
+  double waited_seconds() const;
+  double carried_seconds() const;  // by the host
+  size_t staging_nbytes() const;
 
  private:
   Group& channel_;
@@ -31,7 +43,10 @@ class AxisGroups {
 // when it is over, all are.
 Handle carry_gather(const Route& route, const AxisGroups& groups, const Cuts& cuts, const FlatLayout& flat,
                     AllGather last);
-// Likewise. A reduction of one hop, which is all that a mesh of one axis has.
-Handle carry_reduce(const Route& route, const AxisGroups& groups, ReduceScatter last);
+// Likewise; `last` says what becomes of the sum. Leaves are folded in the order of ranks, whatever the route. Sums that
+// travel from one hop to the next lie in `sums` meanwhile, memory of sums_nbytes(route) that is the channel's: the next
+// reduction may use it at once, as the channel's collectives run in order.
+Handle carry_reduce(const Route& route, const AxisGroups& groups, ReduceScatter last,
+                    const std::shared_ptr<Slab>& sums = nullptr);
 
 }  // namespace shoal

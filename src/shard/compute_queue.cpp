@@ -2,9 +2,9 @@
 #include "shard/compute_queue.h"
 
 #include <ATen/Parallel.h>
-#include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "aten/torch_version.h"
 #include "base/thread_pool.h"
 #include "device/cuda_queue.h"
 #include "device/host_queue.h"
@@ -31,7 +31,7 @@ std::unique_ptr<Queue> make_compute_queue(at::Device device) {
 
 void* current_stream(at::Device device) {
   if (!device.is_cuda()) return nullptr;
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+  return native_handle_of(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
 }
 
 }  // namespace shoal

@@ -4,17 +4,48 @@
 #include <ATen/ops/mul.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "comm/group/full_group.h"
 #include "kernels/convert.h"
 #include "kernels/reduce.h"
+#include "layout/norm_tops.h"
 #include "plan/memory.h"
+#include "schedule/route.h"
 #include "shard/param_slot.h"
 #include "shoal/error.h"
 
 namespace shoal {
+
+namespace {
+
+// What accumulate_more() makes of them.
+GradientOptions with_more_micro_steps(GradientOptions options) {
+  options.accumulation_steps = std::max<int64_t>(options.accumulation_steps, 2);
+  options.reproducible = true;
+  return options;
+}
+
+// Along which axes gradients travel, or may come to.
+std::set<std::string_view> axes_of_gradients(const ModelLayout& layout, const GradientOptions& options) {
+  std::set<std::string_view> axes;
+  for (const UnitLayout& unit : layout.units) {
+    for (const FlatLayout& flat : unit.flats) {
+      for (const GradientOptions& each : {options, with_more_micro_steps(options)}) {
+        const FlatRoutes routes = routes_of(flat, each, layout.mesh);
+        for (const Route& route : {routes.reduce, routes.share}) {
+          for (const Hop& hop : route) axes.insert(hop.axis);
+        }
+      }
+    }
+  }
+  return axes;
+}
+
+}  // namespace
 
 Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, const ReduceOptions& reduce,
                      Group& channel, Queue& queue, Queue& reduced, std::shared_ptr<Ledger> ledger,
@@ -23,7 +54,7 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
       options_(options),
       cuts_(layout.mesh, channel.rank(), options.stage),
       reduce_(reduce),
-      groups_(channel, layout.mesh),
+      groups_(channel, layout.mesh, axes_of_gradients(layout, options)),
       queue_(queue),
       reduced_(reduced),
       ledger_(std::move(ledger)) {
@@ -32,7 +63,7 @@ Gradients::Gradients(const ModelLayout& layout, const GradientOptions& options, 
 }
 
 void Gradients::lay_out(const HostFlats& in_host) {
-  size_t kept_nbytes = 0;
+  size_t kept_nbytes = 0, open_nbytes = 0;
   std::vector<size_t> home_nbytes(layout_.units.size(), 0);
   units_.resize(layout_.units.size());
   for (size_t number = 0; number < units_.size(); ++number) {
@@ -50,6 +81,8 @@ void Gradients::lay_out(const HostFlats& in_host) {
         size_t& nbytes = flat.in_host ? home_nbytes[number] : kept_nbytes;
         flat.kept_offset = nbytes;
         nbytes += static_cast<size_t>(kept_gradient_numel(flat_layout, options_)) * nbytes_of(flat.rule.kept);
+        flat.open_offset = open_nbytes;
+        open_nbytes += open_group_nbytes(flat_layout, options_);
         if (flat.rule.through_slot) {
           flat.slot_offset = slot_offset;
           slot_offset += static_cast<size_t>(flat_layout.numel) * nbytes_of(flat.rule.wire);
@@ -67,9 +100,13 @@ void Gradients::lay_out(const HostFlats& in_host) {
     slot_nbytes_ = std::max(slot_nbytes_, slot_nbytes(unit_layout, options_));
   }
   kept_ = full(groups_.channel()).allocate(kept_nbytes, ledger_, MemoryKind::gradients);
+  open_groups_ = full(groups_.channel()).allocate(open_nbytes, ledger_, MemoryKind::gradients);
   if (std::any_of(home_nbytes.begin(), home_nbytes.end(), [](size_t nbytes) { return nbytes > 0; })) {
     homes_ =
         std::make_unique<GradientHomes>(home_nbytes, gradient_berths(options_), groups_.channel(), queue_, ledger_);
+  }
+  if (const size_t nbytes = sums_nbytes(layout_, options_); nbytes > 0) {
+    sums_on_way_ = full(groups_.channel()).allocate(nbytes, ledger_, MemoryKind::reduce_slots);
   }
   for (int slot = 0; slot < reduce_.slots && slot_nbytes_ > 0; ++slot) {
     slots_.push_back({full(groups_.channel()).allocate(slot_nbytes_, ledger_, MemoryKind::reduce_slots), -1, {}, 0});
@@ -80,8 +117,7 @@ void Gradients::accumulate_more() {
   SHOAL_CHECK(pending_.empty() && !homes_, "gradients are on their way, or wait in host memory");
   const std::vector<Unit> before = units_;
   const std::shared_ptr<Slab> kept_before = kept_;
-  options_.accumulation_steps = std::max<int64_t>(options_.accumulation_steps, 2);
-  options_.reproducible = true;
+  options_ = with_more_micro_steps(options_);
   slots_.clear();
   lay_out({});
   for (size_t unit = 0; unit < units_.size(); ++unit) {
@@ -106,33 +142,37 @@ void Gradients::settle_slots() {
 }
 
 void Gradients::make_sums() {
-  size_t blocks = 0;
-  const auto blocks_of = [this](const FlatLayout& layout) {
-    return (cuts_.own(layout).numel() + kernels::kNormBlock - 1) / kernels::kNormBlock;
+  const NormTops tops = norm_tops(layout_);
+  int64_t pieces = 0;
+  const auto for_each = [this](const auto& call) {
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      for (size_t index = 0; index < units_[unit].flats.size(); ++index) {
+        if (units_[unit].flats[index].trainable) call(units_[unit].flats[index], layout_.units[unit].flats[index]);
+      }
+    }
   };
-  for (size_t unit = 0; unit < units_.size(); ++unit) {
-    for (size_t index = 0; index < units_[unit].flats.size(); ++index) {
-      if (!units_[unit].flats[index].trainable) continue;
-      flat_sums_.push_back({nullptr, blocks_of(layout_.units[unit].flats[index]), nullptr});
-      blocks += static_cast<size_t>(flat_sums_.back().count);
-    }
-  }
-  sums_ = queue_.allocate((flat_sums_.size() + blocks) * sizeof(double), ledger_, MemoryKind::staging);
-  auto* flat_sum = reinterpret_cast<double*>(sums_->data());
-  double* block_sums = flat_sum + flat_sums_.size();
+  for_each([&](const Flat&, const FlatLayout& layout) {
+    const Cut own = cuts_.own(layout);
+    flat_sums_.push_back({nullptr, own.begin / kRunNumel, own.end / kRunNumel, nullptr});
+    pieces += piece_count(flat_sums_.back().begin, flat_sums_.back().end);
+  });
+  sums_ = queue_.allocate(static_cast<size_t>(tops.places + pieces) * sizeof(double), ledger_, MemoryKind::staging);
+  queue_.zero(sums_->data(), sums_->nbytes());  // places that this rank does not need travel too
+  auto* const memory = reinterpret_cast<double*>(sums_->data());
+  double* piece_sums = memory + tops.places;
   size_t next = 0;
-  for (Unit& unit : units_) {
-    for (Flat& flat : unit.flats) {
-      if (!flat.trainable) continue;
-      OrderedSum& sum = flat_sums_[next++];
-      sum.sum = flat_sum++;
-      sum.values = flat.block_sums = block_sums;
-      block_sums += sum.count;
-    }
-  }
+  for_each([&](Flat& flat, const FlatLayout&) {
+    kernels::PieceSums& sum = flat_sums_[next];
+    sum.tops = memory + tops.flats[next++].offset;
+    sum.pieces = flat.piece_sums = piece_sums;
+    piece_sums += piece_count(sum.begin, sum.end);
+  });
 }
 
 void Gradients::begin_micro_step(int64_t index) {
+  after_mean_ = index > 0 && last_;
+  from_mean_ = index > 0 && (last_ || from_mean_);
+  leaves_ = index == 0 || after_mean_ ? 0 : leaves_ + (index - micro_step_) * options_.data_ranks;
   micro_step_ = index;
   for (Unit& unit : units_) {
     for (Param& param : unit.params) param.seen = param.lent = false;
@@ -234,6 +274,23 @@ void Gradients::fill_missing(int unit_index) {
   }
 }
 
+void Gradients::say_fold(const Flat& flat, ReduceScatter& args) const {
+  if (last_) {
+    args.post = reduce_.factor;
+    args.rounding = flat.rule.rounding;
+  }
+  if (!flat.rule.every_micro_step) return;  // each rank's own sum of leaves, once
+  const int64_t group = options_.fold_group;
+  const bool has_sum = from_mean_ || (group == 0 ? leaves_ > 0 : leaves_ >= group);
+  if (has_sum) args.carry = after_mean_ ? 1 / reduce_.factor : 1;
+  if (group == 0) return;
+  args.groups = {.size = group,
+                 .before = leaves_ % group,
+                 .open = reinterpret_cast<float*>(open_groups_->data() + flat.open_offset),
+                 .closes = last_};
+  if (open_groups_->nbytes() == 0) args.groups.open = nullptr;
+}
+
 std::vector<Handle> Gradients::reduce_flat(int unit_index, int flat_index) {
   Unit& unit = units_[static_cast<size_t>(unit_index)];
   Flat& flat = unit.flats[static_cast<size_t>(flat_index)];
@@ -248,11 +305,11 @@ std::vector<Handle> Gradients::reduce_flat(int unit_index, int flat_index) {
       queue_.convert(kept, flat.rule.kept, whole, flat.rule.wire, layout.numel);
     }
   }
-  std::byte* shard = kept + shard_offset(flat, layout);
   const FlatRoutes routes = routes_of(layout, options_, cuts_.mesh());
-  const Cut part = reduced_part(layout), own = cuts_.own(layout);
-  const size_t shard_nbytes = static_cast<size_t>(part.numel()) * nbytes_of(flat.rule.kept);
-  const std::byte* const counted = shard + static_cast<size_t>(own.begin - part.begin) * nbytes_of(flat.rule.kept);
+  const size_t element = nbytes_of(flat.rule.kept);
+  const Cut own = cuts_.own(layout);
+  const size_t own_offset = offset_of(flat, layout, own.begin);
+  std::byte* const shard = kept + own_offset;
   const std::shared_ptr<Slab>& keep = flat.in_host ? homes_->berth_slab(unit_index) : kept_;
   const bool shares = last_ && !routes.share.empty();
   ReduceScatter args;
@@ -260,28 +317,30 @@ std::vector<Handle> Gradients::reduce_flat(int unit_index, int flat_index) {
   args.whole = whole;
   args.shard = shard;
   args.shard_dtype = flat.rule.kept;
-  args.pre = reduce_.pre;
-  args.post = reduce_.post;
-  args.accumulate = flat.rule.every_micro_step && micro_step_ > 0;
+  say_fold(flat, args);
   args.piece_numel = reduce_.piece_numel;
   args.keep = keep;
   if (last_ || flat.in_host) {
-    std::byte* home = rest_place(unit_index, flat) + shard_offset(flat, layout);
-    args.after = [this, &flat, shard, home, shard_nbytes, counted, numel = own.numel(), sums = last_, shares] {
-      if (sums) reduced_.sum_squares(counted, flat.rule.kept, numel, flat.block_sums);
-      if (flat.in_host && !shares) reduced_.copy(home, shard, shard_nbytes);
+    std::byte* home = rest_place(unit_index, flat) + own_offset;
+    args.after = [this, &flat, shard, home, element, own, sums = last_, shares] {
+      if (sums) {
+        reduced_.sum_squares(shard, flat.rule.kept, own.numel(), own.begin / kRunNumel, flat.piece_sums);
+      }
+      if (flat.in_host && !shares) reduced_.copy(home, shard, static_cast<size_t>(own.numel()) * element);
     };
   }
-  const Handle reduced = carry_reduce(routes.reduce, groups_, std::move(args));
+  const Handle reduced = carry_reduce(routes.reduce, groups_, std::move(args), sums_on_way_);
   if (flat.rule.through_slot) slots_[static_cast<size_t>(unit.slot)].reduces.push_back(reduced);
   pending_.push_back(reduced);
   if (!shares) return {reduced};
 
-  AllGather share{.subject = {"share the gradient", unit_layout.name}, .shard = shard, .whole = kept, .keep = keep};
+  const Cut shared = cuts_.over(layout, routes.share.back().yields);
+  std::byte* const to = kept + offset_of(flat, layout, shared.begin);
+  AllGather share{.subject = {"share the gradient", unit_layout.name}, .shard = shard, .whole = to, .keep = keep};
   if (flat.in_host) {
-    std::byte* home = rest_place(unit_index, flat);
-    share.after = [this, kept, home, nbytes = static_cast<size_t>(layout.numel) * nbytes_of(flat.rule.kept)] {
-      reduced_.copy(home, kept, nbytes);
+    std::byte* home = rest_place(unit_index, flat) + offset_of(flat, layout, shared.begin);
+    share.after = [this, to, home, nbytes = static_cast<size_t>(shared.numel()) * element] {
+      reduced_.copy(home, to, nbytes);
     };
   }
   pending_.push_back(carry_gather(routes.share, groups_, cuts_, layout, std::move(share)));
@@ -317,14 +376,10 @@ std::byte* Gradients::rest_place(int unit, const Flat& flat) const {
   return (flat.in_host ? homes_->home(unit) : kept_->data()) + flat.kept_offset;
 }
 
-size_t Gradients::shard_offset(const Flat& flat, const FlatLayout& layout) const {
-  if (!flat.rule.kept_whole) return 0;
-  return static_cast<size_t>(reduced_part(layout).begin) * nbytes_of(flat.rule.kept);
-}
-
-Cut Gradients::reduced_part(const FlatLayout& layout) const {
+size_t Gradients::offset_of(const Flat& flat, const FlatLayout& layout, int64_t element) const {
   const Cut kept = cuts_.gradients(layout);
-  return kept.is_part() ? kept : cuts_.own(layout);
+  SHOAL_CHECK(element >= kept.begin && element <= kept.end, "the gradient of element {} is not kept", element);
+  return static_cast<size_t>(element - kept.begin) * nbytes_of(flat.rule.kept);
 }
 
 double Gradients::held_seconds() {
@@ -332,10 +387,16 @@ double Gradients::held_seconds() {
   return held_seconds_;
 }
 
-const std::byte* Gradients::shard(int unit, int index) const {
+const std::byte* Gradients::shard(int unit, int flat) const {
+  const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
+  const Cut updated = cuts_.states(layout);
+  return at(unit, flat, (updated.is_part() ? updated : cuts_.own(layout)).begin);
+}
+
+const std::byte* Gradients::at(int unit, int index, int64_t element) const {
   const Flat& flat = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(index)];
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(index)];
-  return rest_place(unit, flat) + shard_offset(flat, layout);
+  return rest_place(unit, flat) + offset_of(flat, layout, element);
 }
 
 const std::byte* Gradients::whole(int unit, int flat) const {
@@ -378,19 +439,18 @@ const double* Gradients::sum_shard_squares() {
       Flat& flat = units_[unit].flats[index];
       if (!std::exchange(flat.written, false)) continue;
       const FlatLayout& layout = layout_.units[unit].flats[index];
-      const Cut part = reduced_part(layout), own = cuts_.own(layout);
+      const Cut own = cuts_.own(layout);
       const size_t element = nbytes_of(flat.rule.kept);
-      const std::byte* written = shard(static_cast<int>(unit), static_cast<int>(index)) +
-                                 static_cast<size_t>(own.begin - part.begin) * element;
+      const std::byte* written = rest_place(static_cast<int>(unit), flat) + offset_of(flat, layout, own.begin);
       if (flat.in_host) {
         std::byte* here = homes_->free_berth();
         queue_.copy(here, written, static_cast<size_t>(own.numel()) * element);
         written = here;
       }
-      queue_.sum_squares(written, flat.rule.kept, own.numel(), flat.block_sums);
+      queue_.sum_squares(written, flat.rule.kept, own.numel(), own.begin / kRunNumel, flat.piece_sums);
     }
   }
-  queue_.sum_in_order(flat_sums_);
+  queue_.sum_pieces(flat_sums_);
   return reinterpret_cast<const double*>(sums_->data());
 }
 

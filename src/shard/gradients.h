@@ -19,8 +19,7 @@
 namespace shoal {
 
 struct ReduceOptions {
-  float pre = 1.0f;         // multiplies each rank's gradient before the sum
-  float post = 1.0f;        // multiplies the sum
+  float factor = 1.0f;      // multiplies the sum over all leaves of a step
   int64_t piece_numel = 0;  // reduce_bucket_size
   int slots = 2;            // units on their way at one time, without waiting
 };
@@ -37,6 +36,7 @@ class Gradients {
   void begin_micro_step(int64_t index);
   // Whether it, and those that follow, end the step: whoever counts micro-steps says so. Until told, they do.
   void set_last(bool last) { last_ = last; }
+  void set_factor(float factor) { reduce_.factor = factor; }
   // Takes one gradient of a parameter, times a factor; a second one in the same micro-step is added. One that comes
   // when the unit's reduction has begun would be lost, and is an error.
   void deposit(int unit, int param, const at::Tensor& grad, double factor = 1);
@@ -60,11 +60,13 @@ class Gradients {
   bool is_reduced(int unit) const;
   std::function<void()> awaiting(int unit) const;
 
-  // Where the update finds this rank's shard of the mean gradient, after wait(); in host memory, or in the queue's.
+  // Where the update finds this rank's part of the mean gradient, after wait(); in host memory, or in the queue's.
   bool is_in_host(int unit, int flat) const {
     return units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].in_host;
   }
   const std::byte* shard(int unit, int flat) const;
+  // And that of an element of the flat, which is among them.
+  const std::byte* at(int unit, int flat, int64_t element) const;
   // The whole mean gradient, where this stage keeps it.
   const std::byte* whole(int unit, int flat) const;
   const GradientRule& rule(int unit, int flat) const;
@@ -75,14 +77,16 @@ class Gradients {
   // writes the whole.
   void write(int unit, int flat, int64_t begin, int64_t numel, const float* values);
 
-  // Sum of squares of this rank's shard of each trainable flat, in the order of units and flats, in the queue's memory;
-  // after wait().
+  // The squares of this rank's shard of each trainable flat, summed up to what travels for the norm, in the places of
+  // layout/norm_tops.h, in the queue's memory; after wait().
   const double* sum_shard_squares();
   // How long the queue has stood still for gradients that were to come back to it, as far as it has come.
   double held_seconds();
+  // What went along the axes of the mesh, beside the channel itself.
+  const AxisGroups& groups() const { return groups_; }
+  void close_groups() { groups_.close(); }
   // Why host memory for them could not be pinned; "" where it was, or none is used.
   std::string unpinned_because() const { return homes_ ? homes_->unpinned_because() : ""; }
-  size_t trainable_flats() const { return flat_sums_.size(); }
 
  private:
   struct Flat {
@@ -91,7 +95,8 @@ class Gradients {
     bool in_host = false;
     size_t kept_offset = 0;        // in the kept slab, or of what the unit keeps in host memory
     size_t slot_offset = 0;        // within the unit's reduce slot
-    double* block_sums = nullptr;  // in the sums slab
+    size_t open_offset = 0;        // of the sum of an open group, in its slab
+    double* piece_sums = nullptr;  // in the sums slab
     bool written = false;          // since the sums were made
   };
   struct Param {
@@ -127,10 +132,8 @@ class Gradients {
   // is kept of it begins there.
   std::byte* work_place(int unit, const Flat& flat);
   std::byte* rest_place(int unit, const Flat& flat) const;
-  // How far this rank's shard is from the beginning.
-  size_t shard_offset(const Flat& flat, const FlatLayout& layout) const;
-  // The elements whose sums a reduction leaves here.
-  Cut reduced_part(const FlatLayout& layout) const;
+  // How far the gradient of an element of the flat is from where what is kept begins.
+  size_t offset_of(const Flat& flat, const FlatLayout& layout, int64_t element) const;
   std::byte* kept_at(int unit, int flat, int64_t begin, int64_t numel) const;
   std::byte* slot_of(int unit);
   int pick_slot();
@@ -138,6 +141,8 @@ class Gradients {
   void lay_out(const HostFlats& in_host);
   void make_sums();
   void fill_missing(int unit);
+  // What of the fold the next reduction of a flat is: see [Note: the fold] in layout/stage.h.
+  void say_fold(const Flat& flat, ReduceScatter& args) const;
   // The collectives after which the flat is where it waits.
   std::vector<Handle> reduce_flat(int unit, int flat);
 
@@ -151,15 +156,20 @@ class Gradients {
   std::shared_ptr<Ledger> ledger_;  // shared with the slabs
   std::vector<Unit> units_;
   std::shared_ptr<Slab> kept_;
+  std::shared_ptr<Slab> sums_on_way_;     // between two hops of a reduction; null: none makes two
+  std::shared_ptr<Slab> open_groups_;     // sums of groups that are not full, in fp32; empty where none stay open
   std::unique_ptr<GradientHomes> homes_;  // null: none wait in host memory
   double held_seconds_ = 0;
-  std::shared_ptr<Slab> sums_;         // of squares: of each flat, then of each block of each flat
-  std::vector<OrderedSum> flat_sums_;  // blocks to flats
+  std::shared_ptr<Slab> sums_;                 // of squares: the tops of all flats, then the pieces of each flat
+  std::vector<kernels::PieceSums> flat_sums_;  // pieces to tops
   size_t slot_nbytes_ = 0;
   std::vector<Slot> slots_;
   std::vector<Handle> pending_;
   int64_t micro_step_ = 0;
-  bool last_ = true;  // the micro-step ends the step
+  bool last_ = true;         // the micro-step ends the step
+  bool after_mean_ = false;  // it came after one that ended the step: what is kept is the mean so far
+  bool from_mean_ = false;   // so did it or one before it in this step: a sum is kept, whatever groups are closed since
+  int64_t leaves_ = 0;       // of all ranks, folded since the step began or since a mean
   bool waits_for_slots_ = true;
   uint64_t turn_ = 0;
 };

@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "shoal/error.h"
 #include "shoal/unit.h"
 
@@ -169,6 +171,17 @@ const ShardRecord* find_shard_record(const at::Tensor& param) {
   const at::DataPtr& data = param.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
   if (data.get_deleter() != &delete_record) return nullptr;
   return static_cast<const ShardRecord*>(data.get_context());
+}
+
+void put_in_order(const std::byte* by_rank, const ShardRecord& record, std::byte* whole) {
+  const size_t element = nbytes_of(record.flat.dtype);
+  for (int rank = 0; rank < record.world(); ++rank) {
+    const Cut part = record.part(rank);
+    const size_t nbytes = static_cast<size_t>(part.numel()) * element;
+    if (nbytes == 0) continue;
+    std::memcpy(whole + static_cast<size_t>(part.begin) * element, by_rank + static_cast<size_t>(rank) * nbytes,
+                nbytes);
+  }
 }
 
 }  // namespace shoal

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "device/slab.h"
+#include "layout/cut.h"
 #include "layout/flat_layout.h"
 #include "shard/shard_home.h"
 
@@ -28,20 +29,27 @@ struct ShardRecord {
   int unit = 0;                     // with those of this unit,
   size_t offset = 0;                // from this byte on
   FlatLayout flat;
-  Piece piece;  // the parameter within the flat
-  int world = 1;
+  Piece piece;    // the parameter within the flat
+  Mesh mesh = 1;  // over which the flat is cut
+  Over over = Over::world;
   std::string name;                           // for messages
   std::optional<std::vector<int64_t>> shape;  // of a parameter that stands empty; see leave_empty
 
   // The shard's bytes, until those of another unit are asked for. What is written there after change() is kept.
   const std::byte* fetch() const;
   std::byte* change() const;
+  int world() const { return mesh.world(); }
+  // The elements that are this rank's.
+  Cut part(int rank) const { return cut(flat, over, mesh, rank); }
   bool on_device() const { return home->is_on_device(unit); }
   // Whether both are of one flat of one engine.
   bool is_of_flat_of(const ShardRecord& other) const {
     return home == other.home && unit == other.unit && offset == other.offset;
   }
 };
+
+// Puts what the ranks of a record's mesh hold of the flat, one part behind the other by rank, in the order of elements.
+void put_in_order(const std::byte* by_rank, const ShardRecord& record, std::byte* whole);
 
 class ParamSlot {
  public:

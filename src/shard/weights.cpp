@@ -2,15 +2,33 @@
 #include "shard/weights.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "comm/group/full_group.h"
 #include "plan/memory.h"
+#include "schedule/route.h"
+#include "shoal/error.h"
 
 namespace shoal {
 
 namespace {
+
+// Along which axes weights travel.
+std::set<std::string_view> axes_of_weights(const ModelLayout& layout, const Stage& stage) {
+  std::set<std::string_view> axes;
+  for (const UnitLayout& unit : layout.units) {
+    for (const FlatLayout& flat : unit.flats) {
+      const FlatRoutes routes = routes_of(flat, {.stage = stage}, layout.mesh);
+      for (const Route& route : {routes.gather, routes.publish}) {
+        for (const Hop& hop : route) axes.insert(hop.axis);
+      }
+    }
+  }
+  return axes;
+}
 
 size_t nbytes(const Cut& cut, DType dtype) { return static_cast<size_t>(cut.numel()) * nbytes_of(dtype); }
 
@@ -18,9 +36,11 @@ size_t nbytes(const Cut& cut, DType dtype) { return static_cast<size_t>(cut.nume
 
 Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::unique_ptr<ScratchFile> file,
                  Group& channel, Queue& queue, const std::shared_ptr<Ledger>& ledger)
-    : layout_(layout), cuts_(layout.mesh, channel.rank(), shards.stage), groups_(channel, layout.mesh) {
+    : layout_(layout),
+      cuts_(layout.mesh, channel.rank(), shards.stage),
+      groups_(channel, layout.mesh, axes_of_weights(layout, shards.stage)) {
   const std::vector<UnitShards> placed = place_shards(layout_, shards);
-  size_t whole_nbytes = 0;
+  size_t whole_nbytes = 0, all_second_nbytes = 0;
   std::vector<size_t> arena_ranges;
   for (const UnitLayout& unit_layout : layout_.units) {
     Unit unit;
@@ -35,10 +55,16 @@ Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::uni
       Flat flat;
       const Cut cut = cuts_.weights(flat_layout);
       flat.sharded = cut.is_part();
+      SHOAL_CHECK(!flat.sharded || !flat_layout.trainable || cuts_.states(flat_layout).begin == cut.begin,
+                  "unit {} is updated where its weights do not lie", unit_layout.name);
       size_t& offset = flat.sharded ? shard_nbytes : whole_nbytes;
       flat.offset = offset;
       offset += nbytes(cut, flat_layout.dtype);
-      flat.alone = is_alone(flat_layout) && !moved;
+      flat.second_offset = all_second_nbytes;
+      flat.has_second = second_nbytes(flat_layout, shards) > 0;
+      unit.has_second |= flat.has_second;
+      all_second_nbytes += second_nbytes(flat_layout, shards);
+      flat.alone = is_alone(flat_layout, cuts_.stage()) && !moved;
       if (flat.sharded && !flat.alone) {
         flat.arena_offset = arena_offset;
         arena_offset += static_cast<size_t>(flat_layout.numel) * nbytes_of(flat_layout.dtype);
@@ -49,6 +75,9 @@ Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::uni
     units_.push_back(std::move(unit));
   }
   wholes_ = full(groups_.channel()).allocate(whole_nbytes, ledger, MemoryKind::weights);
+  if (all_second_nbytes > 0) {
+    second_ = full(groups_.channel()).allocate(all_second_nbytes, ledger, MemoryKind::second_weights);
+  }
   home_ = make_shard_home(placed, shards.buffers, std::move(file), groups_.channel(), queue, ledger);
   if (whole_nbytes == 0) wholes_ = home_->slab();  // what has no elements still has an address
   arena_ = queue.make_arena(std::move(arena_ranges), ledger);
@@ -66,7 +95,9 @@ std::byte* Weights::shard(int unit, int flat) const {
   const FlatLayout& layout = layout_.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
   const Flat& place = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
   if (place.sharded) return home_->address(unit) + place.offset;
-  return wholes_->data() + place.offset + static_cast<size_t>(cuts_.own(layout).begin) * nbytes_of(layout.dtype);
+  const Cut updated = cuts_.states(layout);
+  const Cut part = updated.is_part() ? updated : cuts_.own(layout);
+  return wholes_->data() + place.offset + static_cast<size_t>(part.begin) * nbytes_of(layout.dtype);
 }
 
 // What the disk is given must be there; what stays in memory is only read by the queue's later work.
@@ -88,15 +119,23 @@ void Weights::gather(int unit_index) {
   const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
   if (unit.held) return;
   SHOAL_CHECK(!unit.gathered, "unit {} is gathered already", layout.name);
+  if (unit.second_filled && unit.changed) {
+    throw Error("unit " + layout.name,
+                "its weights were written, and not every rank was told. End the writes with finish_edits or "
+                "finish_restore on every rank.");
+  }
   if (gather_reads(unit_index)) home_->fetch(unit_index);  // may fail
   unit.gathered = true;
   unit.memory = arena_->take(unit_index);
   for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
     if (!unit.flats[flat].sharded || unit.flats[flat].alone) continue;
     unit.gathers.push_back(
-        gather_flat(unit_index, static_cast<int>(flat), "gather", unit.memory + unit.flats[flat].arena_offset));
+        gather_flat(unit_index, static_cast<int>(flat), "gather", unit.memory + unit.flats[flat].arena_offset, true));
     home_->lend(unit_index, unit.gathers.back());
   }
+  if (!unit.has_second || !fills_second_ || unit.second_filled) return;
+  unit.second_filled = true;
+  unit.changed = false;
 }
 
 void Weights::finish_gather(int unit_index) {
@@ -150,8 +189,15 @@ bool Weights::publishes() const {
   return false;
 }
 
+void Weights::empty_second_copy(int unit) { units_[static_cast<size_t>(unit)].second_filled = false; }
+
+void Weights::empty_second_copies() {
+  for (Unit& unit : units_) unit.second_filled = false;
+}
+
 void Weights::publish(int unit_index) {
   const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
+  if (changes_shards(layout, cuts_.stage())) empty_second_copy(unit_index);
   for (int flat = 0; flat < static_cast<int>(layout.flats.size()); ++flat) {
     const FlatLayout& flat_layout = layout.flats[static_cast<size_t>(flat)];
     if (!is_published(unit_index, flat)) continue;
@@ -170,18 +216,31 @@ void Weights::finish_publish() {
   publishes_.clear();
 }
 
-Handle Weights::gather_flat(int unit_index, int flat, const char* what, std::byte* to) {
+Handle Weights::gather_flat(int unit_index, int flat, const char* what, std::byte* to, bool filling) {
   const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
   const FlatLayout& flat_layout = layout.flats[static_cast<size_t>(flat)];
-  const Route route =
-      gather_route(flat_layout, cuts_.weights(flat_layout).over, Over::nobody, cuts_.mesh(), {flat_layout.dtype});
-  return carry_gather(route, groups_, cuts_, flat_layout,
-                      {.subject = {what, layout.name}, .shard = shard(unit_index, flat), .whole = to, .keep = home_});
+  const auto gather_from = [&](Over from, Over yields, const std::byte* part, std::byte* place,
+                               const std::shared_ptr<const void>& keep) {
+    const Route route = gather_route(flat_layout, from, yields, cuts_.mesh(), {flat_layout.dtype});
+    return carry_gather(route, groups_, cuts_, flat_layout,
+                        {.subject = {what, layout.name}, .shard = part, .whole = place, .keep = keep});
+  };
+  const Unit& unit = units_[static_cast<size_t>(unit_index)];
+  const Flat& place = unit.flats[static_cast<size_t>(flat)];
+  const bool fills = filling && fills_second_ && place.has_second;
+  if (!fills && !(unit.second_filled && place.has_second)) {
+    return gather_from(cuts_.weights(flat_layout).over, Over::nobody, shard(unit_index, flat), to, home_);
+  }
+  std::byte* const second = second_->data() + place.second_offset;
+  if (!unit.second_filled) {
+    gather_from(cuts_.weights(flat_layout).over, Over::shard, shard(unit_index, flat), second, home_);
+  }
+  return gather_from(Over::shard, Over::nobody, second, to, second_);
 }
 
 void Weights::gather_into(int unit_index, int flat, std::byte* destination) {
   home_->fetch(unit_index);
-  const Handle gather = gather_flat(unit_index, flat, "gather for the user", destination);
+  const Handle gather = gather_flat(unit_index, flat, "gather for the user", destination, /*filling=*/false);
   home_->lend(unit_index, gather);
   gather.wait();
 }
@@ -199,7 +258,8 @@ void Weights::leave() {
         record.offset = units_[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)].offset;
         record.flat = layout.flats[static_cast<size_t>(flat)];
         record.piece = piece;
-        record.world = layout_.mesh.world();
+        record.mesh = layout_.mesh;
+        record.over = cuts_.weights(record.flat).over;
         params(unit)[static_cast<size_t>(piece.param)].leave(std::move(record));
       }
     }

@@ -32,12 +32,19 @@ class Weights {
   // Hands over a unit's parameters, in the order of its spec. Whole flats are attached at once.
   void take_params(int unit, std::vector<ParamSlot> params);
 
-  // The place of this rank's shard of a flat; inside the whole flat where that is kept. The bytes of a sharded flat are
-  // there after fetch() or change(), until either is called for another unit or a unit is gathered.
+  // What went along the axes of the mesh, beside the channel itself.
+  const AxisGroups& groups() const { return groups_; }
+  void close_groups() { groups_.close(); }
+
+  // The place of this rank's shard of a flat; of a whole flat, of the part that it updates. The bytes of a sharded flat
+  // are there after fetch() or change(), until either is called for another unit or a unit is gathered.
   std::byte* shard(int unit, int flat) const;
   void fetch(int unit) const { home_->fetch(unit); }
   // To change them. store() may follow, when that is done: they are written while other work goes on.
-  void change(int unit) { home_->change(unit); }
+  void change(int unit) {
+    units_[static_cast<size_t>(unit)].changed = true;
+    home_->change(unit);
+  }
   void store(int unit) { home_->store(unit); }
   // Takes bytes from the queue's memory to their place in a shard of the unit, which is being changed.
   void put(int unit, Queue& queue, std::byte* place, const std::byte* from, size_t nbytes);
@@ -78,6 +85,19 @@ class Weights {
   // While somebody else holds the unit's parameters whole, gather and release leave them alone.
   void set_held(int unit, bool held) { units_[static_cast<size_t>(unit)].held = held; }
 
+  // [Note: the second copy]
+  // With zero_hpz_partition_size a group of ranks keeps among them a second copy of the weights, each rank its part
+  // over the shard axis. The first gather of a unit in training fills it on its way: the hop along `replica` ends in
+  // it, the hop along `shard` begins there. Later gathers are that second hop alone, until the weights change. Whether
+  // a copy is filled decides about hops, so all ranks must know the same of it: it is emptied where all ranks come by,
+  // after an update, a load or a write, not where one rank's part changes.
+  //
+  // From here on gathers fill copies, or not: evaluation leaves them as they are, and uses those that are filled.
+  void fill_second_copies(bool fill) { fills_second_ = fill; }
+  // The weights have changed, of one unit or of all. Every rank says so.
+  void empty_second_copy(int unit);
+  void empty_second_copies();
+
   // Gathers one sharded flat into memory of the caller's. Blocks.
   void gather_into(int unit, int flat, std::byte* whole);
 
@@ -91,9 +111,11 @@ class Weights {
 
  private:
   struct Flat {
-    size_t offset = 0;        // among the unit's shards, or the whole flats
-    size_t arena_offset = 0;  // within the unit's arena range
+    size_t offset = 0;         // among the unit's shards, or the whole flats
+    size_t arena_offset = 0;   // within the unit's arena range
+    size_t second_offset = 0;  // of its part of the second copy
     bool sharded = false;
+    bool has_second = false;
     bool alone = false;  // its shard is the flat: gathering it takes neither bytes nor memory
   };
   struct Unit {
@@ -104,11 +126,14 @@ class Weights {
     bool gathered = false;        // or being gathered
     std::byte* memory = nullptr;  // arena range, meanwhile
     bool attached = false;
-    bool held = false;  // by a gather for the user
+    bool held = false;           // by a gather for the user
+    bool has_second = false;     // some flat of it has a second copy
+    bool second_filled = false;  // and it is that of the weights as they are, on every rank
+    bool changed = false;        // on this rank since then
   };
 
-  // Begins to gather a sharded flat.
-  Handle gather_flat(int unit, int flat, const char* what, std::byte* to);
+  // Begins to gather a sharded flat. `filling`: on its way the second copy, where copies are filled.
+  Handle gather_flat(int unit, int flat, const char* what, std::byte* to, bool filling);
   // Ranks update a part of the flat each and keep all of it.
   bool is_published(int unit, int flat) const;
   void attach_flat(int unit, int flat, std::byte* data, const std::shared_ptr<Slab>& owner);
@@ -118,6 +143,8 @@ class Weights {
   bool off_device_ = false;  // shards of some unit
   AxisGroups groups_;
   std::vector<Unit> units_;
+  std::shared_ptr<Slab> second_;  // null: there is no second copy
+  bool fills_second_ = false;
   std::shared_ptr<Slab> wholes_;     // shared with the parameters' storages, which may outlive this
   std::shared_ptr<ShardHome> home_;  // shared with the records of released parameters
   std::unique_ptr<Arena> arena_;

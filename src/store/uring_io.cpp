@@ -101,20 +101,31 @@ class UringIo final : public BlockIo {
       fill();
       if (in_flight_ == 0 && !listening_) return;
       submit_and_wait();
-      io_uring_cqe* completion = nullptr;
-      while (io_uring_peek_cqe(&ring_, &completion) == 0) {
-        auto* request = static_cast<BlockRequest*>(io_uring_cqe_get_data(completion));
-        const int64_t result = completion->res;
-        io_uring_cqe_seen(&ring_, completion);
-        if (request == nullptr) {
-          listening_ = false;
-          const std::lock_guard lock(mutex_);
-          if (!stopping_) listen();
-        } else {
-          --in_flight_;
-          request->done(result);
-          delete request;
-        }
+      take_completions();
+      // What is told may take its time, as the checksum of a block does: the disk has its next requests before that.
+      fill();
+      if (const int taken = io_uring_submit(&ring_); taken < 0) check_submission(taken);
+      for (const auto& [request, result] : completed_) {
+        request->done(result);
+        delete request;
+      }
+      completed_.clear();
+    }
+  }
+
+  void take_completions() {
+    io_uring_cqe* completion = nullptr;
+    while (io_uring_peek_cqe(&ring_, &completion) == 0) {
+      auto* request = static_cast<BlockRequest*>(io_uring_cqe_get_data(completion));
+      const int64_t result = completion->res;
+      io_uring_cqe_seen(&ring_, completion);
+      if (request == nullptr) {
+        listening_ = false;
+        const std::lock_guard lock(mutex_);
+        if (!stopping_) listen();
+      } else {
+        --in_flight_;
+        completed_.emplace_back(request, result);
       }
     }
   }
@@ -167,9 +178,14 @@ class UringIo final : public BlockIo {
   void submit_and_wait() {
     const int taken = io_uring_submit_and_wait(&ring_, 1);
     if (taken >= 0 || taken == -EINTR) return;
-    // The kernel is short of memory for the moment; what it did not take stays in the ring.
-    SHOAL_CHECK(taken == -EAGAIN || taken == -EBUSY || taken == -ENOMEM, "io_uring_enter: {}", words_of_errno(-taken));
+    check_submission(taken);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  // The kernel may be short of memory for the moment; what it did not take stays in the ring.
+  static void check_submission(int taken) {
+    SHOAL_CHECK(taken == -EINTR || taken == -EAGAIN || taken == -EBUSY || taken == -ENOMEM, "io_uring_enter: {}",
+                words_of_errno(-taken));
   }
 
   io_uring ring_;
@@ -181,6 +197,7 @@ class UringIo final : public BlockIo {
   int in_flight_ = 0;
   bool listening_ = false;
   uint64_t woken_ = 0;
+  std::vector<std::pair<BlockRequest*, int64_t>> completed_;  // and not told yet
 
   std::mutex mutex_;
   std::deque<BlockRequest> queue_;

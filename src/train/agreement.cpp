@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/text.h"
+#include "checkpoint/exchange.h"
 #include "shoal/error.h"
 
 namespace shoal::train {
@@ -29,6 +30,7 @@ std::vector<Fact> facts_of(const TrainOptions& options, const PreparedRun& run) 
       {"--model", run.model->config_json()},
       {"--recompute", models::name_of(options.recompute)},
       {"--eval-every", fmt::format("{} ({} batches)", options.eval_every, options.eval_batches)},
+      {"--digest-every", std::to_string(options.digest_every)},
       {"--out", yes_or_no(!options.out.empty())},
       {"--save-every", std::to_string(options.save_every)},
       {"--no-final-save", yes_or_no(!options.save_at_end)},
@@ -36,6 +38,12 @@ std::vector<Fact> facts_of(const TrainOptions& options, const PreparedRun& run) 
       {"--on-save-error", yes_or_no(options.on_save_error == OnSaveError::stop)},
       {"the checkpoint to go on from", start.empty() ? "none" : start},
   };
+}
+
+void check_tokens_together(const PreparedRun& run, Group& world) {
+  checkpoint::act_together(world, {"check", "tokens"}, "--data " + run.source->describe(), [&] {
+    check_tokens(*run.source, run.vocabulary, {world.rank(), world.size()});
+  });
 }
 
 void check_agreement(const std::vector<Fact>& facts, Group& world) {

@@ -23,4 +23,7 @@ std::vector<Fact> facts_of(const TrainOptions& options, const PreparedRun& run);
 // what.
 void check_agreement(const std::vector<Fact>& facts, Group& world);
 
+// Each rank looks at a part of the tokens, and all say what one of them found.
+void check_tokens_together(const PreparedRun& run, Group& world);
+
 }  // namespace shoal::train

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "comm/group/full_group.h"
 #include "engine/blueprint.h"
 #include "engine/room.h"
 #include "plan/from_config.h"
@@ -36,8 +37,8 @@ RecomputeAnswer choose_recompute(const RecomputeQuestion& question) {
 RecomputeChoice settle_recompute(const PreparedRun& run, Group& world, at::Device device) {
   if (run.recompute != models::Recompute::automatic) return {run.model->recomputed(), ""};
   const size_t room = room_of_ranks(run.config, world, device).device;
-  const RecomputeAnswer answer =
-      choose_recompute({*run.model, micro_step_of(run, device), run.config, world.size(), room});
+  const RecomputeAnswer answer = choose_recompute(
+      {*run.model, micro_step_of(run, device), with_hosts(run.config, full(world).hosts()), world.size(), room});
   const bool has_somewhere = device.is_cuda() || !run.config.zero.offload_optimizer.nvme_path.empty();
   const bool placement_follows = has_somewhere && run.config.shoal.auto_placement;
   return {answer.blocks,

@@ -22,7 +22,7 @@ Column column_of(const ModelLayout& layout, const Config& config, bool on_gpu) {
   column.plan = plan_memory(layout, memory_options(config, on_gpu));
   for (const UnitLayout& unit : layout.units) {
     for (const FlatLayout& flat : unit.flats) {
-      column.master += static_cast<size_t>(state_numel(flat, config.zero.stage)) *
+      column.master += static_cast<size_t>(state_numel(flat, stage_of(config))) *
                        master_nbytes(flat.dtype, has_narrow_masters(config));
     }
   }
@@ -54,6 +54,7 @@ std::string memory_table(const BannerFacts& facts) {
   line("gathered units", here.plan.gather_arena, there.plan.gather_arena);
   line("gradients on the way", here.plan.reduce_slots, there.plan.reduce_slots);
   if (here.plan.state_ring > 0) line("states on the way", here.plan.state_ring, 0);
+  if (here.plan.second_weights > 0) line("second copy", here.plan.second_weights, 0);
   const auto below = [&](const char* name, size_t nbytes) {
     if (nbytes > 0) text += fmt::format("  {:<20}{:>14}\n", name, format_nbytes(nbytes));
   };
@@ -71,13 +72,17 @@ std::string memory_table(const BannerFacts& facts) {
 
 std::string traffic_line(const BannerFacts& facts) {
   if (facts.layout.mesh.world() == 1) return "";
-  const StepTraffic traffic = plan_traffic(facts.layout, gradient_options(facts.config), gather_limits(facts.config));
+  const StepTraffic traffic = plan_traffic(facts.layout, facts.config);
   std::vector<std::string> parts;
   if (traffic.gathered > 0) parts.push_back(format_nbytes(traffic.gathered) + " of weights gathered");
   if (traffic.reduced > 0) parts.push_back(format_nbytes(traffic.reduced) + " of gradients");
   if (traffic.published > 0) parts.push_back(format_nbytes(traffic.published) + " of new weights");
-  return fmt::format("a step     each rank sends and receives {}: {}\n", format_nbytes(traffic.total()),
-                     join(parts, ", "));
+  const bool has_hosts = facts.config.shoal.ranks_per_host > 0;
+  return fmt::format(
+      "a step     each rank sends and receives {}: {}\n{}", format_nbytes(traffic.total()), join(parts, ", "),
+      has_hosts ? fmt::format("by link    {} inside a host, {} between hosts\n", format_nbytes(traffic.inside_hosts()),
+                              format_nbytes(traffic.between_hosts))
+                : "");
 }
 
 }  // namespace
@@ -98,6 +103,7 @@ std::string banner(const BannerFacts& facts) {
                       world == 1 ? "" : fmt::format(" over {}", facts.transport), facts.threads,
                       facts.threads == 1 ? "thread" : "threads",
                       facts.recompute == "none" ? "" : fmt::format(", recompute {}", facts.recompute));
+  if (!facts.same_bits.empty()) text += fmt::format("exactness  {}\n", facts.same_bits);
   if (!facts.products.empty()) text += fmt::format("numbers    {}\n", facts.products);
   text +=
       fmt::format("batch      {} samples a step = {} (micro-batch) x {} (micro-steps) x {} (ranks)\n",

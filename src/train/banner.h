@@ -17,6 +17,7 @@ struct BannerFacts {
   ModelLayout layout;
   std::string transport;  // Group::transport_name()
   int threads = 1;
+  std::string same_bits;  // at which numbers of ranks: same_bits_text
   bool on_gpu = false;
   std::string recompute = "none";  // of activations
   size_t host_activations = 0;     // that wait there for backward

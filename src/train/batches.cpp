@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "plan/from_config.h"
 #include "shoal/error.h"
 
 namespace shoal::train {
@@ -39,6 +40,11 @@ int64_t checked_train_samples(const TokenSource& source, const CutOptions& cut, 
 
 }  // namespace
 
+BatchPlace batch_place(const Config& config, int rank, int world) {
+  const Mesh mesh = mesh_of(config, world);
+  return {config.batch, mesh.data_rank(rank), mesh.data_ranks()};
+}
+
 Batches::Batches(const TokenSource& source, const CutOptions& cut, const BatchPlace& place)
     : source_(source),
       cut_(cut),
@@ -46,9 +52,7 @@ Batches::Batches(const TokenSource& source, const CutOptions& cut, const BatchPl
       validation_samples_(validation_of(samples_in(source, cut.sequence), cut.validation)),
       order_(cut.seed, checked_train_samples(source, cut, place)) {}
 
-int64_t Batches::evaluation_steps() const {
-  return validation_samples_ / (place_.batch.micro_batch_size * place_.data_ranks);
-}
+int64_t Batches::validation_leaves() const { return validation_samples_ / place_.batch.micro_batch_size; }
 
 std::vector<int64_t> Batches::train_sample_indices(int64_t consumed, int64_t micro_step) const {
   const int64_t micro = place_.batch.micro_batch_size;
@@ -62,13 +66,11 @@ std::vector<int64_t> Batches::train(int64_t consumed, int64_t micro_step) const 
   return read(train_sample_indices(consumed, micro_step));
 }
 
-std::vector<int64_t> Batches::validation(int64_t step) const {
-  SHOAL_CHECK_LT(step, evaluation_steps());
+std::vector<int64_t> Batches::validation(int64_t leaf) const {
+  SHOAL_CHECK_LT(leaf, validation_leaves());
   const int64_t micro = place_.batch.micro_batch_size;
   std::vector<int64_t> samples;
-  for (int64_t i = 0; i < micro; ++i) {
-    samples.push_back(order_.samples() + (step * place_.data_ranks + place_.data_rank) * micro + i);
-  }
+  for (int64_t i = 0; i < micro; ++i) samples.push_back(order_.samples() + leaf * micro + i);
   return read(samples);
 }
 

@@ -23,6 +23,7 @@ struct BatchPlace {
   int data_rank = 0;
   int data_ranks = 1;
 };
+BatchPlace batch_place(const Config& config, int rank, int world);
 
 class Batches {
  public:
@@ -31,14 +32,15 @@ class Batches {
 
   int64_t train_samples() const { return order_.samples(); }
   int64_t validation_samples() const { return validation_samples_; }
-  // Micro-batches that every rank has for one evaluation: whole ones only.
-  int64_t evaluation_steps() const;
+  // Micro-batches that validation has, for all ranks together: whole ones only.
+  int64_t validation_leaves() const;
 
   // Tokens of this rank's part: micro_batch_size rows of sequence + 1.
   // `consumed`: samples that all ranks have taken so far. The global batch is the next train_batch_size of the row;
   // micro-step a of data rank r takes its (a * data_ranks + r)-th micro-batch.
   std::vector<int64_t> train(int64_t consumed, int64_t micro_step) const;
-  std::vector<int64_t> validation(int64_t step) const;
+  // A micro-batch of validation, by its number among them all: the same on every rank.
+  std::vector<int64_t> validation(int64_t leaf) const;
   // The samples that train() reads, for tests and messages.
   std::vector<int64_t> train_sample_indices(int64_t consumed, int64_t micro_step) const;
 

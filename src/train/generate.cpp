@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/mix.h"
 #include "checkpoint/resolve.h"
 #include "checkpoint/run_folder.h"
 #include "models/open_model.h"
@@ -14,7 +15,6 @@
 #include "shoal/error.h"
 #include "train/pick_token.h"
 #include "train/prepare.h"
-#include "train/sample_order.h"
 #include "train/text_source.h"
 
 namespace shoal::train {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,7 @@
 
 #include "base/json.h"
 #include "shoal/error.h"
+#include "train/append_whole.h"
 
 namespace shoal::train {
 
@@ -58,15 +60,24 @@ std::string to_line(const StepMetrics& metrics) {
   line.set("loss_scale", finite(metrics.loss_scale));
   line.set("skipped", metrics.skipped);
   line.set("tokens", metrics.tokens);
+  if (!metrics.digest.empty()) line.set("digest", metrics.digest);
   line.set("tokens_per_s", finite(metrics.tokens_per_s));
   line.set("step_ms", finite(metrics.step_ms));
   line.set("wait_comm_ms", finite(metrics.wait_comm_ms));
   line.set("wait_host_ms", finite(metrics.wait_host_ms));
   line.set("wait_disk_ms", finite(metrics.wait_disk_ms));
+  line.set("wait_weights_ms", finite(metrics.wait_weights_ms));
+  line.set("wait_gradients_ms", finite(metrics.wait_gradients_ms));
+  line.set("wait_losses_ms", finite(metrics.wait_losses_ms));
+  line.set("carried_ms", finite(metrics.carried_ms));
+  line.set("data_ms", finite(metrics.data_ms));
+  line.set("slow_rank", metrics.slow_rank ? json::Value(*metrics.slow_rank) : json::Value());
   line.set("host_to_gpu_bytes", static_cast<int64_t>(metrics.host_to_gpu_nbytes));
   line.set("gpu_to_host_bytes", static_cast<int64_t>(metrics.gpu_to_host_nbytes));
   line.set("disk_read_bytes", static_cast<int64_t>(metrics.disk_read_nbytes));
   line.set("disk_written_bytes", static_cast<int64_t>(metrics.disk_written_nbytes));
+  line.set("sent_bytes", static_cast<int64_t>(metrics.sent_nbytes));
+  line.set("sent_between_hosts_bytes", static_cast<int64_t>(metrics.sent_between_hosts_nbytes));
   return json::write(line);
 }
 
@@ -79,6 +90,20 @@ std::string to_line(const EvalMetrics& metrics) {
   return json::write(line);
 }
 
+int64_t last_step_in(const std::string& path) {
+  constexpr std::streamoff kTail = 1 << 16;  // many lines
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return 0;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::streamoff end = file.tellg();
+  file.seekg(std::max<std::streamoff>(0, end - kTail));
+  int64_t step = 0;
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    if (const int64_t found = step_of(line); found >= 0) step = found;
+  }
+  return step;
+}
+
 MetricsFile::MetricsFile(const std::string& path, int64_t after_step) : path_(path) {
   if (std::filesystem::is_regular_file(path)) std::filesystem::resize_file(path, nbytes_to_keep(path, after_step));
   fd_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
@@ -88,19 +113,9 @@ MetricsFile::MetricsFile(const std::string& path, int64_t after_step) : path_(pa
 MetricsFile::~MetricsFile() { ::close(fd_); }
 
 void MetricsFile::append(const std::string& line) {
-  const std::string whole = line + "\n";
-  const off_t before = ::lseek(fd_, 0, SEEK_END);
-  size_t written = 0;
-  while (written < whole.size()) {
-    const ssize_t n = ::write(fd_, whole.data() + written, whole.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const int reason = errno;
-      if (written > 0 && ::ftruncate(fd_, before) != 0) errno = reason;  // a half line stays; a resume passes over it
-      errno = reason;
-      throw_unwritable(path_);
-    }
-    written += static_cast<size_t>(n);
+  if (const int reason = append_whole(fd_, line + "\n"); reason != 0) {
+    errno = reason;
+    throw_unwritable(path_);
   }
 }
 

@@ -102,6 +102,7 @@ std::unique_ptr<TokenSource> open_data(const std::string& spec, const Vocabulary
 }
 
 std::string doubt_about_tokens(const TokenSource& source, const Vocabulary& vocabulary) {
+  if (std::string doubt = source.doubt(); !doubt.empty()) return doubt;
   constexpr double kPadding = 0.9;  // models round their vocabularies up, and keep rows for tokens to come
   const auto enough = static_cast<int64_t>(kPadding * static_cast<double>(vocabulary.vocab));
   if (source.vocab() == 0 || source.vocab() >= enough) return "";

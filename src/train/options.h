@@ -28,21 +28,30 @@ struct TrainOptions {
   uint64_t seed = 1;
   double validation = 0.05;   // share of the samples kept for validation
   int64_t eval_every = 0;     // steps; 0: never
-  int64_t eval_batches = 16;  // micro-batches a rank evaluates on, at most
+  int64_t eval_batches = 16;  // micro-batches an evaluation runs, over all ranks, at most
+  int64_t digest_every = 0;   // steps between digests of weights and moments; 0: none
   models::Recompute recompute = models::Recompute::none;
-  std::string device = "auto";   // see open_device in shoal/device.h
-  bool deterministic = false;    // the same bits in every run on a GPU, where it costs speed
-  int64_t nonfinite_steps = 20;  // so many in a row end the run (train/nonfinite_steps.h); 0: none do
+  std::string device = "auto";  // see open_device in shoal/device.h
+  bool deterministic = false;   // the same bits in every run on a GPU, where it costs speed
+  std::optional<int64_t>
+      nonfinite_steps;  // so many in a row end the run (optim/nonfinite_steps.h); left out: the config says
 
-  std::string out;            // the run's folder; "": write nothing
-  std::string resume;         // "auto": the latest in `out`, if there is one; a checkpoint, a folder of them, or a run
+  std::string out;     // the run's folder; "": write nothing
+  std::string resume;  // "auto": the latest in `out`, if there is one; a checkpoint, a folder of them, or a run
+  // What a start after a failure goes on from, as who starts the ranks has found it, in place of `resume`; "": the
+  // beginning. Nothing: this is no such start.
+  std::optional<std::string> restarted_from;
   int64_t save_every = 0;     // steps; 0: only at the end
   bool save_at_end = true;    // needs `out`, as all saving does
   int keep_last = 0;          // checkpoints to keep; 0: all
-  bool save_on_exit = false;  // also when a signal ends the run
+  bool save_on_exit = false;  // also when Ctrl-C ends the run, and with save_at_end off
+  double ends_at = 0;         // Unix time after which the run stops at the end of its step and saves; 0: never
   OnSaveError on_save_error = OnSaveError::stop;
 
+  std::string log;  // "tensorboard,csv": what else numbers are written to (train/monitor_logs.h); "": the config says
   std::string trace_steps;         // "3-5": rank 0 writes a trace of them into `out`; "": none
+  std::string trace_ranks = "0";   // "0", "0,2-3", "all": ranks that write one
+  double peak_tflops = 0;          // of one rank's device, for MFU; 0: what is known of it (train/model_flops.h)
   int threads = 0;                 // of each rank; 0: OMP_NUM_THREADS, else an equal part of the cores
   int64_t log_every = 10;          // steps between lines, where there is no terminal
   std::optional<int> read_behind;  // steps that are begun before the first is read; nothing: one on a GPU, none else

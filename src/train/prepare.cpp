@@ -6,15 +6,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 #include "checkpoint/resolve.h"
 #include "checkpoint/run_folder.h"
+#include "launch/rank_environment.h"
 #include "models/open_model.h"
 #include "plan/from_config.h"
 #include "shoal/checkpoint.h"
 #include "shoal/error.h"
+#include "train/monitor_logs.h"
 #include "train/run_config.h"
 #include "train/run_lock.h"
 #include "train/text_source.h"
@@ -26,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_flags(const TrainOptions& options) {
+void check_flags(const TrainOptions& options, int world) {
   if (options.steps < 1) throw Error("--steps", fmt::format("{} steps are no run. Give 1 or more.", options.steps));
   if (!(options.validation >= 0 && options.validation < 1)) {
     throw Error("--validation", fmt::format("{} is not a share. Give a number from 0 to below 1.", options.validation));
@@ -37,15 +41,21 @@ void check_flags(const TrainOptions& options) {
                             options.stop_at, options.steps));
   }
   if (!options.trace_steps.empty()) read_step_span(options.trace_steps);
+  read_rank_list(options.trace_ranks, world);
+  if (options.out.empty() && options.digest_every > 0) {
+    throw Error("--digest-every", "digests are written into the run's folder. Give --out DIR.");
+  }
   if (options.out.empty() && (options.save_every > 0 || options.resume == "auto" || options.save_on_exit)) {
     throw Error("--out", "saving and --resume auto need a folder for the run. Give --out DIR.");
   }
 }
 
-// Everything in a run reads weights through the engine.
-Config with_deferred_updates(Config config) {
+// What a run knows better than a config by default: everything in it reads weights through the engine, and its dropout
+// is drawn by --seed, whatever the number of ranks.
+Config with_defaults_of_runs(Config config, uint64_t seed) {
   DeferUpdate& defer = config.shoal.defer_update;
   if (defer == DeferUpdate::automatic) defer = DeferUpdate::on;
+  if (config.shoal.leaf_seed < 0) config.shoal.leaf_seed = static_cast<int64_t>(seed);
   return config;
 }
 
@@ -75,11 +85,12 @@ Position start_of(const TrainOptions& options, const Config& config, const CutOp
                   int world) {
   const int data_ranks = mesh_of(config, world).data_ranks();
   const Batches batches(source, cut, {.batch = config.batch, .data_ranks = data_ranks});
-  if (options.eval_every > 0 && batches.evaluation_steps() == 0) {
-    throw Error("--eval-every",
-                fmt::format("the {} validation samples are fewer than one micro-batch of each rank, {}. Give a larger "
-                            "--validation or more data.",
-                            batches.validation_samples(), config.batch.micro_batch_size * data_ranks));
+  if (options.eval_every > 0 && batches.validation_leaves() == 0) {
+    throw Error(
+        "--eval-every",
+        fmt::format("the {} validation samples are fewer than one micro-batch, {}. Give a larger --validation or "
+                    "more data.",
+                    batches.validation_samples(), config.batch.micro_batch_size));
   }
   return {.samples = 0,
           .seed = options.seed,
@@ -89,6 +100,11 @@ Position start_of(const TrainOptions& options, const Config& config, const CutOp
 }
 
 }  // namespace
+
+int threads_for(const TrainOptions& options, int local_ranks) {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return launch::threads_of_rank(options.threads, std::getenv("OMP_NUM_THREADS"), cores, local_ranks);
+}
 
 int64_t sequence_for(int64_t asked, const models::ModelInfo& info) {
   if (asked == 0) return std::min(kLongestDefaultSequence, info.max_positions);
@@ -106,13 +122,14 @@ int64_t sequence_for(int64_t asked, const models::ModelInfo& info) {
 std::string checkpoints_of(const std::string& run_folder) { return (fs::path(run_folder) / "checkpoints").string(); }
 
 PreparedRun prepare_run(const TrainOptions& options, int world) {
-  check_flags(options);
+  check_flags(options, world);
   std::unique_ptr<models::LanguageModel> model =
       models::open_model(options.model, {.seed = options.seed, .recompute = options.recompute});
   const models::ModelInfo& info = model->info();
   RunConfig made = make_run_config(options, world, info.hidden);
-  Config config = with_deferred_updates(std::move(made.config));
+  Config config = with_defaults_of_runs(std::move(made.config), options.seed);
   check_recompute(options, config);
+  log_folders(options, config);  // throws what is wrong with them
   const CutOptions cut = {
       .sequence = sequence_for(options.sequence, info), .validation = options.validation, .seed = options.seed};
   const Vocabulary vocabulary = {info.name, info.vocab, info.byte_tokens || info.vocab == kByteVocab};
@@ -131,6 +148,7 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
           .recompute = options.recompute,
           .config = std::move(config),
           .choices = std::move(choices),
+          .same_leaves = std::move(made.same_leaves),
           .vocabulary = vocabulary,
           .source = std::move(source),
           .cut = cut,
@@ -155,6 +173,7 @@ models::ActivationNbytes activations_of(const PreparedRun& run, const models::Re
 }
 
 std::string find_start(const TrainOptions& options) {
+  if (options.restarted_from) return *options.restarted_from;
   const std::string own = checkpoints_of(options.out);
   if (options.resume.empty()) {
     if (!options.out.empty() && fs::exists(fs::path(options.out) / "metrics.jsonl")) {

@@ -24,6 +24,7 @@ struct PreparedRun {
   models::Recompute recompute = models::Recompute::none;  // as asked for
   Config config;                                          // as asked for, with the defaults of a run
   std::vector<std::string> choices;                       // decided here and not by the user; to be printed
+  std::vector<int> same_leaves = {};                      // see RunConfig
   Vocabulary vocabulary;
   std::unique_ptr<TokenSource> source;
   CutOptions cut;
@@ -43,6 +44,9 @@ std::string find_start(const TrainOptions& options);
 // the model cannot take as many.
 inline constexpr int64_t kLongestDefaultSequence = 1024;
 int64_t sequence_for(int64_t asked, const models::ModelInfo& info);
+
+// How many threads a rank of `local_ranks` on this host computes with.
+int threads_for(const TrainOptions& options, int local_ranks);
 
 models::MicroStep micro_step_of(const PreparedRun& run, at::Device device);
 // What it keeps for backward on this device, by the plan.

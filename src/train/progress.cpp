@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -23,20 +24,26 @@ struct Part {
   int importance = 0;
 };
 
-std::vector<Part> parts_of(const StepMetrics& metrics, int64_t steps, const std::string& left) {
+std::vector<Part> parts_of(const StepMetrics& metrics, int64_t steps, const StepWords& words) {
   std::vector<Part> parts = {{fmt::format("step {}/{}", metrics.step, steps), 9},
                              {fmt::format("loss {:.4f}", metrics.loss), 8},
                              {fmt::format("norm {:.3g}", std::fabs(metrics.grad_norm)), 4},
                              {fmt::format("lr {:.3g}", metrics.lr), 3}};
   if (metrics.loss_scale != 1) parts.push_back({fmt::format("scale {:g}", metrics.loss_scale), 1});
-  parts.push_back({format_count(static_cast<int64_t>(metrics.tokens_per_s)) + " tokens/s", 5});
-  parts.push_back({fmt::format("{:.0f} ms", metrics.step_ms), 2});
-  std::string wait =
-      fmt::format("wait {:.0f} %", metrics.step_ms > 0 ? 100 * metrics.wait_comm_ms / metrics.step_ms : 0.0);
+  if (words.epoch > 0) parts.push_back({fmt::format("epoch {:.2f}", words.epoch), 2});
+  // A step without a time, of a clock that stood still, has no speed either.
+  const bool timed = metrics.step_ms > 0 && std::isfinite(metrics.tokens_per_s);
+  if (timed) {
+    parts.push_back({format_count(static_cast<int64_t>(metrics.tokens_per_s)) + " tokens/s", 5});
+    if (words.mfu > 0) parts.push_back({fmt::format("MFU {:.1f} %", 100 * words.mfu), 5});
+    parts.push_back({fmt::format("{:.{}f} ms", metrics.step_ms, metrics.step_ms < 10 ? 1 : 0), 1});
+  }
+  std::string wait = fmt::format("wait {:.0f} %", timed ? 100 * metrics.wait_comm_ms / metrics.step_ms : 0.0);
   if (metrics.wait_host_ms > 0) wait += fmt::format(", host {:.0f} ms", metrics.wait_host_ms);
   if (metrics.wait_disk_ms > 0) wait += fmt::format(", disk {:.0f} ms", metrics.wait_disk_ms);
   parts.push_back({std::move(wait), 0});
-  if (!left.empty()) parts.push_back({left, 7});
+  if (metrics.slow_rank) parts.push_back({fmt::format("ranks wait for rank {}", *metrics.slow_rank), 5});
+  if (!words.left.empty()) parts.push_back({words.left, 7});
   if (metrics.skipped) parts.push_back({"skipped: a gradient is not finite", 6});
   return parts;
 }
@@ -47,8 +54,24 @@ std::string line_of(const std::vector<Part>& parts) {
   return join(texts, " | ");
 }
 
-// Marks in the bar. A narrow terminal has its columns for the numbers.
-int bar_width(int columns) { return columns >= 70 ? 20 : columns >= 50 ? 10 : 0; }
+// Up to which a part gives way to the bar.
+constexpr int kBarsImportance = 4;
+
+size_t length_of(const std::vector<Part>& parts, int above) {
+  std::vector<Part> kept;
+  std::copy_if(parts.begin(), parts.end(), std::back_inserter(kept),
+               [&](const Part& p) { return p.importance > above; });
+  return line_of(kept).size();
+}
+
+// Marks in the bar. Columns are for the numbers first: where the run is, its loss, its speed, and what is left.
+size_t bar_marks(size_t columns, const std::vector<Part>& parts) {
+  const size_t needed = length_of(parts, kBarsImportance);
+  for (const size_t marks : {20, 10, 5}) {
+    if (needed + marks + std::string("[] ").size() <= columns) return marks;
+  }
+  return 0;
+}
 
 }  // namespace
 
@@ -69,8 +92,8 @@ int columns_of_terminal() {
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 ? window.ws_col : kUsual;
 }
 
-std::string step_text(const StepMetrics& metrics, int64_t steps, const std::string& left, size_t width) {
-  std::vector<Part> parts = parts_of(metrics, steps, left);
+std::string step_text(const StepMetrics& metrics, int64_t steps, const StepWords& words, size_t width) {
+  std::vector<Part> parts = parts_of(metrics, steps, words);
   while (parts.size() > 1 && line_of(parts).size() > width) {
     parts.erase(std::min_element(parts.begin(), parts.end(),
                                  [](const Part& a, const Part& b) { return a.importance < b.importance; }));
@@ -89,19 +112,29 @@ void Progress::show(const StepMetrics& metrics, bool last) {
   if (options_.quiet) return;
   add(metrics);
   if (options_.columns > 0 && !last) {
-    const int marks = bar_width(options_.columns);
-    const std::string bar = marks > 0 ? bar_text(metrics.step, options_.steps, marks) + " " : "";
     // A line that wraps could not be drawn over.
-    const size_t width = static_cast<size_t>(options_.columns - 1) - bar.size();
-    fmt::print(options_.out, "\r\033[K{}{}", bar, step_text(metrics, options_.steps, left_after(metrics.step), width));
+    const size_t columns = static_cast<size_t>(options_.columns - 1);
+    const StepWords words = words_of(metrics, false);
+    const size_t marks = bar_marks(columns, parts_of(metrics, options_.steps, words));
+    const std::string bar = marks > 0 ? bar_text(metrics.step, options_.steps, static_cast<int>(marks)) + " " : "";
+    fmt::print(options_.out, "\r\033[K{}{}", bar, step_text(metrics, options_.steps, words, columns - bar.size()));
     std::fflush(options_.out);
     bar_shown_ = true;
   } else if (last || metrics.step == 1 || metrics.skipped ||
              (options_.log_every > 0 && metrics.step % options_.log_every == 0)) {
-    say(step_text(with_means(metrics), options_.steps, last ? "" : left_after(metrics.step)));
+    const StepMetrics means = with_means(metrics);
+    say(step_text(means, options_.steps, words_of(means, last)));
     sums_ = {};
   }
   if (!std::exchange(has_shown_, true)) sums_ = {};
+}
+
+StepWords Progress::words_of(const StepMetrics& metrics, bool last) const {
+  StepWords words = {last ? "" : left_after(metrics.step), 0, metrics.tokens_per_s * options_.mfu_per_token};
+  if (options_.tokens_per_epoch > 0) {
+    words.epoch = static_cast<double>(metrics.tokens) / static_cast<double>(options_.tokens_per_epoch);
+  }
+  return words;
 }
 
 void Progress::add(const StepMetrics& metrics) {

@@ -9,10 +9,16 @@
 
 namespace shoal::train {
 
-// "step 10/200 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,234 tokens/s | 120 ms | wait 12 % | 23 s left", and ", host 5
+// "step 10/200 | loss 3.2100 | norm 1.23 | lr 0.0003 | epoch 0.25 | 1,234 tokens/s | MFU 41.2 % | 120 ms | wait 12 % |
+// 23 s left" (MFU where the device's peak is known), and ", host 5
 // ms, disk 31 ms" behind the wait where tiers were waited for.
 // Within so many characters: the least important parts are left out, the wait first.
-std::string step_text(const StepMetrics& metrics, int64_t steps, const std::string& left = "",
+struct StepWords {
+  std::string left;  // see left_text
+  double epoch = 0;  // that the run is in, counted from 0; 0: not said
+  double mfu = 0;    // 0: not known
+};
+std::string step_text(const StepMetrics& metrics, int64_t steps, const StepWords& words = {},
                       size_t width = std::string::npos);
 // "23 s left", "27 min left", "3.5 h left", "2.1 days left"; "" for nothing.
 std::string left_text(double seconds);
@@ -31,6 +37,8 @@ class Progress {
     int64_t steps = 0;
     int64_t last = 0;  // step that this run ends with; 0: the last of them all
     int64_t log_every = 10;
+    int64_t tokens_per_epoch = 0;  // 0: epochs are not told
+    double mfu_per_token = 0;      // see train/model_flops.h
   };
   explicit Progress(const Options& options) : options_(options) {}
   ~Progress() { clear(); }
@@ -52,6 +60,7 @@ class Progress {
   StepMetrics with_means(StepMetrics metrics) const;
   // By the mean over all steps but the first, which also starts everything; evaluations and saves come on top.
   std::string left_after(int64_t step) const;
+  StepWords words_of(const StepMetrics& metrics, bool last) const;
   void clear();
 
   Options options_;

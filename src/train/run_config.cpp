@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/json.h"
 #include "base/regular_file.h"
 #include "shoal/error.h"
+#include "train/same_bits.h"
 
 namespace shoal::train {
 
@@ -20,6 +22,14 @@ constexpr const char* kNoConfig = R"({"zero_optimization": {
 
 std::string read_config(const std::string& path) {
   return read_regular(path, "config " + path, "Give the path of a JSON file.");
+}
+
+std::string text_of(const TrainOptions& options) {
+  return options.config_path.empty() ? kNoConfig : read_config(options.config_path);
+}
+
+std::string origin_of(const TrainOptions& options) {
+  return options.config_path.empty() ? "config" : "config " + options.config_path;
 }
 
 // The value at a path of keys as the file gives it, or null.
@@ -59,6 +69,22 @@ void take_lr(double lr, const json::Value& root, const std::vector<std::string>&
   }
 }
 
+// Numbers of ranks at which `config_at` has the leaves of this config. One that it throws at has none.
+std::vector<int> worlds_of_same_leaves(const Config& own, const std::function<Config(int world)>& config_at) {
+  std::vector<int> worlds;
+  for (const int world : divisors_of(own.batch.train_batch_size / own.batch.micro_batch_size)) {
+    try {
+      const BatchConfig other = config_at(world).batch;
+      const bool same =
+          other.train_batch_size == own.batch.train_batch_size && other.micro_batch_size == own.batch.micro_batch_size;
+      if (same) worlds.push_back(world);
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return worlds;
+}
+
 bool overrides_touch(const std::vector<std::string>& overrides, const std::string& section) {
   return std::any_of(overrides.begin(), overrides.end(), [&](const std::string& override) {
     return override.rfind(section + ".", 0) == 0 || override.rfind(section + "=", 0) == 0;
@@ -67,10 +93,13 @@ bool overrides_touch(const std::vector<std::string>& overrides, const std::strin
 
 }  // namespace
 
+json::Value read_run_config(const TrainOptions& options) {
+  return json::parse(text_of(options), origin_of(options), nullptr, json::Syntax::hjson);
+}
+
 RunConfig make_run_config(const TrainOptions& options, int world, int64_t hidden_size) {
   const bool has_file = !options.config_path.empty();
-  const std::string origin = has_file ? "config " + options.config_path : "config";
-  const std::string text = has_file ? read_config(options.config_path) : kNoConfig;
+  const std::string origin = origin_of(options), text = text_of(options);
   std::vector<json::Duplicate> duplicates;  // Config::from_text complains about them
   const json::Value root = json::parse(text, origin, &duplicates, json::Syntax::hjson);
 
@@ -96,6 +125,11 @@ RunConfig make_run_config(const TrainOptions& options, int world, int64_t hidden
   context.lr = options.lr.value_or(kDefaultLr);
   context.total_steps = options.steps;
   run.config = Config::from_text(text, context, origin, overrides);
+  run.same_leaves = worlds_of_same_leaves(run.config, [&](int other) {
+    ConfigContext there = context;
+    there.world_size = other;
+    return Config::from_text(text, there, origin, overrides);
+  });
   if (!has_file) {
     run.choices.insert(
         run.choices.begin(),

@@ -20,7 +20,7 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
 }  // namespace
 
 void write_run_facts(const std::filesystem::path& folder, const TrainOptions& options, const CutOptions& cut,
-                     const Config& config, const RunRanks& ranks) {
+                     const Config& config, const RunRanks& ranks, const ModelFlops& flops, int64_t train_samples) {
   write_text(folder / "config.json", config.to_json());
   json::Value about = json::Object{};
   about.set("model", options.model);
@@ -32,6 +32,10 @@ void write_run_facts(const std::filesystem::path& folder, const TrainOptions& op
   about.set("ranks", ranks.count);
   about.set("threads", ranks.threads);
   about.set("transport", ranks.transport);
+  about.set("train_samples", train_samples);
+  about.set("device", flops.device);
+  about.set("flops_per_token", flops.per_token);
+  about.set("peak_flops", flops.peak > 0 ? json::Value(flops.peak) : json::Value());
   write_text(folder / "run.json", json::write(about, 2));
 }
 

@@ -7,6 +7,7 @@
 
 #include "shoal/config.h"
 #include "train/batches.h"
+#include "train/model_flops.h"
 #include "train/options.h"
 
 namespace shoal::train {
@@ -19,6 +20,6 @@ struct RunRanks {
 
 // Throws shoal::Error when the folder cannot be written.
 void write_run_facts(const std::filesystem::path& folder, const TrainOptions& options, const CutOptions& cut,
-                     const Config& config, const RunRanks& ranks);
+                     const Config& config, const RunRanks& ranks, const ModelFlops& flops, int64_t train_samples);
 
 }  // namespace shoal::train

@@ -28,7 +28,7 @@ std::string batch_change(int64_t step, const ResumeFacts& run) {
 
 std::string threads_change(const LoadedCheckpoint& loaded, const ResumeFacts& run) {
   const auto saved = loaded.extra.find("threads");
-  if (loaded.saved_world != run.ranks || saved == loaded.extra.end()) return "";
+  if (saved == loaded.extra.end()) return "";
   if (saved->second == std::to_string(run.threads)) return "";
   return fmt::format("it was made with {} threads a rank, not {}: the last bits of sums may differ", saved->second,
                      run.threads);
@@ -80,6 +80,13 @@ std::vector<std::string> host_traffic_lines(const HostTraffic& host, int64_t ste
                                 a_step(host.ahead_numel), a_step(host.taken_ahead_numel)));
   }
   return lines;
+}
+
+std::string why_it_ends(const NonfiniteSteps& steps) {
+  const std::string why = steps.too_many()
+                              ? fmt::format("So many in a row end a run (--max-nonfinite {}).", steps.most())
+                              : "The run ended so, and that is not saved.";
+  return fmt::format("{} {}", steps.describe(), why);
 }
 
 }  // namespace shoal::train

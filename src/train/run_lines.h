@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "optim/nonfinite_steps.h"
 #include "shoal/checkpoint.h"
 #include "shoal/engine.h"
 
@@ -27,5 +28,8 @@ std::vector<std::string> gpu_memory_lines(const MemoryReport& memory, size_t pea
 
 // Bytes that states of the host moved in a step, how much of the GPU they pass through, and what the host updates.
 std::vector<std::string> host_traffic_lines(const HostTraffic& host, int64_t steps, size_t ring_nbytes);
+
+// Of a run that ends since its last steps were not finite.
+std::string why_it_ends(const NonfiniteSteps& steps);
 
 }  // namespace shoal::train

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/mix.h"
 
 namespace shoal::train {
 
@@ -12,17 +13,6 @@ namespace {
 constexpr int kRounds = 6;
 
 }  // namespace
-
-// The finisher of SplitMix64 (Steele, Lea, Flood 2014), twice.
-uint64_t mixed(uint64_t key, uint64_t value) {
-  const auto finish = [](uint64_t x) {
-    x += 0x9e3779b97f4a7c15ull;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-  };
-  return finish(finish(key) ^ value);
-}
 
 // A Feistel network permutes the numbers of 2k bits, where k is the least that holds all of [0, count). Numbers that
 // land outside are sent through again: the walk along their cycle ends inside, at a place that no other number gets.

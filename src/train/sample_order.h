@@ -6,9 +6,6 @@
 
 namespace shoal::train {
 
-// A well-spread 64-bit number from a key and a value.
-uint64_t mixed(uint64_t key, uint64_t value);
-
 // One to one from [0, count) to itself, another mapping for each key.
 int64_t shuffled(int64_t index, int64_t count, uint64_t key);
 

@@ -1,7 +1,9 @@
 // What ranks tell each other once a step: their losses, and whether one was asked to stop. So every rank knows the loss
-// of the global batch, and all stop after the same step.
+// of the global batch, and all stop after the same step. The loss is a fold over leaves (see docs/glossary.md), which
+// no number of ranks shows in.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -10,10 +12,16 @@
 
 namespace shoal::train {
 
+// What a rank has spent so far, in seconds from the beginning of the run: wait_comm_ms and the others of metrics.jsonl.
+struct RankTimes {
+  double comm = 0, host = 0, disk = 0, data = 0;
+};
+
 struct StepNews {
-  double mean_loss = 0;  // the same bits on every rank and at every stage
-  int stop_signal = 0;   // that some rank received; 0: none
+  double mean_loss = 0;  // over the leaves: the same bits on every rank, at every stage and number of ranks
+  int stop_reason = 0;   // of some rank that is to stop, see stop_wish.h; 0: none is
   double waited_seconds = 0;
+  std::vector<RankTimes> ranks;  // of each
 };
 
 class StepExchange {
@@ -21,9 +29,12 @@ class StepExchange {
   StepExchange(Group& world, const Mesh& mesh)
       : channel_(world.channel("train")), counted_(mesh.first_of_data_ranks()) {}
 
-  // Every rank calls it with its losses in the order of micro-steps, as many on each rank. The mean is summed in fp64
-  // in the order of the global batch: micro-step by micro-step, data ranks in order.
-  StepNews share(const std::vector<double>& losses, int stop_signal);
+  // Every rank calls it with its losses in the order of micro-steps, as many on each rank. Leaf v ran on data rank
+  // v mod D at micro-step v div D, and the losses of the first `leaves` are summed in fp64 in their order. What a rank
+  // ran beyond them has weight 0.
+  StepNews share(const std::vector<double>& losses, int64_t leaves, int stop_reason, const RankTimes& times = {});
+  // Only why to stop, where no losses are shared.
+  int share_stop(int stop_reason);
 
  private:
   std::unique_ptr<Group> channel_;

@@ -19,7 +19,7 @@ constexpr int kPatience = 3;
 void note(int signal) {
   int none = 0;
   noted_signal.compare_exchange_strong(none, signal);
-  if (++noted_count < kPatience) return;
+  if (signal == SIGUSR1 || ++noted_count < kPatience) return;
   ::signal(signal, SIG_DFL);
   ::raise(signal);
 }
@@ -35,11 +35,13 @@ StopSignal::StopSignal() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &before_interrupt_);
   sigaction(SIGTERM, &action, &before_terminate_);
+  sigaction(SIGUSR1, &action, &before_user_);
 }
 
 StopSignal::~StopSignal() {
   sigaction(SIGINT, &before_interrupt_, nullptr);
   sigaction(SIGTERM, &before_terminate_, nullptr);
+  sigaction(SIGUSR1, &before_user_, nullptr);
 }
 
 int StopSignal::received() const { return noted_signal; }

@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM as a wish to stop: the trainer finishes its step first. One at a time in a process.
+// SIGINT, SIGTERM and SIGUSR1 (which batch systems send ahead of time) as a wish to stop: the trainer finishes its step
+// first. One at a time in a process.
 #pragma once
 
 #include <signal.h>
@@ -7,7 +8,8 @@ namespace shoal::train {
 
 class StopSignal {
  public:
-  StopSignal();   // from now on the two signals only leave a note; the third one ends the process as usual
+  // From now on they only leave a note; the third SIGINT or SIGTERM ends the process as usual.
+  StopSignal();
   ~StopSignal();  // as before
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
@@ -18,6 +20,7 @@ class StopSignal {
  private:
   struct sigaction before_interrupt_ {};
   struct sigaction before_terminate_ {};
+  struct sigaction before_user_ {};
 };
 
 }  // namespace shoal::train

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/mix.h"
 #include "train/sample_order.h"
 
 namespace shoal::train {

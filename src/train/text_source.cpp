@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "base/lfs_pointer.h"
 #include "base/mapped_file.h"
 #include "shoal/error.h"
@@ -18,6 +19,8 @@ namespace shoal::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kLook = 1 << 16;  // bytes that say what kind of file it is
 
 bool is_hidden(const fs::path& path) { return path.filename().string().rfind('.', 0) == 0; }
 
@@ -40,6 +43,21 @@ void refuse_other_files(std::string_view bytes, const std::string& place) {
   if (bytes.starts_with("\xff\xfe") || bytes.starts_with("\xfe\xff")) {
     throw Error(place, "is in UTF-16. Save it as UTF-8.");
   }
+  const size_t zero = bytes.substr(0, kLook).find('\0');
+  if (zero != std::string_view::npos) {
+    throw Error(place, fmt::format("is no text: byte {} is zero. Give text, or a token file as tokens:PATH.", zero));
+  }
+}
+
+// Whether the first line alone is an object, as in a file of rows or of conversations.
+bool is_lines_of_json(std::string_view bytes) {
+  const std::string_view line = bytes.substr(0, std::min(bytes.find('\n'), kLook));
+  if (!line.starts_with('{') || line.size() == kLook) return false;
+  try {
+    return json::parse(std::string(line), "").is_object();
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 class TextSource final : public TokenSource {
@@ -52,6 +70,7 @@ class TextSource final : public TokenSource {
       MappedFile mapped(file, place);
       if (mapped.nbytes() == 0) continue;
       refuse_other_files({mapped.data(), mapped.nbytes()}, folder ? place + ": " + file : place);
+      if (rows_.empty() && is_lines_of_json({mapped.data(), mapped.nbytes()})) rows_ = file;
       begins_.push_back(numel_);
       numel_ += static_cast<int64_t>(mapped.nbytes());
       files_.push_back(std::move(mapped));
@@ -82,8 +101,17 @@ class TextSource final : public TokenSource {
     return fmt::format("text:{} ({} {})", path_, files_.size(), files_.size() == 1 ? "file" : "files");
   }
 
+  std::string doubt() const override {
+    if (rows_.empty()) return "";
+    return fmt::format(
+        "{} holds rows of JSON, and the model learns its braces and names of fields too: write the text of "
+        "each row alone into a file, or use `shoal tokenize` and tokens:FILE",
+        rows_);
+  }
+
  private:
   std::string path_;
+  std::string rows_;  // the first file that holds rows of JSON, if one does
   std::vector<MappedFile> files_;
   std::vector<int64_t> begins_;  // token with which each file begins
   int64_t numel_ = 0;

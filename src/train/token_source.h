@@ -18,6 +18,8 @@ class TokenSource {
   // Tokens [begin, begin + numel).
   virtual void read(int64_t begin, int64_t numel, int64_t* tokens) const = 0;
   virtual std::string describe() const = 0;
+  // What a user should look at before training on it; "" where nothing is odd.
+  virtual std::string doubt() const { return ""; }
 };
 
 }  // namespace shoal::train

@@ -1,6 +1,7 @@
 // See trace.h.
 #include "train/trace.h"
 
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
@@ -91,6 +92,45 @@ StepSpan read_step_span(const std::string& text) {
   if (read.ec == std::errc() && read.ptr == end && span.first > 0 && span.last >= span.first) return span;
   throw Error("--trace-steps", fmt::format("\"{}\" names no steps. Write 3, or 3-5 for three steps.", text));
 }
+
+std::set<int> read_rank_list(const std::string& text, int world) {
+  std::set<int> ranks;
+  if (text == "all") {
+    for (int rank = 0; rank < world; ++rank) ranks.insert(rank);
+    return ranks;
+  }
+  const auto refuse = [&](const std::string& why) {
+    throw Error("--trace-ranks", fmt::format("\"{}\" {}. Write all, 0, or 0,2-3.", text, why));
+  };
+  const char* at = text.data();
+  const char* end = text.data() + text.size();
+  for (;;) {
+    int first = -1;
+    std::from_chars_result read = std::from_chars(at, end, first);
+    if (read.ec != std::errc() || first < 0) refuse("names no ranks");
+    int last = first;
+    if (read.ptr != end && *read.ptr == '-') {
+      read = std::from_chars(read.ptr + 1, end, last);
+      if (read.ec != std::errc() || last < first) refuse("names no ranks");
+    }
+    if (last >= world) refuse(fmt::format("names rank {}, and there are {}", last, world));
+    for (int rank = first; rank <= last; ++rank) ranks.insert(rank);
+    if (read.ptr == end) return ranks;
+    if (*read.ptr != ',') refuse("names no ranks");
+    at = read.ptr + 1;
+  }
+}
+
+std::string trace_name(int rank) { return rank == 0 ? "trace.json" : fmt::format("trace-rank-{}.json", rank); }
+
+TraceRange::TraceRange(const std::string& name) {
+  auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE);
+  if (!callbacks.has_value()) return;
+  range_ = std::make_unique<at::RecordFunction>(std::move(*callbacks));
+  range_->before(name);
+}
+
+TraceRange::~TraceRange() = default;
 
 uint64_t covered(std::vector<Interval> intervals) {
   std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });

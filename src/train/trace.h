@@ -3,8 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
+
+namespace at {
+struct RecordFunction;
+}
 
 namespace shoal::train {
 
@@ -14,6 +20,23 @@ struct StepSpan {
 };
 // "3" or "3-5". Throws shoal::Error where it is neither.
 StepSpan read_step_span(const std::string& text);
+
+// "all", "0" or "0,2-3", of so many ranks. Throws shoal::Error where it is none of these, or names a rank that is not.
+std::set<int> read_rank_list(const std::string& text, int world);
+// Of a rank's file in the run's folder: trace.json of rank 0, trace-rank-1.json.
+std::string trace_name(int rank);
+
+// A range of the host's time with a name, in traces of that time. Costs next to nothing where there is none.
+class TraceRange {
+ public:
+  explicit TraceRange(const std::string& name);
+  ~TraceRange();
+  TraceRange(const TraceRange&) = delete;
+  TraceRange& operator=(const TraceRange&) = delete;
+
+ private:
+  std::unique_ptr<at::RecordFunction> range_;
+};
 
 struct Interval {
   uint64_t begin = 0, end = 0;

@@ -8,18 +8,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <optional>
-#include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/load.h"
 #include "engine/blueprint.h"
-#include "launch/rank_environment.h"
+#include "engine/room.h"
+#include "optim/nonfinite_steps.h"
 #include "plan/from_config.h"
 #include "shoal/checkpoint.h"
 #include "shoal/device.h"
@@ -28,13 +28,19 @@
 #include "train/banner.h"
 #include "train/fitted_run.h"
 #include "train/metrics_file.h"
-#include "train/nonfinite_steps.h"
+#include "train/model_flops.h"
+#include "train/monitor_logs.h"
 #include "train/progress.h"
+#include "train/run_events.h"
 #include "train/run_facts.h"
 #include "train/run_lines.h"
 #include "train/run_lock.h"
+#include "train/same_bits.h"
+#include "train/slow_rank.h"
+#include "train/state_digests.h"
 #include "train/step_exchange.h"
-#include "train/stop_signal.h"
+#include "train/step_meter.h"
+#include "train/stop_wish.h"
 #include "train/trace.h"
 
 namespace shoal::train {
@@ -44,22 +50,8 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSignalExit = 128;
-
 double milliseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-// Each rank looks at a part of the tokens.
-void check_tokens_together(const PreparedRun& run, Group& world) {
-  checkpoint::act_together(world, {"check", "tokens"}, "--data " + run.source->describe(), [&] {
-    check_tokens(*run.source, run.vocabulary, {world.rank(), world.size()});
-  });
-}
-
-BatchPlace place_of(const Config& config, const Group& world) {
-  const Mesh mesh = mesh_of(config, world.size());
-  return {config.batch, mesh.data_rank(world.rank()), mesh.data_ranks()};
 }
 
 // One rank's run, from the first step it takes to the last.
@@ -73,22 +65,36 @@ class Trainer {
         config_(fitted.config),
         world_(world),
         threads_(threads),
-        batches_(*run.source, run.cut, place_of(config_, world)),
+        batches_(*run.source, run.cut, batch_place(config_, world.rank(), world.size())),
         position_(run.start),
         progress_({.out = stdout,
                    .columns = columns_of_terminal(),
                    .quiet = world.rank() != 0,
                    .steps = options.steps,
                    .last = options.stop_at > 0 ? std::min(options.stop_at, options.steps) : options.steps,
-                   .log_every = options.log_every}),
+                   .log_every = options.log_every,
+                   .tokens_per_epoch = batches_.train_samples() * run.cut.sequence,
+                   .mfu_per_token = mfu_per_token(flops_of(options, run, device), world.size())}),
         exchange_(world, mesh_of(config_, world.size())),
-        nonfinite_(config_.fp16, options.nonfinite_steps),
+        nonfinite_(config_, options.nonfinite_steps.value_or(config_.shoal.max_nonfinite), /*losses_agree=*/true),
         // Every parameter has a source of its first values, equal on every rank.
         engine_(run.model->units(), config_, world,
-                {.device = device, .seed = options.seed, .broadcast_weights = false}),
+                {.device = device, .seed = options.seed, .broadcast_weights = false, .watch_nonfinite = false}),
+        stop_wish_(options),
         lag_(static_cast<size_t>(options.read_behind.value_or(device.is_cuda() ? 1 : 0))) {}
 
   int run() {
+    try {
+      return run_steps();
+    } catch (const std::exception& error) {
+      happened_.flush_ranks();
+      happened_.add("failed", step_, {{"why", first_line(error.what())}});
+      throw;
+    }
+  }
+
+ private:
+  int run_steps() {
     print_banner();
     if (options_.out.empty()) progress_.say("no --out: nothing is saved");
     resume();
@@ -96,24 +102,29 @@ class Trainer {
     const int64_t last = options_.stop_at > 0 ? std::min(options_.stop_at, options_.steps) : options_.steps;
     if (step_ >= last) progress_.say(fmt::format("step {} is reached already: nothing to do", last));
     choose_traced(last);
-    while (step_ < last && stop_signal_ == 0) {
+    while (step_ < last && stop_reason_ == 0) {
       if (trace_) trace_->begin_step(step_ + 1);
+      auto range = std::make_unique<TraceRange>(fmt::format("step {}", step_ + 1));
       begin_step();
       const bool evaluates = options_.eval_every > 0 && step_ % options_.eval_every == 0;
       const bool saves = options_.save_every > 0 && step_ % options_.save_every == 0;
       const bool ends_trace = traced_ && traced_->last == step_;  // on every rank: they read steps together
-      finish_steps(evaluates || saves || ends_trace || step_ == last ? 0 : lag_, last);
+      finish_steps(evaluates || saves || ends_trace || is_digested(step_) || step_ == last ? 0 : lag_, last);
       if (trace_ && ends_trace) await_gpu();
-      if (const std::string said = trace_ ? trace_->end_step(step_) : ""; !said.empty()) progress_.say(said);
+      range.reset();
+      if (trace_) say_trace(trace_->end_step(step_));
       if (evaluates) evaluate();
-      if (saves) save();
+      if (saves) {
+        save();
+        // Who was told to stop meanwhile is not to take another step and save again.
+        if (stop_reason_ == 0) stop_reason_ = exchange_.share_stop(stop_wish_.reason());
+      }
     }
     finish_steps(0, last);
     if (trace_) end_trace();
     return finish(last);
   }
 
- private:
   // A step whose result is not read yet.
   struct BegunStep {
     int64_t step = 0;
@@ -121,16 +132,6 @@ class Trainer {
     std::vector<at::Tensor> losses;  // of this rank's micro-steps, in host memory
     PendingStep pending;
   };
-  // A moment, and what the run had waited for until then.
-  struct Mark {
-    Clock::time_point time;
-    double waited = 0;
-    HostTraffic host;
-    DiskTraffic disk;
-  };
-  Mark now() const {
-    return {Clock::now(), engine_.meters().waited_seconds(), engine_.meters().host(), engine_.meters().disk()};
-  }
 
   void print_banner() {
     if (world_.rank() != 0) return;
@@ -144,9 +145,14 @@ class Trainer {
                              run_.cut.sequence, format_count(batches_.validation_samples()));
     facts.config = config_;
     facts.layout = layout_of(run_.model->units(), config_, world_.size());
-    facts.transport = world_.transport_name();
+    facts.transport = engine_.meters().transport();
     facts.threads = threads_;
     facts.on_gpu = engine_.device().is_cuda();
+    facts.same_bits = same_bits_text(config_, {.worlds = run_.same_leaves,
+                                               .on_gpu = facts.on_gpu,
+                                               .deterministic = options_.deterministic,
+                                               .threads_follow_ranks = options_.threads == 0,
+                                               .threads = threads_});
     facts.recompute = models::describe(fitted_.recomputed, info.layers);
     facts.host_activations = fitted_.activations.host;
     facts.products = prepare_products(engine_.device(), dtype_of(config_.precision));
@@ -160,7 +166,8 @@ class Trainer {
     const LoadedCheckpoint loaded = load_checkpoint(engine_, world_, run_.checkpoint);
     position_.samples = resumed_samples(loaded.extra, run_.start);
     step_ = first_step_ = loaded.step;
-    last_saved_ = options_.resume == "auto" ? step_ : -1;
+    const bool own = options_.resume == "auto" || (options_.restarted_from && options_.resume.empty());
+    last_saved_ = own ? step_ : -1;
     const ResumeFacts facts = {.ranks = world_.size(),
                                .threads = threads_,
                                .optimizer = checkpoint::optimizer_in(config_.to_json()),
@@ -170,15 +177,30 @@ class Trainer {
   }
 
   void open_files() {
-    if (options_.out.empty() || world_.rank() != 0) return;
+    if (world_.rank() != 0) return;
+    const bool goes_on = step_ > 0 || options_.restarted_from;  // what stands in logs for later steps is dropped
+    monitors_ = std::make_unique<MonitorLogs>(
+        log_folders(options_, config_), goes_on ? std::optional(position_.samples) : std::nullopt,
+        config_.precision == Precision::fp16, [this](const std::string& line) { progress_.say(line); });
+    if (options_.out.empty()) return;
     const fs::path folder = options_.out;
-    write_run_facts(folder, options_, run_.cut, config_, {threads_, world_.size(), world_.transport_name()});
+    const RunRanks ranks = {threads_, world_.size(), engine_.meters().transport()};
+    const ModelFlops flops = flops_of(options_, run_, engine_.device());
+    write_run_facts(folder, options_, run_.cut, config_, ranks, flops, batches_.train_samples());
+    happened_ = RunEvents(options_.out, step_);
+    happened_.add(step_ == 0 && run_.checkpoint.empty() ? "start" : "resume", step_,
+                  start_members(config_, ranks, run_.checkpoint));
     metrics_ = std::make_unique<MetricsFile>((folder / "metrics.jsonl").string(), step_);
     evaluations_ = std::make_unique<MetricsFile>((folder / "eval.jsonl").string(), step_);
+    const fs::path digests = folder / "digests.jsonl";
+    if (options_.digest_every > 0 || fs::exists(digests)) {
+      digest_lines_ = std::make_unique<MetricsFile>(digests.string(), step_);
+    }
   }
 
   // Loss of rows [micro batch, sequence + 1].
   at::Tensor loss_of(const std::vector<int64_t>& tokens) {
+    const TraceRange range("forward");
     const int64_t row = run_.cut.sequence + 1;
     at::Tensor rows = at::empty({static_cast<int64_t>(tokens.size()) / row, row}, on_host(at::kLong));
     std::copy(tokens.begin(), tokens.end(), rows.mutable_data_ptr<int64_t>());
@@ -192,20 +214,41 @@ class Trainer {
   }
 
   void begin_step() {
-    if (begun_.empty()) mark_ = now();
-    std::vector<at::Tensor> losses;
+    if (begun_.empty()) meter_.start();
     std::optional<PendingStep> pending;
+    std::vector<at::Tensor> losses;
     for (int64_t micro_step = 0; micro_step < config_.batch.accumulation_steps; ++micro_step) {
-      const at::Tensor loss = loss_of(batches_.train(position_.samples, micro_step));
-      engine_.backward(loss);
-      // There when the step's result is: it comes before it on the GPU's stream.
+      const at::Tensor loss = loss_of(next_tokens(micro_step));
+      see_ends();
+      {
+        const TraceRange range("backward");
+        engine_.backward(loss);
+      }
+      see_ends();
+      // There when the step's result is: before it on the GPU's stream.
       losses.push_back(at::empty(loss.sizes(), on_host(loss.scalar_type())));
       losses.back().copy_(loss.detach(), /*non_blocking=*/true);
+      const TraceRange range("update");
       pending = engine_.step_later();
     }
     position_.samples += config_.batch.train_batch_size;
     ++step_;
     begun_.push_back({step_, position_.samples, std::move(losses), *pending});
+    if (lag_ > 0) see_ends();
+  }
+
+  std::vector<int64_t> next_tokens(int64_t micro_step) {
+    const TraceRange range("data");
+    const auto begin = Clock::now();
+    std::vector<int64_t> tokens = batches_.train(position_.samples, micro_step);
+    meter_.add_data(milliseconds_since(begin) * 1e-3);
+    return tokens;
+  }
+
+  // Of steps whose results are read later.
+  void see_ends() {
+    while (meter_.seen() < begun_.size() && meter_.see(begun_[meter_.seen()].pending)) {
+    }
   }
 
   // Reads and tells what became of steps, until `left` are on their way.
@@ -217,9 +260,11 @@ class Trainer {
     const StepResult& result = begun.pending.result();
     std::vector<double> losses;
     for (const at::Tensor& loss : begun.losses) losses.push_back(loss.item<double>());
-    const StepNews news = exchange_.share(losses, signals_.received());
-    if (stop_signal_ == 0) stop_signal_ = news.stop_signal;
-
+    const TraceRange range("share losses");
+    const int64_t leaves = config_.batch.train_batch_size / config_.batch.micro_batch_size;
+    const StepNews news = exchange_.share(losses, leaves, stop_wish_.reason(), meter_.totals());
+    meter_.add_shared(news.waited_seconds);
+    if (stop_reason_ == 0) stop_reason_ = news.stop_reason;
     StepMetrics metrics;
     metrics.step = begun.step;
     metrics.loss = news.mean_loss;
@@ -228,31 +273,30 @@ class Trainer {
     metrics.loss_scale = result.loss_scale;
     metrics.skipped = !result.applied;
     metrics.tokens = begun.samples * run_.cut.sequence;
-    const Mark before = std::exchange(mark_, now());
-    metrics.step_ms = std::chrono::duration<double, std::milli>(mark_.time - before.time).count();
-    metrics.tokens_per_s =
-        static_cast<double>(config_.batch.train_batch_size * run_.cut.sequence) / metrics.step_ms * 1e3;
-    metrics.wait_comm_ms = (mark_.waited - before.waited + news.waited_seconds) * 1e3;
-    metrics.wait_host_ms = (mark_.host.waited_seconds - before.host.waited_seconds) * 1e3;
-    metrics.wait_disk_ms = (mark_.disk.waited_seconds - before.disk.waited_seconds) * 1e3;
-    metrics.host_to_gpu_nbytes = mark_.host.to_device_nbytes - before.host.to_device_nbytes;
-    metrics.gpu_to_host_nbytes = mark_.host.to_host_nbytes - before.host.to_host_nbytes;
-    metrics.disk_read_nbytes = mark_.disk.read_nbytes - before.disk.read_nbytes;
-    metrics.disk_written_nbytes = mark_.disk.written_nbytes - before.disk.written_nbytes;
+    meter_.take(config_.batch.train_batch_size * run_.cut.sequence, metrics);
+    slow_rank_.see(news.ranks, metrics.step_ms * 1e-3);
+    metrics.slow_rank = slow_rank_.now();
+    happened_.add_ranks(begun.step, news.ranks);
+    if (is_digested(begun.step)) metrics.digest = digest(begun.step);
     if (metrics_ != nullptr) append(*metrics_, to_line(metrics));
-    nonfinite_.see({begun.step, metrics.loss, result.applied, result.loss_scale, result.overflow_unit});
-    progress_.show(metrics, begun.step == last || (stop_signal_ != 0 && begun.step == step_));
+    if (monitors_ != nullptr) monitors_->write(begun.samples, metrics);
+    nonfinite_.see(outcome_of(begun.step, result, metrics.loss));
+    progress_.show(metrics, begun.step == last || (stop_reason_ != 0 && begun.step == step_));
     if (nonfinite_.too_many()) refuse_to_go_on();
   }
 
-  // On every rank at the same step: what it goes by is equal on all.
-  [[noreturn]] void refuse_to_go_on() {
-    throw Error("train",
-                fmt::format("{} {}", nonfinite_.describe(),
-                            nonfinite_.too_many() ? fmt::format("So many in a row end a run (--max-nonfinite {}).",
-                                                                options_.nonfinite_steps)
-                                                  : "The run ended so, and that is not saved."));
+  bool is_digested(int64_t step) const { return options_.digest_every > 0 && step % options_.digest_every == 0; }
+
+  // Of the state after the last step that was begun, which is this one: it was not read behind another.
+  std::string digest(int64_t step) {
+    SHOAL_CHECK_EQ(step, step_);
+    const StateDigests found = digest_states(engine_, world_);
+    if (digest_lines_ != nullptr) append(*digest_lines_, to_line(step, found));
+    return digest_text(found.all());
   }
+
+  // On every rank at the same step: what it goes by is equal on all.
+  [[noreturn]] void refuse_to_go_on() { throw Error("train", why_it_ends(nonfinite_)); }
 
   // Those of the steps asked for that this run takes; a run that resumes takes the later ones.
   void choose_traced(int64_t last) {
@@ -266,13 +310,22 @@ class Trainer {
       return;
     }
     traced_ = asked;
-    if (world_.rank() == 0) trace_.emplace(asked, options_.out + "/trace.json");
+    const int rank = world_.rank();
+    if (read_rank_list(options_.trace_ranks, world_.size()).contains(rank)) {
+      trace_.emplace(asked, options_.out + "/" + trace_name(rank));
+    }
   }
 
   // Of a run that was stopped.
   void end_trace() {
     await_gpu();
-    if (const std::string said = trace_->end_with(step_); !said.empty()) progress_.say(said);
+    say_trace(trace_->end_with(step_));
+  }
+
+  void say_trace(const std::string& said) {
+    if (said.empty()) return;
+    progress_.say(said);
+    happened_.add("trace", step_, {{"first", traced_->first}, {"ranks", options_.trace_ranks}, {"said", said}});
   }
 
   // A step is read once it is decided, and what updates it may still be at work.
@@ -282,18 +335,22 @@ class Trainer {
 
   void evaluate() {
     const auto begin = Clock::now();
-    const int64_t micro_steps = std::min(options_.eval_batches, batches_.evaluation_steps());
+    const int64_t leaves = std::min(options_.eval_batches, batches_.validation_leaves());
+    const BatchPlace place = batch_place(config_, world_.rank(), world_.size());
     std::vector<double> losses;
-    for (int64_t i = 0; i < micro_steps; ++i) {
-      engine_.evaluate([&] { losses.push_back(loss_of(batches_.validation(i)).item<double>()); });
+    for (int64_t first = 0; first < leaves; first += place.data_ranks) {
+      // A rank that the last round has no leaf for takes another one along, with weight 0: units are gathered by all.
+      const int64_t leaf = (first + place.data_rank) % leaves;
+      engine_.evaluate([&] { losses.push_back(loss_of(batches_.validation(leaf)).item<double>()); });
     }
-    const int data_ranks = mesh_of(config_, world_.size()).data_ranks();
     EvalMetrics metrics;
     metrics.step = step_;
-    metrics.loss = exchange_.share(losses, 0).mean_loss;
-    metrics.tokens = micro_steps * config_.batch.micro_batch_size * data_ranks * run_.cut.sequence;
+    metrics.loss = exchange_.share(losses, leaves, 0).mean_loss;
+    metrics.tokens = leaves * config_.batch.micro_batch_size * run_.cut.sequence;
     metrics.eval_ms = milliseconds_since(begin);
     if (evaluations_ != nullptr) append(*evaluations_, to_line(metrics));
+    if (monitors_ != nullptr) monitors_->write(position_.samples, metrics);
+    happened_.add("evaluation", step_, {{"ms", metrics.eval_ms}});
     progress_.say(fmt::format("step {}/{} | validation loss {:.4f} on {} tokens", step_, options_.steps, metrics.loss,
                               format_count(metrics.tokens)));
   }
@@ -310,8 +367,9 @@ class Trainer {
   void save() {
     if (last_saved_ == step_) return;
     // Nobody wants to go on from it, and it may push a good one out of --keep-last.
-    if (nonfinite_.lost()) {
-      progress_.say(fmt::format("step {} is not saved: its loss is not finite", step_));
+    if (nonfinite_.lost() || nonfinite_.nothing_else()) {
+      progress_.say(fmt::format("step {} is not saved: {}", step_,
+                                nonfinite_.lost() ? "its loss is not finite" : "no step was taken"));
       return;
     }
     SaveOptions saving;
@@ -325,42 +383,50 @@ class Trainer {
     const auto begin = Clock::now();
     try {
       const std::string path = save_checkpoint(engine_, world_, saving);
-      progress_.say(fmt::format("saved      {} in {:.0f} ms", path, milliseconds_since(begin)));
+      const double ms = milliseconds_since(begin);
+      progress_.say(fmt::format("saved      {} in {:.0f} ms", path, ms));
+      happened_.flush_ranks();
+      happened_.add("save", step_, {{"ms", ms}, {"path", path}});
       last_saved_ = step_;
       last_save_failed_ = false;
     } catch (const SaveError& error) {  // anything else, a dead rank say, ends the run
       if (options_.on_save_error == OnSaveError::stop) throw;
       progress_.say(fmt::format("{} The run goes on (--on-save-error continue).", error.what()));
+      happened_.add("save failed", step_, {{"ms", milliseconds_since(begin)}, {"why", first_line(error.what())}});
       last_save_failed_ = true;
       last_saved_ = step_;  // tried; not again for the same step
     }
   }
 
   void say_what_it_took() {
-    if (engine_.device().is_cuda() && step_ > 0) {
-      const auto stats = at::accelerator::getDeviceStats(engine_.device().index());
-      const auto peak = stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
-      const size_t planned = fitted_.activations.device;
-      for (const std::string& line : gpu_memory_lines(engine_.meters().memory(), static_cast<size_t>(peak), planned)) {
+    EventFacts memory = memory_members(engine_.meters().memory());
+    memory.emplace_back("planned_activations", static_cast<int64_t>(fitted_.activations.device));
+    if (const size_t peak = peak_nbytes(engine_.device()); peak > 0 && step_ > 0) {
+      memory.emplace_back("peak_beside", static_cast<int64_t>(peak));
+      for (const std::string& line : gpu_memory_lines(engine_.meters().memory(), peak, fitted_.activations.device)) {
         progress_.say(line);
       }
     }
     if (step_ == first_step_) return;
+    happened_.add("memory", step_, memory);
     const auto ring = engine_.meters().memory().held.state_ring;
     for (const std::string& line : host_traffic_lines(engine_.meters().host(), step_ - first_step_, ring))
       progress_.say(line);
   }
 
   int finish(int64_t last) {
+    happened_.flush_ranks();
     say_what_it_took();
-    // A signal that came in the last step changes nothing: all steps are taken.
-    const bool interrupted = stop_signal_ != 0 && step_ < last;
-    if (!options_.out.empty() && (interrupted ? options_.save_on_exit : options_.save_at_end)) save();
-    if (interrupted) {
-      progress_.say(fmt::format("stopped after step {} by signal {}", step_, stop_signal_));
-      return kSignalExit + stop_signal_;
+    // A wish to stop that came in the last step changes nothing: all steps are taken.
+    const bool stops = stop_reason_ != 0 && step_ < last;
+    if (stops ? saves_before(stop_reason_, options_) : !options_.out.empty() && options_.save_at_end) save();
+    if (stops) {
+      progress_.say(stop_text(stop_reason_, step_));
+      happened_.add("stopped", step_, stop_facts(stop_reason_));
+      return last_save_failed_ ? 1 : exit_code_of(stop_reason_);
     }
-    if (step_ > first_step_ && nonfinite_.lost()) refuse_to_go_on();
+    if (step_ > first_step_ && (nonfinite_.lost() || nonfinite_.nothing_else())) refuse_to_go_on();
+    happened_.add("end", step_);
     return last_save_failed_ ? 1 : 0;
   }
 
@@ -375,27 +441,25 @@ class Trainer {
   Progress progress_;
   StepExchange exchange_;
   NonfiniteSteps nonfinite_;
+  SlowRank slow_rank_;
   Engine engine_;
-  StopSignal signals_;
+  StopWish stop_wish_;
   size_t lag_;  // so many steps are begun before the first is read: a GPU has the next one to do while the host reads
   std::deque<BegunStep> begun_;
-  Mark mark_;  // when the last step was read, or the first that is not was begun
-  std::unique_ptr<MetricsFile> metrics_, evaluations_;  // rank 0 with a folder only
-  std::optional<StepSpan> traced_;                      // steps that rank 0 traces
-  std::optional<Trace> trace_;                          // of rank 0, where asked for
-  int64_t step_ = 0;                                    // taken so far
-  int64_t first_step_ = 0;                              // taken before this run
+  StepMeter meter_{engine_};
+  RunEvents happened_;
+  std::unique_ptr<MetricsFile> metrics_, evaluations_, digest_lines_;  // rank 0 with a folder only
+  std::unique_ptr<MonitorLogs> monitors_;                              // rank 0 only
+  std::optional<StepSpan> traced_;                                     // steps that rank 0 traces
+  std::optional<Trace> trace_;                                         // of rank 0, where asked for
+  int64_t step_ = 0;                                                   // taken so far
+  int64_t first_step_ = 0;                                             // taken before this run
   int64_t last_saved_ = -1;
   bool last_save_failed_ = false;
-  int stop_signal_ = 0;  // that all ranks have agreed to stop for
+  int stop_reason_ = 0;  // that all ranks have agreed on; 0: none
 };
 
 }  // namespace
-
-int threads_for(const TrainOptions& options, int local_ranks) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return launch::threads_of_rank(options.threads, std::getenv("OMP_NUM_THREADS"), cores, local_ranks);
-}
 
 int train(const TrainOptions& options, const PreparedRun& run) {
   const at::Device device = open_device(options.device);

@@ -11,7 +11,4 @@ namespace shoal::train {
 // when a signal ended it.
 int train(const TrainOptions& options, const PreparedRun& run);
 
-// How many threads a rank of `local_ranks` on this host computes with.
-int threads_for(const TrainOptions& options, int local_ranks);
-
 }  // namespace shoal::train

@@ -94,8 +94,8 @@ TEST_P(GpuCollectives, AllGatherBringsEveryShard) {
 }
 
 TEST_P(GpuCollectives, ReduceScatterHasTheBitsOfTheHosts) {
-  for (const bool accumulate : {false, true}) {
-    on_gpu_ranks(world(), way(), [&](Group& host, Group& device, Queue& queue) {
+  for (const auto& [carry, group] : std::vector<std::pair<float, int>>{{0, 0}, {1, 0}, {0.5f, 2}}) {
+    on_gpu_ranks(world(), way(), [&, carry = carry, group = group](Group& host, Group& device, Queue& queue) {
       const int64_t whole_numel = kShardNumel * world();
       const std::vector<std::byte> own = values_of(host.rank(), whole_numel, dtype());
       std::vector<float> on_host(static_cast<size_t>(kShardNumel), 0.5f);
@@ -103,9 +103,9 @@ TEST_P(GpuCollectives, ReduceScatterHasTheBitsOfTheHosts) {
       args.subject = {"reduce", "test"};
       args.whole_dtype = dtype();
       args.shard_numel = kShardNumel;
-      args.pre = 0.5f;
       args.post = 1.0f / 3.0f;
-      args.accumulate = accumulate;
+      args.carry = carry;
+      args.groups.size = group;
       args.piece_numel = 1000;
       ReduceScatter for_host = args;
       for_host.whole = own.data();
@@ -125,7 +125,7 @@ TEST_P(GpuCollectives, ReduceScatterHasTheBitsOfTheHosts) {
       device.reduce_scatter(args).wait();
       EXPECT_TRUE(after_ran);
       const std::vector<std::byte> got = read(queue, *shard);
-      EXPECT_EQ(std::memcmp(got.data(), on_host.data(), got.size()), 0) << "accumulate " << accumulate;
+      EXPECT_EQ(std::memcmp(got.data(), on_host.data(), got.size()), 0) << "carry " << carry << ", groups of " << group;
     });
   }
 }
@@ -303,14 +303,13 @@ TEST(Nccl, AWorldOfOneGathersReducesAndBroadcastsInEveryDtype) {
         .wait();
     EXPECT_EQ(read(*queue, *gathered), own);
 
-    for (const float pre : {1.0f, 0.5f}) {
+    for (const float post : {1.0f, 0.25f}) {
       std::vector<float> expected(static_cast<size_t>(kShardNumel), 0.0f);
       ReduceScatter args;
       args.subject = {"reduce", "test"};
       args.whole_dtype = dtype;
       args.shard_numel = kShardNumel;
-      args.pre = pre;
-      args.post = 0.25f;
+      args.post = post;
       args.whole = own.data();
       args.shard = expected.data();
       make_single_group()->reduce_scatter(args).wait();

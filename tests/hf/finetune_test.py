@@ -76,10 +76,10 @@ class Finetune(unittest.TestCase):
         return [json.loads(line) for line in (self.folder / "tuned" / name).read_text().splitlines()]
 
     def validation_rows(self, tokens):
-        """What Shoal evaluated on: the last twentieth of the samples, whole micro-batches of every rank."""
+        """What Shoal evaluated on: the last twentieth of the samples, in whole micro-batches."""
         samples = (len(tokens) - 1) // SEQUENCE
         kept = -(-samples // 20)
-        used = kept // (MICRO_BATCH * RANKS) * MICRO_BATCH * RANKS
+        used = kept // MICRO_BATCH * MICRO_BATCH
         begins = range((samples - kept) * SEQUENCE, (samples - kept + used) * SEQUENCE, SEQUENCE)
         return torch.stack([tokens[begin : begin + SEQUENCE + 1] for begin in begins])
 

@@ -8,6 +8,7 @@ namespace shoal {
 namespace {
 
 using testing::Command;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using testing::Result;
 using ::testing::StartsWith;
@@ -21,14 +22,14 @@ TEST(Cli, SaysItsVersionAndThatOfTorch) {
   const Result result = shoal({"--version"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, StartsWith("shoal "));
-  EXPECT_THAT(result.out, HasSubstr("(torch 2.11."));
+  EXPECT_THAT(result.out, ContainsRegex("\\(torch 2\\.[0-9]+\\."));
 }
 
 TEST(Cli, EveryVerbsHelpEndsWithAnExample) {
   const Result help = shoal({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.out, HasSubstr("Example:\n"));
-  for (const char* verb : {"train", "launch", "plan", "tokenize"}) {
+  for (const char* verb : {"train", "compare", "launch", "plan", "tokenize"}) {
     EXPECT_THAT(help.out, HasSubstr(std::string("  ") + verb + " "));
     const Result result = shoal({verb, "--help"});
     EXPECT_EQ(result.exit_code, 0);

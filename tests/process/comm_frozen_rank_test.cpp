@@ -229,10 +229,11 @@ TEST(FrozenRank, IsNamedWhileRanksJoinOrOpenAChannelAndHoldsUpNobodyWhoLeaves) {
                                                      {"connecting: ", "joining the world: "},
                                                      {"opening channel//0: ", "connecting: "},
                                                      {"opening channel/weights/0: ", "opening channel//0: "}};
-  std::vector<Freezing> cases{{.transport = "shm", .world = 2, .victim = 0, .at_listen = 1},
-                              {.transport = "gloo", .world = 3, .victim = 0, .at_listen = 4}};
-  for (const int at_listen : {2, 3}) cases.push_back({"gloo", 2, 0, "take_steps", at_listen});
-  for (const int at_listen : {1, 2, 3}) cases.push_back({"gloo", 3, 1, "take_steps", at_listen});
+  // The first is its door, rank 0's second the store.
+  std::vector<Freezing> cases{{.transport = "shm", .world = 2, .victim = 0, .at_listen = 2},
+                              {.transport = "gloo", .world = 3, .victim = 0, .at_listen = 5}};
+  for (const int at_listen : {3, 4}) cases.push_back({"gloo", 2, 0, "take_steps", at_listen});
+  for (const int at_listen : {2, 3, 4}) cases.push_back({"gloo", 3, 1, "take_steps", at_listen});
   for (const std::string transport : {"gloo", "shm"}) {
     for (const int victim : {0, 1}) cases.push_back({transport, 2, victim, "leave"});
   }
@@ -240,7 +241,7 @@ TEST(FrozenRank, IsNamedWhileRanksJoinOrOpenAChannelAndHoldsUpNobodyWhoLeaves) {
     if (world->given().mode == "leave") {
       expect_left(*world);
     } else {
-      const int listen = world->given().at_listen - (world->given().victim == 0 ? 1 : 0);
+      const int listen = world->given().at_listen - (world->given().victim == 0 ? 2 : 1);
       expect_named(*world, places.at(static_cast<size_t>(listen)));
     }
   }

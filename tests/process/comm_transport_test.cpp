@@ -30,7 +30,8 @@ bool dies_at(const std::string& call) {
 }
 
 std::atomic<int> listens{0};
-bool gloo_listens() { return listens > (std::string(std::getenv("RANK")) == "0" ? 1 : 0); }  // rank 0: first the store
+// After the rank's door, and rank 0's store.
+bool gloo_listens() { return listens > (std::string(std::getenv("RANK")) == "0" ? 2 : 1); }
 
 }  // namespace
 
@@ -485,7 +486,8 @@ TEST(Transport, FreedMemoryIsUnmappedByPeers) {
 TEST(Transport, AnUnknownTransportIsRefused) {
   const auto outcomes = Ranks({.world = 2, .mode = "collectives", .env = {{"SHOAL_TRANSPORT", "pigeon"}}}).wait();
   for (const Outcome& outcome : outcomes) {
-    EXPECT_THAT(outcome.output, HasSubstr("[comm SHOAL_TRANSPORT] pigeon is not a transport. Use auto, shm or gloo."));
+    EXPECT_THAT(outcome.output,
+                HasSubstr("[comm SHOAL_TRANSPORT] pigeon is not a transport. Use one of auto, shm, gloo, nccl."));
   }
 }
 

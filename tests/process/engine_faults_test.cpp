@@ -41,6 +41,7 @@ int play_rank() {
   run.faulty_rank = number_of("TEST_FAULTY_RANK");
   run.stage = number_of("TEST_STAGE");
   run.prefetch = number_of("TEST_PREFETCH");
+  if (const int ranks = number_of("TEST_SHARD_SIZE"); ranks > 0) run.shard_size = ranks;
   run.pause = options.timeout + 3s;
   run.settle = 2500ms;
   run.announce = [] { say(fmt::format("fault at {:.6f}", now())); };
@@ -67,6 +68,7 @@ struct FaultCase {
   int stage = 3;
   int64_t prefetch = 0;
   int timeout_ms = 0;  // 0: the default, which no test lives to see
+  int shard_size = 0;  // 0: over all ranks
 };
 
 // How the ranks of one case ended.
@@ -93,7 +95,8 @@ class EngineFaults : public ::testing::TestWithParam<const char*> {
                                                        {"TEST_FAULTY_RANK", std::to_string(given.faulty_rank)},
                                                        {"TEST_STAGE", std::to_string(given.stage)},
                                                        {"TEST_PREFETCH", std::to_string(given.prefetch)},
-                                                       {"TEST_TIMEOUT_MS", std::to_string(given.timeout_ms)}},
+                                                       {"TEST_TIMEOUT_MS", std::to_string(given.timeout_ms)},
+                                                       {"TEST_SHARD_SIZE", std::to_string(given.shard_size)}},
                                                .limit = 300s}));
     }
     std::vector<Ended> ends;
@@ -158,6 +161,29 @@ TEST_P(EngineFaults, ARankKilledInARecomputedForwardIsNamed) {
   const Ended ended = end_of({.fault = Fault::killed_in_recompute, .faulty_rank = 2});
   EXPECT_EQ(ended.faulty().signal, SIGKILL);
   expect_peers_say(ended, "gather of embed", "rank 2 died");
+}
+
+TEST_P(EngineFaults, ARankKilledInAGroupOfRanksIsNamedByItsNumberInTheWorld) {
+  // In a gather that the group makes alone, and in a reduction of all ranks.
+  for (const Ended& ended :
+       ends_of({{.fault = Fault::killed_in_forward, .faulty_rank = 3, .world = 4, .shard_size = 2},
+                {.fault = Fault::killed_in_forward, .faulty_rank = 0, .world = 4, .shard_size = 2},
+                {.fault = Fault::killed_in_backward, .faulty_rank = 1, .world = 4, .stage = 2, .shard_size = 2}})) {
+    EXPECT_EQ(ended.faulty().signal, SIGKILL);
+    const bool in_gather = ended.given.fault == Fault::killed_in_forward;
+    const int beside = ended.given.faulty_rank ^ 1;  // the other one of its group
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == ended.given.faulty_rank) continue;
+      const Outcome& outcome = ended.outcomes[static_cast<size_t>(rank)];
+      EXPECT_EQ(outcome.exit_code, 3) << ended.outputs;
+      EXPECT_THAT(outcome.output, ContainsRegex("comm rank " + std::to_string(rank))) << ended.outputs;
+      EXPECT_THAT(outcome.output, HasSubstr(ended.faulty_name() + " died")) << ended.outputs;
+      if (in_gather && rank != beside) continue;  // has its unit, and waits for a reduction
+      EXPECT_THAT(outcome.output, ContainsRegex(in_gather ? "gather of sometimes .shard of weights #[0-9]+."
+                                                          : "reduce of drop .all ranks of gradients #[0-9]+."))
+          << ended.outputs;
+    }
+  }
 }
 
 TEST_P(EngineFaults, ARankKilledWhileItWaitsInACollectiveIsNamed) {

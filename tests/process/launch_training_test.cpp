@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "base/json.h"
 #include "process/command.h"
+#include "process/find_ranks.h"
 #include "process/spawn.h"
 #include "unit/launch/processes.h"
 
@@ -39,18 +39,7 @@ class RunFolder {
   std::string path() const { return path_.string(); }
 
   // The processes with this folder in their command line, and the rank in their environment if it is given.
-  std::vector<pid_t> processes(std::optional<int> rank = {}) const {
-    std::vector<pid_t> found;
-    for (const auto& entry : fs::directory_iterator("/proc")) {
-      const std::string name = entry.path().filename();
-      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-      if (read(entry.path() / "cmdline").find(path()) == std::string::npos) continue;
-      const std::string wanted = rank ? '\0' + ("RANK=" + std::to_string(*rank)) + '\0' : "";
-      if (rank && ('\0' + read(entry.path() / "environ")).find(wanted) == std::string::npos) continue;
-      if (testing::runs(static_cast<pid_t>(std::stol(name)))) found.push_back(static_cast<pid_t>(std::stol(name)));
-    }
-    return found;
-  }
+  std::vector<pid_t> processes(std::optional<int> rank = {}) const { return testing::processes_of(path(), rank); }
 
   // "loss grad_norm" of each step, as metrics.jsonl gives them.
   std::vector<std::string> losses() const {
@@ -67,12 +56,6 @@ class RunFolder {
   static std::string next() {
     static int count = 0;
     return std::to_string(count++);
-  }
-  static std::string read(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
   }
 
   fs::path path_;

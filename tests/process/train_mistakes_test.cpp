@@ -107,6 +107,23 @@ TEST(TrainMistakes, ARunOfNothingButNanEndsAndFails) {
   EXPECT_EQ(few.exit_code, 1) << "too few for 20 in a row, and nothing was learned";
 }
 
+// A fixed loss scale under which every gradient overflows: the losses are finite, and nothing is learned.
+TEST(TrainMistakes, ARunThatOnlySkipsFails) {
+  const RunFolder folder;
+  const auto skipping = [&](const std::string& out, const Words& more) {
+    return train(folder, "llama", out,
+                 Words{"--set", "fp16.enabled=true", "--set", "fp16.loss_scale=1e9", "--save-every", "1"} + more);
+  };
+  const Result few = skipping("few", {"--steps", "3"});
+  EXPECT_EQ(few.exit_code, 1) << few.out;
+  EXPECT_THAT(few.err, HasSubstr("steps 1 to 3 are not finite: the loss of step 1 was 5."));
+  EXPECT_THAT(few.out, HasSubstr("step 3 is not saved: no step was taken"));
+  const Result many = skipping("many", {"--steps", "100", "--set", "shoal.max_nonfinite=7"});
+  EXPECT_EQ(many.exit_code, 1) << many.out;
+  EXPECT_THAT(many.err, HasSubstr("steps 1 to 7 are not finite"));
+  EXPECT_THAT(many.err, HasSubstr("So many in a row end a run (--max-nonfinite 7)"));
+}
+
 // Nobody writes to them: a read would wait without end.
 TEST(TrainMistakes, FilesThatAreNoFilesAreRefused) {
   const RunFolder folder;

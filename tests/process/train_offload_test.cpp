@@ -1,9 +1,14 @@
 // `shoal train` with states off the device: the same characters as without, also after a kill in the middle of a step,
 // and nothing left on the disk.
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <array>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "config_people_write.h"
 #include "process/train_run.h"
@@ -17,7 +22,7 @@ Words states_on(const std::string& tier, const RunFolder& folder, const std::str
           "zero_optimization.offload_optimizer={\"device\": \"" + tier + "\", \"nvme_path\": \"" + (folder / "disk") +
               "\"" + more + "}",
           "--set",
-          "shoal={\"offload_chunk_size\": 2000, \"verify_offload\": true}",
+          "shoal.offload_chunk_size=2000",
           "--set",
           "bf16.enabled=true"};
 }
@@ -72,6 +77,84 @@ TEST(TrainOffload, PlacementAutoPutsOnDiskWhatTheHostsBudgetCannotHold) {
   const Result none = placed("none", kBudget, "");
   EXPECT_NE(none.exit_code, 0);
   EXPECT_THAT(none.err, HasSubstr("offload_optimizer.nvme_path for the disk"));
+}
+
+constexpr size_t kPage = 4096;
+using Page = std::array<char, kPage>;
+
+// The file of a run under the folder "disk", opened as a stranger would.
+class StrangersFile {
+ public:
+  explicit StrangersFile(const RunFolder& folder) {
+    uintmax_t most = 0;
+    std::string path;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "disk")) {
+      if (!entry.is_regular_file() || entry.file_size() <= most) continue;
+      most = entry.file_size();
+      path = entry.path();
+    }
+    fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  }
+  ~StrangersFile() { ::close(fd_); }
+  StrangersFile(const StrangersFile&) = delete;
+  StrangersFile& operator=(const StrangersFile&) = delete;
+
+  Page read() const {
+    Page page;
+    EXPECT_EQ(::pread(fd_, page.data(), kPage, 0), static_cast<ssize_t>(kPage));
+    return page;
+  }
+  void write(const Page& page) const { EXPECT_EQ(::pwrite(fd_, page.data(), kPage, 0), static_cast<ssize_t>(kPage)); }
+
+ private:
+  int fd_ = -1;
+};
+
+bool has_ended(const Command& run) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(run.pid()), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
+// Damage that lands between a read and the write after it is written over, and does no harm: so it comes again and
+// again.
+Result damaged(const RunFolder& folder, const std::string& out,
+               const std::function<void(const StrangersFile&)>& damage) {
+  const Words words = {"--steps", "1000000", "--no-final-save"};
+  Command run(train_words(folder, "gpt2", out, words + states_on("nvme", folder)));
+  EXPECT_TRUE(run.wait_for_output("step 3/")) << run.out() << run.err();
+  {
+    const StrangersFile file(folder);
+    for (int i = 0; i < 60000 && !has_ended(run); ++i) {
+      damage(file);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  if (!has_ended(run)) run.kill(SIGKILL);
+  return run.wait();
+}
+
+// Without a key that asks for it.
+TEST(TrainOffload, AFlippedBitOnDiskEndsTheRun) {
+  const RunFolder folder;
+  const Result result = damaged(folder, "run", [](const StrangersFile& file) {
+    Page page = file.read();
+    page[1001] ^= 4;
+    file.write(page);
+  });
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("the page at 0 (block 0) is not what was written there"));
+}
+
+// What the disk has of the page is older than what was written last.
+TEST(TrainOffload, AWriteThatWasLostEndsTheRun) {
+  const RunFolder folder;
+  std::optional<Page> old;
+  const Result result = damaged(folder, "run", [&](const StrangersFile& file) {
+    if (!old) old = file.read();
+    if (file.read() != *old) file.write(*old);
+  });
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("is not what was written there"));
 }
 
 // Which parameters are sharded says in what order the norm is summed, at every stage.

@@ -108,7 +108,7 @@ inline std::map<std::string, double> traced_waits(const RunFolder& folder, const
 // Two runs wrote the same numbers, all but the times.
 inline void expect_same_characters(const RunFolder& folder, const std::string& run, const std::string& whole) {
   const std::string metrics = folder.read(run + "/metrics.jsonl"), expected = folder.read(whole + "/metrics.jsonl");
-  for (const char* key : {"step", "loss", "grad_norm", "lr", "loss_scale", "tokens"}) {
+  for (const char* key : {"step", "loss", "grad_norm", "lr", "loss_scale", "skipped", "tokens"}) {
     EXPECT_EQ(column(metrics, key), column(expected, key)) << run << " " << key;
   }
 }

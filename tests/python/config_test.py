@@ -392,7 +392,7 @@ SHAPES = [
     ({"zero_optimization": True}, {"stage": 1}),
     ({"zero_optimization": {"stage": 2, "cpu_offload": 1}}, {"stage": 2, "offloads_states": True}),
     ({"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}, "overlap_comm": 1}}, {"stage": 2}),
-    ({"bf16": {"enabled": 1, "check_grad_overflow": False}, "tensorboard": {"enabled": True}, "wandb": {"enabled": True}}, {}),
+    ({"bf16": {"enabled": 1, "check_grad_overflow": False}, "tensorboard": {"enabled": False}, "wandb": {"enabled": 0}}, {}),
     ({"flops_profiler": {"enabled": True, "profile_step": 1}, "comms_logger": {"enabled": True}, "csv_monitor": {}}, {}),
     ({"activation_checkpointing": {"partition_activations": True, "number_checkpoints": 4}, "sparse_gradients": True}, {}),
     ({"compile": {"deepcompile": True, "backend": "inductor"}, "pipeline": {"stages": "auto"}, "dump_state": True}, {}),

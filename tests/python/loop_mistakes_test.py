@@ -410,5 +410,51 @@ def test_wrong_arguments_are_named_in_a_sentence():
     run(__file__, "sentences", 2)
 
 
+def skipping(stage: int, kind: str) -> list[str]:
+    """What a run says whose loss is not finite from its third step on, or whose gradients are not; "": nothing in 30 steps."""
+    import shoal
+
+    said = []
+    for package, most in (("deepspeed", None), ("deepspeed", 4), ("deepspeed", 0), ("shoal", 5)):
+        config = {
+            "train_micro_batch_size_per_gpu": 4,
+            "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
+            "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
+            "shoal": {} if most is None else {"max_nonfinite": most},
+        }
+        if package == "deepspeed":
+            import deepspeed
+
+            engine = deepspeed.initialize(model=model_of_seed(), config=config)[0]
+        else:
+            engine = shoal.initialize(model_of_seed(), config)
+        said.append("")
+        for number in range(30):
+            loss = engine(batch(number, int(os.environ["RANK"])))
+            if number >= 2:
+                loss = loss * float("nan") if kind == "loss" else loss + float("inf")
+            try:
+                engine.backward(loss)
+                engine.step()
+            except shoal.Error as error:
+                said[-1] = f"{number + 1} {error}"
+                break
+        engine.destroy()
+    return said
+
+
+def test_a_run_that_only_skips_ends():
+    # A loss that is not finite though its gradients are is known to its rank alone: of several none may end alone.
+    assert run(__file__, "skipping", 2, stage=2, kind="gradients are finite") == [[""] * 4] * 2
+    for ranks, stage, kind in ((2, 0, "loss"), (2, 3, "loss"), (1, 2, "gradients are finite")):
+        for usual, four, never, five in run(__file__, "skipping", ranks, stage=stage, kind=kind):
+            value = "nan" if kind == "loss" else "inf"
+            assert usual.startswith(f"22 [step] steps 3 to 22 are not finite: the loss of step 3 was {value}"), usual
+            assert "So many in a row end a run (shoal.max_nonfinite 20; 0: none do)." in usual, usual
+            assert ("a gradient of unit " in usual) == (kind == "loss"), usual
+            assert four.startswith("6 [step] steps 3 to 6 are not finite") and never == "", (four, never)
+            assert five.startswith("7 [step] steps 3 to 7 are not finite"), five
+
+
 if __name__ == "__main__":
     main(globals(), imports=("deepspeed",))

@@ -72,12 +72,17 @@ def wait_for(ranks: list[int], limit_seconds: float) -> list[int]:
 
 def start_ranks(job: dict[str, Any]) -> tuple[int | None, list[int]]:
     """In a rank: its number. In the nursery: None, and the exit codes when all have ended."""
+    import torch
+
     store, port = serve_store()
     ranks = []
     for rank in range(job["world"]):
         process = os.fork()
         if process == 0:
             become_rank(rank, job, port)
+            # After a fork torch makes its thread pool anew when a thread first sets the number of threads, which autograd's own all do as
+            # they start: two at a time, and one finds no pool and aborts the process.
+            torch.set_num_threads(1)
             return rank, []
         ranks.append(process)
     codes = wait_for(ranks, job["limit_seconds"])

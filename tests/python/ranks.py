@@ -20,6 +20,11 @@ from typing import Any, Callable
 LIMIT_SECONDS = 600
 OWN_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONFAULTHANDLER": "1"}
 
+
+class Skipped(Exception):
+    """A test that cannot run here, with the reason."""
+
+
 _nurseries: dict[str, subprocess.Popen] = {}
 _imports: list[str] = []
 
@@ -31,16 +36,16 @@ def run(file: str, name: str, world: int, **arguments: Any) -> list[Any]:
         sees_gpu = Path("/dev/nvidiactl").exists() and os.environ.get("CUDA_VISIBLE_DEVICES") != ""
         codes, output = (_under_torchrun if sees_gpu else _in_nursery)(file, job)
         if any(codes):
-            raise AssertionError(f"{name}{arguments} failed on {world} ranks, which ended with {codes}:\n{output[-12000:]}")
+            raise AssertionError(f"{name}{arguments} failed on {world} ranks, which ended with {codes}:\n{output}")
         return [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(world)]
 
 
 def _in_nursery(file: str, job: dict[str, Any]) -> tuple[list[int], str]:
     if file not in _nurseries:
-        command = [sys.executable, str(Path(__file__).with_name("nursery.py")), file, *_imports]
+        program = [str(Path(__file__).with_name("warm.py")), "run", str(Path(__file__).with_name("nursery.py")), file, *_imports]
         environment = os.environ | OWN_ENVIRONMENT
         _nurseries[file] = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            [sys.executable, *program], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
     nursery = _nurseries[file]
     nursery.stdin.write(json.dumps(job | {"environment": os.environ | OWN_ENVIRONMENT}) + "\n")
@@ -48,14 +53,19 @@ def _in_nursery(file: str, job: dict[str, Any]) -> tuple[list[int], str]:
     if not answer:
         raise AssertionError(f"the nursery of {file} ended with {nursery.wait()}")
     outputs = [Path(job["folder"], f"{rank}.output").read_text() for rank in range(job["world"])]
-    return json.loads(answer), "\n".join(f"--- rank {rank}:\n{text[-6000:]}" for rank, text in enumerate(outputs))
+    return json.loads(answer), "\n".join(f"--- rank {rank}:\n{_ends_of(text)}" for rank, text in enumerate(outputs))
+
+
+def _ends_of(text: str) -> str:
+    """How it begins, where a process that aborts says why, and how it ends."""
+    return text if len(text) <= 9000 else f"{text[:4000]}\n[...]\n{text[-5000:]}"
 
 
 def _under_torchrun(file: str, job: dict[str, Any]) -> tuple[list[int], str]:
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={job['world']}", "--standalone"]
     command += [str(Path(__file__).with_name("nursery.py")), "--rank", file, json.dumps(job)]
     done = subprocess.run(command, env=os.environ | OWN_ENVIRONMENT, capture_output=True, text=True, timeout=LIMIT_SECONDS)
-    return [done.returncode], done.stdout + done.stderr
+    return [done.returncode], _ends_of(done.stdout + done.stderr)
 
 
 def whole() -> bool:
@@ -86,18 +96,22 @@ def free_port() -> int:
 
 
 def main(tests: dict[str, Any], imports: tuple[str, ...] = ()) -> None:
-    """Runs the functions of a test file whose names begin with test_; the exit code says whether all passed. `imports`:
+    """Runs the functions of a test file whose names begin with test_; the exit code says whether all passed; 77: all were skipped. `imports`:
     modules that its ranks need and that take their time."""
     _imports[:] = imports
     chosen = sys.argv[1:]
-    failed = 0
+    failed = skipped = ran = 0
     for name, test in list(tests.items()):
         if not name.startswith("test_") or (chosen and name not in chosen):
             continue
         begin = time.monotonic()
+        ran += 1
         try:
             test()
             print(f"passed {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+        except Skipped as reason:
+            skipped += 1
+            print(f"SKIPPED {name}: {reason}", flush=True)
         except AssertionError as error:
             failed += 1
             print(f"FAILED {name}: {error}", flush=True)
@@ -107,4 +121,4 @@ def main(tests: dict[str, Any], imports: tuple[str, ...] = ()) -> None:
     for nursery in _nurseries.values():
         nursery.stdin.close()
         nursery.wait()
-    sys.exit(1 if failed else 0)
+    sys.exit(1 if failed else 77 if skipped and skipped == ran else 0)

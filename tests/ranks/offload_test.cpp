@@ -351,6 +351,7 @@ TEST(Offload, EveryOptimizerGivesTheSameBitsFromDisk) {
   for (const OptimizerRow& row : kOptimizers) {
     const OptimizerKind kind = row.kind;
     if (kind == OptimizerKind::adamw) continue;  // as all other tests have it
+    if (row.by_parameter) continue;              // refused by configs
     RunOptions options = steps_with(Precision::bf16, 1);
     options.optimizer = kind;
     options.stage = 2;

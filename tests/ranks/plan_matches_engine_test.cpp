@@ -84,5 +84,32 @@ TEST(Plan, EqualsWhatTheEngineHoldsOfWeightsOnDisk) {
   }
 }
 
+TEST(Plan, EqualsWhatTheEngineHoldsOnAMeshOfGroups) {
+  const auto model = models::open_model("llama-tiny");
+  for (const std::vector<std::string>& groups :
+       {std::vector<std::string>{"zero_optimization.mics_shard_size=2"},
+        {"zero_optimization.mics_shard_size=1"},
+        {"zero_optimization.zero_hpz_partition_size=2"},
+        {"zero_optimization.mics_shard_size=2", "shoal.fold_group=2", "gradient_accumulation_steps=2"}}) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      for (const int stage : {1, 2, 3}) {
+        if (stage < 3 && groups[0].find("hpz") != std::string::npos) continue;
+        SCOPED_TRACE(groups[0] + ", stage " + std::to_string(stage));
+        const Config config = config_of(stage, precision, 4, groups);
+        PlanSubject subject;
+        subject.units = make_blueprint(model->units(), config, 1).specs;
+        const MemoryPlan planned = plan_stage(subject, config, 4, false).memory;
+        for (const MemoryPlan& held : held_by_engines(config, 4)) {
+          EXPECT_EQ(held.weights, planned.weights);
+          EXPECT_EQ(held.second_weights, planned.second_weights);
+          EXPECT_EQ(held.gradients, planned.gradients);
+          EXPECT_EQ(held.states, planned.states);
+          EXPECT_EQ(held.reduce_slots, planned.reduce_slots);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shoal

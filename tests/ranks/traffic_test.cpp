@@ -6,6 +6,7 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include "layout/norm_tops.h"
 #include "training/matrix_run.h"
 
 namespace shoal::testing {
@@ -56,7 +57,8 @@ TEST(Traffic, StepVolumesAreThoseOfThePaper) {
     // A flat is padded so that it cuts evenly.
     const uint64_t padded = kUnits * ((kSide * kSide + 128 * world - 1) / (128 * world) * 128 * world) * 4;
     EXPECT_GE(padded, model_nbytes);
-    const uint64_t norm_nbytes = others * kUnits * sizeof(double);
+    const auto part_runs = static_cast<int64_t>(padded / 4 / kUnits / ranks / 128);
+    const uint64_t norm_nbytes = others * kUnits * static_cast<uint64_t>(most_tops(part_runs, world)) * sizeof(double);
     for (const bool overlap : {true, false}) {
       for (const int64_t prefetch : {int64_t{0}, int64_t{10'000}}) {
         for (int stage = 0; stage <= 3; ++stage) {

@@ -57,6 +57,7 @@ class FaultyTraining {
   Config config() const {
     RunOptions options;
     options.stage = has(Fault::another_stage) ? run_.stage - 1 : run_.stage;
+    options.shard_size = run_.shard_size;
     options.prefetch = run_.prefetch;
     options.overlap = run_.overlap;
     options.clip = !has(Fault::another_config);

@@ -36,6 +36,7 @@ struct FaultyRun {
   Fault fault = Fault::none;
   int faulty_rank = 1;
   int stage = 3;
+  int shard_size = -1;   // mics_shard_size
   int64_t prefetch = 0;  // none: who dies in a unit has not begun to gather the next
   bool overlap = true;
   std::chrono::milliseconds pause{0};      // how long who hangs hangs

@@ -25,7 +25,10 @@ uint64_t RunResult::hash() const { return hash_text(weights, hash_text(bits(loss
 
 Config config_of(const RunOptions& options, int world) {
   Config config;
-  config.batch = {2 * options.accumulation * world, 2, options.accumulation};
+  const int64_t accumulation = options.leaves > 0 ? options.leaves / world : options.accumulation;
+  config.batch = {2 * accumulation * world, 2, accumulation};
+  if (options.leaves > 0) config.shoal.leaf_seed = 9;
+  config.shoal.fold_group = options.fold_group;
   config.gradient_clipping = options.clip ? options.clip_norm : 0.0;
   config.precision = options.precision;
   config.fp16.enabled = options.precision == Precision::fp16;
@@ -33,7 +36,10 @@ Config config_of(const RunOptions& options, int world) {
   config.fp16.hysteresis = 1;
   config.zero.stage = options.stage;
   config.zero.overlap_comm = options.overlap;
-  config.zero.reduce_bucket_size = 700;
+  config.zero.mics_shard_size = options.shard_size;
+  config.zero.hpz_partition_size = options.second_copy;
+  config.zero.mics_hierarchical_gather = options.hierarchical;
+  config.zero.reduce_bucket_size = options.reduce_bucket;
   config.zero.prefetch_bucket_size = options.prefetch;
   config.zero.param_persistence_threshold = options.persistence_threshold;
   config.zero.offload_param = {.tier = options.weights_tier,
@@ -76,14 +82,20 @@ RunResult train(Group& world, const RunOptions& options) {
   RunResult result;
   for (int step = 0; step < options.steps; ++step) {
     StepResult stepped;
-    for (int64_t micro = 0; micro < options.accumulation; ++micro) {
-      const bool uses = !options.skip_units || (step + rank + micro) % 3 != 0;
-      at::Tensor loss = forward(engine, model, batch_of(step, micro, rank), {options.dropout, options.recompute, uses});
+    for (int64_t micro = 0; micro < engine.config().batch.accumulation_steps; ++micro) {
+      const bool by_leaf = options.leaves > 0;
+      const int64_t leaf = micro * world.size() + rank;
+      const bool uses = !options.skip_units || (step + (by_leaf ? leaf : rank + micro)) % 3 != 0;
+      const Batch batch = by_leaf ? batch_of(step, leaf, 0) : batch_of(step, micro, rank);
+      at::Tensor loss = forward(engine, model, batch, {options.dropout, options.recompute, uses});
       if (step == options.overflow_step) loss = loss * INFINITY;
       result.losses.push_back(loss.item<double>());
       engine.backward(loss);
       if (options.speculative && step % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       stepped = engine.step();
+    }
+    if (options.evaluate_every > 0 && step % options.evaluate_every == 0) {
+      engine.evaluate([&] { forward(engine, model, batch_of(step, 0, 99), {options.dropout, false, true}); });
     }
     result.norms.push_back(stepped.grad_norm);
     result.applied.push_back(stepped.applied);
@@ -118,7 +130,8 @@ void find_math() {
 }
 
 std::vector<RunResult> train_on_threads(int world, const RunOptions& options) {
-  return on_threads<RunResult>(world, [&](Group& group) { return train(group, options); });
+  return on_threads<RunResult>(
+      world, [&](Group& group) { return train(group, options); }, std::chrono::seconds(60), options.hosts);
 }
 
 }  // namespace shoal::testing

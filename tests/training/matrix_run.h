@@ -20,7 +20,10 @@ struct RunOptions {
   int stage = 0;
   Precision precision = Precision::fp32;
   int64_t accumulation = 1;
-  bool clip = true;  // at a norm that every step exceeds
+  int leaves = 0;  // of a step, instead of the accumulation: data and random numbers follow the leaf, not the rank
+  int64_t fold_group = 0;
+  int evaluate_every = 0;  // steps; 0: never
+  bool clip = true;        // at a norm that every step exceeds
   bool overlap = true;
   bool recompute = false;
   bool inputs_on_host = false;  // of what is recomputed
@@ -54,6 +57,11 @@ struct RunOptions {
   double clip_norm = 0.05;   // what clipping clips to
   bool defer = false;        // updates wait until a unit is needed
   int64_t offload_ring = 0;
+  int shard_size = -1;          // mics_shard_size
+  int second_copy = 1;          // zero_hpz_partition_size
+  bool hierarchical = false;    // mics_hierarchical_params_gather
+  std::vector<int> hosts = {};  // of the ranks as threads
+  int64_t reduce_bucket = 700;  // elements: where gradients are received or staged, in several pieces
 };
 
 struct RunResult {
@@ -82,9 +90,9 @@ void find_math();
 // Plays every rank as a thread; a rank that throws aborts the others, and the first error is thrown here.
 template <class Result>
 std::vector<Result> on_threads(int world, const std::function<Result(Group&)>& play,
-                               Timeout timeout = std::chrono::seconds(60)) {
+                               Timeout timeout = std::chrono::seconds(60), const std::vector<int>& hosts = {}) {
   find_math();
-  std::vector<std::unique_ptr<Group>> groups = make_thread_groups(world, timeout);
+  std::vector<std::unique_ptr<Group>> groups = make_thread_groups(world, timeout, hosts);
   std::vector<std::optional<Result>> played(static_cast<size_t>(world));  // not Result: bits of bool share their bytes
   std::vector<std::exception_ptr> errors(static_cast<size_t>(world));
   std::vector<std::thread> threads;

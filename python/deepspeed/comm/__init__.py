@@ -10,12 +10,20 @@ from typing import Any
 
 import torch
 import torch.distributed as _dist
+from shoal import Error as _Error
+from shoal.world import first_host as _first_host
 from shoal.world import local_size as _local_size
 from shoal.world import number_of as _number_of
 from torch.distributed import *  # noqa: F401,F403
 from torch.distributed import ReduceOp  # noqa: F401
 
 from deepspeed.accelerator import get_accelerator as _get_accelerator
+from deepspeed.comm import logged as _logged
+from deepspeed.comm.log import CommsLogger as _CommsLogger
+from deepspeed.comm.ranks import get_rank, get_world_size, is_initialized
+
+comms_logger = _CommsLogger()
+globals().update({name: _logged.logged(getattr(_dist, name), name, lambda: comms_logger) for name in _logged.NAMES})
 
 
 def first_rank() -> bool:
@@ -25,10 +33,6 @@ def first_rank() -> bool:
 
 def is_available() -> bool:
     return _dist.is_available()
-
-
-def is_initialized() -> bool:
-    return _dist.is_available() and _dist.is_initialized()
 
 
 def init_distributed(
@@ -43,13 +47,15 @@ def init_distributed(
     rank: int = -1,
     world_size: int = -1,
 ) -> None:
-    """Initialises torch.distributed unless it is up already or not wanted."""
+    """Initialises torch.distributed unless it is up already or not wanted. config: whose section comms_logger is taken."""
+    if config is not None:
+        configure(config)
     if is_initialized() or dist_init_required is False:
         return
     if auto_mpi_discovery:
         _take_ranks_of_mpi()
     backend = dist_backend or _get_accelerator().communication_backend_name()
-    if backend == "ccl" or (backend == "nccl" and _ranks_share_gpus()):
+    if backend == "ccl" or (backend == "nccl" and not _nccl_takes_the_ranks()):
         backend = "gloo"
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     if init_method is not None or rank >= 0:
@@ -94,10 +100,18 @@ def _gloo_works() -> bool:
     return False
 
 
-def _ranks_share_gpus() -> bool:
-    """NCCL takes no two ranks on one GPU, and none on a CPU."""
+def _nccl_takes_the_ranks() -> bool:
+    """The engine's rule (docs/transports.md): NCCL takes no two ranks of one host on one GPU, and knows hosts by NCCL_HOSTID,
+    which `shoal launch --share-gpu` sets to another text in each rank. It takes none on a CPU."""
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return _local_size() > gpus
+    takes = gpus > 0 and (_local_size() <= gpus or bool(os.environ.get("NCCL_HOSTID")))
+    if not takes and os.environ.get("SHOAL_TRANSPORT") == "nccl":
+        why = f"{_local_size()} ranks of this host share {gpus} GPUs" if gpus else "torch sees no GPU"
+        raise _Error(
+            f"[environment SHOAL_TRANSPORT] nccl takes no two ranks on one GPU, and {why}. Give each rank a GPU of its own; or "
+            "start them by `shoal launch --share-gpu`, which gives each an NCCL_HOSTID of its own; or use auto."
+        )
+    return takes
 
 
 def _take_ranks_of_mpi() -> None:
@@ -113,15 +127,19 @@ def _take_ranks_of_mpi() -> None:
             os.environ.setdefault("LOCAL_RANK", os.environ.get(local, "0"))
             if os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == os.environ[size] or os.environ.get("SLURM_NNODES") == "1":
                 os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+            elif rank == "SLURM_PROCID":
+                _take_place_of_slurm()
             return
 
 
-def get_rank(group: Any = None) -> int:
-    return _dist.get_rank(group) if is_initialized() else _number_of("RANK", 0)
-
-
-def get_world_size(group: Any = None) -> int:
-    return _dist.get_world_size(group) if is_initialized() else _number_of("WORLD_SIZE", 1, least=1)
+def _take_place_of_slurm() -> None:
+    """Ranks meet at the first host of the step, at a port of the job's: jobs that share a host should not meet at one."""
+    for name in ("SLURM_STEP_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NODELIST"):
+        if os.environ.get(name):
+            os.environ.setdefault("MASTER_ADDR", _first_host(os.environ[name]))
+            job = os.environ.get("SLURM_JOB_ID", "")
+            os.environ.setdefault("MASTER_PORT", str(29500 + (int(job) if job.isdecimal() else 0) % 10000))
+            return
 
 
 def get_local_rank() -> int:
@@ -137,19 +155,30 @@ def is_whole_world(group: Any) -> bool:
     return group is None or not is_initialized() or _dist.get_world_size(group) == _dist.get_world_size()
 
 
-def inference_all_reduce(tensor: torch.Tensor, op: Any = ReduceOp.SUM, group: Any = None) -> Any:
+def _inference_all_reduce(tensor: torch.Tensor, op: Any = ReduceOp.SUM, group: Any = None) -> Any:
     """all_reduce; DeepSpeed has a faster one for inference on CPUs."""
     return _dist.all_reduce(tensor, op=op, group=group)
 
 
-def allgather_fn(output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any = None, async_op: bool = False) -> Any:
-    return _dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
+inference_all_reduce = _logged.logged(_inference_all_reduce, "all_reduce", lambda: comms_logger)
+
+
+def allgather_fn(
+    output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any = None, async_op: bool = False, debug: Any = None
+) -> Any:
+    return all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)  # noqa: F405
 
 
 def reduce_scatter_fn(
-    output_tensor: torch.Tensor, tensor: torch.Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+    output_tensor: torch.Tensor,
+    tensor: torch.Tensor,
+    op: Any = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+    prof: bool = False,
+    debug: Any = None,
 ) -> Any:
-    return _dist.reduce_scatter_tensor(output_tensor, tensor, op=op, group=group, async_op=async_op)
+    return reduce_scatter_tensor(output_tensor, tensor, op=op, group=group, async_op=async_op, prof=prof)  # noqa: F405
 
 
 def has_all_gather_into_tensor() -> bool:
@@ -168,5 +197,63 @@ def get_all_ranks_from_group(group: Any = None) -> list[int]:
     return _dist.get_process_group_ranks(group if group is not None else _dist.group.WORLD)
 
 
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
+def _barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
     return _dist.barrier(group, async_op=async_op, device_ids=device_ids) if is_initialized() else None
+
+
+barrier = _logged.logged(_barrier, "barrier", lambda: comms_logger)
+
+
+def configure(
+    deepspeed_config: Any = None,
+    enabled: bool | None = None,
+    prof_all: bool | None = None,
+    prof_ops: list[str] | None = None,
+    verbose: bool | None = None,
+    debug: bool | None = None,
+) -> None:
+    """Sets the log of collectives up: by the section comms_logger of a DeepSpeedConfig, then by what is given beside it."""
+    if deepspeed_config is not None and hasattr(deepspeed_config.comms_config, "comms_logger"):  # the section is there
+        comms_logger.configure(deepspeed_config.comms_config)
+    given = {"enabled": enabled, "prof_all": prof_all, "prof_ops": prof_ops, "verbose": verbose, "debug": debug}
+    for name, value in given.items():
+        if value is not None:
+            setattr(comms_logger, name, value)
+
+
+# What engines have still to put down is put down first.
+before_summary: list[Any] = []
+
+
+def log_summary(show_straggler: bool = False, return_dict: bool = False) -> dict[str, Any] | None:
+    """Prints on rank 0 what collectives have cost so far. Every rank calls it, and gets its own numbers with return_dict."""
+    _settle()
+    _barrier()
+    found = comms_logger.log_all(print_log=get_rank() == 0, show_straggler=show_straggler, return_dict=return_dict)
+    _barrier()
+    return found
+
+
+def reset_log() -> None:
+    _settle()
+    comms_logger.reset_data()
+
+
+def has_comm_data() -> bool:
+    _settle()
+    return comms_logger.has_data()
+
+
+def get_comm_operation_count() -> int:
+    _settle()
+    return comms_logger.get_total_operations()
+
+
+def get_logged_comm_ops() -> list[str]:
+    _settle()
+    return comms_logger.get_operation_names()
+
+
+def _settle() -> None:
+    for settle in before_summary:
+        settle()

@@ -17,6 +17,7 @@ class CommsLoggerConfig(DeepSpeedConfigModel):
 
 class DeepSpeedCommsConfig:
     def __init__(self, ds_config: Mapping[str, Any]):
-        self.comms_logger_enabled = "comms_logger" in ds_config
-        if self.comms_logger_enabled:
-            self.comms_logger = CommsLoggerConfig(**ds_config["comms_logger"])
+        section = ds_config.get("comms_logger")
+        self.comms_logger_enabled = bool(section) and CommsLoggerConfig(**section).enabled
+        if section:
+            self.comms_logger = CommsLoggerConfig(**section)

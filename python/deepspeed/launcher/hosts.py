@@ -13,6 +13,17 @@ MOST_SLOTS = 1024  # of a host: more is a slip of the pen, and would be started
 MOST_CORES = 65536  # the largest number of a core
 
 
+MOST_SHOWN = 2000  # characters of a message: it quotes what is in files
+
+
+def _refusal(text: str) -> SystemExit:
+    """With what a terminal would act on as an escape, and not without end."""
+    shown = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    if len(shown) > MOST_SHOWN:
+        shown = f"{shown[: MOST_SHOWN // 2]}[... {len(shown) - MOST_SHOWN} characters]{shown[-MOST_SHOWN // 2 :]}"
+    return SystemExit(f"deepspeed: {shown}")
+
+
 def read_hostfile(path: str) -> Hosts:
     """The hosts of a file; none if there is no such file."""
     if not os.path.isfile(path):
@@ -21,7 +32,7 @@ def read_hostfile(path: str) -> Hosts:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise SystemExit(f"deepspeed: the hostfile {path} cannot be read: {error}. Give a text file.") from None
+        raise _refusal(f"the hostfile {path} cannot be read: {error}. Give a text file.") from None
     return parse_hostfile(text.splitlines(), path)
 
 
@@ -33,20 +44,27 @@ def _number(text: str, most: int) -> int | None:
     return int(text) if int(text) <= most else None
 
 
+def _refuse_option(host: str, place: str) -> None:
+    """ssh would take it for one: -oProxyCommand=... runs a command here."""
+    if host.startswith("-"):
+        raise _refusal(f"{place} names a host {host}, which begins with -. Write the name or address of one.")
+
+
 def parse_hostfile(lines: list[str], path: str = "hostfile") -> Hosts:
     hosts: Hosts = {}
     for number, line in enumerate(lines, 1):
         words = line.split("#")[0].split()
         if not words:
             continue
+        _refuse_option(words[0], f"{path}:{number}")
         count = words[1].removeprefix("slots=") if len(words) == 2 else ""
         slots = _number(count, MOST_SLOTS)
         if slots is None and count.isascii() and count.isdigit():
-            raise SystemExit(f"deepspeed: {path}:{number} gives {words[0]} more than {MOST_SLOTS} slots. Write how many ranks it takes.")
+            raise _refusal(f"{path}:{number} gives {words[0]} more than {MOST_SLOTS} slots. Write how many ranks it takes.")
         if not slots:
-            raise SystemExit(f"deepspeed: {path}:{number} is {line.strip()!r}. Write a host and its slots: worker-0 slots=4.")
+            raise _refusal(f"{path}:{number} is {line.strip()!r}. Write a host and its slots: worker-0 slots=4.")
         if words[0] in hosts:
-            raise SystemExit(f"deepspeed: {path}:{number} names {words[0]} a second time. Give each host one line.")
+            raise _refusal(f"{path}:{number} names {words[0]} a second time. Give each host one line.")
         hosts[words[0]] = list(range(slots))
     return hosts
 
@@ -58,7 +76,8 @@ def parse_spec(text: str) -> dict[str, list[int] | None]:
         host, colon, slots = part.strip().partition(":")
         numbers = slots.split(",") if colon else []
         if not host or any(_number(number, MOST_SLOTS) is None for number in numbers):
-            raise SystemExit(f'deepspeed: {text!r} does not say which slots. Write "worker-0@worker-1:0,2".')
+            raise _refusal(f'{text!r} does not say which slots. Write "worker-0@worker-1:0,2".')
+        _refuse_option(host, repr(text))
         found[host] = sorted({int(number) for number in numbers}) if colon else None
     return found
 
@@ -72,10 +91,10 @@ def select(hosts: Hosts, include: str, exclude: str) -> Hosts:
     spec = parse_spec(include or exclude)
     for host, slots in spec.items():
         if host not in hosts:
-            raise SystemExit(f"deepspeed: {host} is not among the hosts {', '.join(hosts)}. Name one of them.")
+            raise _refusal(f"{host} is not among the hosts {', '.join(hosts)}. Name one of them.")
         outside = [slot for slot in slots or [] if slot not in hosts[host]]
         if outside:
-            raise SystemExit(f"deepspeed: {host} has no slot {outside[0]}: it has {len(hosts[host])}. Name one that it has.")
+            raise _refusal(f"{host} has no slot {outside[0]}: it has {len(hosts[host])}. Name one that it has.")
     chosen: Hosts = {}
     for host, slots in hosts.items():
         if include:
@@ -93,7 +112,7 @@ def select(hosts: Hosts, include: str, exclude: str) -> Hosts:
 def limit(hosts: Hosts, num_nodes: int, num_gpus: int) -> Hosts:
     """The first hosts, and their first slots."""
     if num_nodes > len(hosts):
-        raise SystemExit(f"deepspeed: --num_nodes is {num_nodes} and the hostfile has {len(hosts)}. Add hosts to it.")
+        raise _refusal(f"--num_nodes is {num_nodes} and the hostfile has {len(hosts)}. Add hosts to it.")
     chosen = dict(list(hosts.items())[: num_nodes if num_nodes > 0 else None])
     return {host: slots[:num_gpus] if num_gpus > 0 else slots for host, slots in chosen.items()}
 
@@ -105,6 +124,6 @@ def parse_cores(text: str) -> list[int]:
         first, dash, last = part.strip().partition("-")
         low, high = _number(first, MOST_CORES), _number(last if dash else first, MOST_CORES)
         if low is None or high is None or high < low:
-            raise SystemExit(f"deepspeed: --bind_core_list is {text!r}. Write numbers and ranges: 0,2-4.")
+            raise _refusal(f"--bind_core_list is {text!r}. Write numbers and ranges: 0,2-4.")
         cores += range(low, high + 1)
     return cores

@@ -1,12 +1,27 @@
 """Runs a script as `python script --local_rank=N ...`, which scripts for DeepSpeed's launcher expect, on cores of its own
 where asked. Started by path, so that nothing is imported before the cores are set.
 
-    with_local_rank.py [--no_local_rank] [--cores=0,1,2,3] [-m] script arguments...
+    with_local_rank.py [--no_local_rank] [--share_gpu] [--cores=0,1,2,3] [-m] script arguments...
 """
 
 import os
 import runpy
 import sys
+
+
+def share_gpu() -> None:
+    """What `shoal launch --share-gpu` gives a rank: to NCCL it is a host of its own, and its kernels are small, so that those of
+    all ranks fit on the GPU at one time."""
+    rank, blocks = os.environ["RANK"], str(min(4, max(1, 32 // int(os.environ["WORLD_SIZE"]))))
+    os.environ["NCCL_HOSTID"] = f"shoal-rank-{rank}"
+    for name, value in {
+        "NCCL_SOCKET_IFNAME": "lo",
+        "NCCL_IB_DISABLE": "1",
+        "CUDA_DEVICE_MAX_CONNECTIONS": "32",
+        "NCCL_MAX_CTAS": blocks,
+        "NCCL_MAX_P2P_NCHANNELS": blocks,
+    }.items():
+        os.environ.setdefault(name, value)
 
 
 def main() -> None:
@@ -18,6 +33,8 @@ def main() -> None:
             with_rank = False
         elif flag == "-m":
             as_module = True
+        elif flag == "--share_gpu":
+            share_gpu()
         else:
             cores = [int(core) for core in flag.removeprefix("--cores=").split(",")]
             each = len(cores) // int(os.environ["LOCAL_WORLD_SIZE"])

@@ -1,1 +1,1 @@
-"""deepspeed.monitor: the sections of the monitors. Nothing is written to them yet."""
+"""deepspeed.monitor: numbers of a run to TensorBoard, CSV files and Weights & Biases, on rank 0."""

@@ -1,1 +1,1 @@
-"""deepspeed.profiling: the section of the profiler. Operations are not counted."""
+"""deepspeed.profiling: the flops profiler."""

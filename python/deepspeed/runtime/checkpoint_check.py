@@ -6,9 +6,10 @@ What a DeepSpeed wrote over a checkpoint of ours is known by its files, which do
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from typing import Any
+from typing import Any, Iterator
 
 from shoal import Error, _core, durable
 
@@ -49,6 +50,18 @@ def check_files(folder: str, world: _core.Group, place: str, needs_states: bool 
         warning_once(f"[{place}] {folder} was written anew by another program: its {lists.NAME} is not of these files. Only "
                      "the archives' own checksums were compared.")
     return None
+
+
+@contextlib.contextmanager
+def naming(folder: str, place: str) -> Iterator[None]:
+    """Around the reading of a checkpoint: values that no save writes are an error that says so, and no key or type alone."""
+    try:
+        yield
+    except Error:
+        raise
+    except Exception as error:  # noqa: BLE001  files of others may hold anything
+        what = f"it has no {error.args[0]!r:.60}" if isinstance(error, KeyError) and error.args else f"{type(error).__name__}: {error!s:.300}"
+        raise Error(f"[{place}] {folder} does not hold what a save writes ({what}). Take another checkpoint.") from error
 
 
 def _look(folder: str, world: _core.Group, place: str) -> tuple[lists.FileList | None, dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 from typing import Any, NamedTuple
 
@@ -72,10 +73,34 @@ def is_of_a_save(name: str) -> bool:
     return state_file(name) is not None or name in (lists.NAME, "zero") or name.endswith(".pt.part")
 
 
+TRUST = "SHOAL_TRUST_CHECKPOINTS"
+
+
 def read(path: str) -> Any:
-    """Pickles of DeepSpeed: load only what you trust."""
+    """A file of states. Its pickle may hold tensors, plain values and the classes that DeepSpeed itself puts there; anything else could
+    run code while it is read, and is refused unless the environment has TRUST=1, or torch.serialization.add_safe_globals named it."""
     durable.check_regular(path, "load_checkpoint")
-    return torch.load(path, map_location="cpu", weights_only=False, mmap=True)
+    if os.environ.get(TRUST) == "1":
+        return torch.load(path, map_location="cpu", weights_only=False, mmap=True)
+    try:
+        with torch.serialization.safe_globals(_own_classes()):
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except pickle.UnpicklingError as error:
+        named = re.search(r"GLOBAL (\S+)", str(error))
+        held = f"an object of {named[1]}" if named is not None else "objects beside tensors and plain values"
+        raise Error(
+            f"[load_checkpoint] {path} holds {held}, and to read such an object may run code of whoever wrote the file. If you trust it, "
+            f"allow the class by torch.serialization.add_safe_globals, or set {TRUST}=1 in the environment."
+        ) from error
+
+
+def _own_classes() -> list[Any]:
+    """What a DeepSpeed writes into its files beside tensors and plain values, and we too."""
+    from deepspeed.runtime.fp16 import loss_scaler
+    from deepspeed.runtime.zero.config import ZeroStageEnum
+    from deepspeed.utils.tensor_fragment import fragment_address
+
+    return [loss_scaler.LossScaler, loss_scaler.DynamicLossScaler, ZeroStageEnum, fragment_address]
 
 
 def write(path: str, value: Any) -> None:

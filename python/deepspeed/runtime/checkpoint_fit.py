@@ -145,7 +145,10 @@ class Fit:
         """Attributes of the engine."""
         model = self.saved.models[0]
         counts = {name: int(model.get(name, 0)) for name in ("global_steps", "global_samples", "skipped_steps")}
-        micro_steps = int(model.get("micro_steps", counts["global_steps"] * self.engine.gradient_accumulation_steps()))
+        accumulation = self.engine.gradient_accumulation_steps()
+        micro_steps = int(model.get("micro_steps", counts["global_steps"] * accumulation))
+        if micro_steps % accumulation:  # saved at another accumulation: the next step begins with its first micro-step all the same
+            micro_steps = counts["global_steps"] * accumulation
         return counts | {"micro_steps": micro_steps, "micro_steps_at_boundary": micro_steps}
 
     def _saved_progress(self, optimizer_states: bool) -> Any:

@@ -10,6 +10,7 @@ from shoal import _core, durable
 
 from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime import checkpoint_list as lists
+from deepspeed.runtime.checkpoint_check import naming
 from deepspeed.runtime.checkpoint_fit import Fit, Wanted
 from deepspeed.runtime.checkpoint_universal import is_universal, open_checked
 from deepspeed.utils.logging import logger, warning_once
@@ -43,7 +44,12 @@ def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
     takes_states = wanted.optimizer and engine.basic_optimizer is not None
     saved = open_checked(folder, world, _PLACE, needs_states=takes_states)
     fits: list[Fit] = []
-    durable.act_together(world, _PLACE, lambda: fits.append(Fit(engine, saved, wanted, takes_states and saved.has_states)))
+
+    def fit() -> None:
+        with naming(folder, _PLACE):
+            fits.append(Fit(engine, saved, wanted, takes_states and saved.has_states))
+
+    durable.act_together(world, _PLACE, fit)
     fits[0].try_schedule()
     with durable.undone_on_error(lambda: _refuse_to_go_on(engine, folder)):
         fits[0].write()

@@ -23,7 +23,7 @@ from shoal import _core, durable
 
 from deepspeed.runtime import checkpoint_files as files
 from deepspeed.runtime import checkpoint_list as lists
-from deepspeed.runtime.checkpoint_check import check_files
+from deepspeed.runtime.checkpoint_check import check_files, naming
 from deepspeed.runtime.checkpoint_folder import PendingFolder
 from deepspeed.runtime.checkpoint_plain import PlainSaved
 from deepspeed.runtime.checkpoint_saved import Saved
@@ -49,8 +49,9 @@ def open_checked(folder: str, world: Any, place: str, needs_states: bool = True)
     found: list[Saved] = []
 
     def open_own() -> None:
-        found.append(open_saved(folder))
-        found[0].check_agreement(place)
+        with naming(folder, place):
+            found.append(open_saved(folder))
+            found[0].check_agreement(place)
 
     durable.act_together(world, place, open_own)
     found[0].accumulated = listed.accumulated if listed is not None else 0

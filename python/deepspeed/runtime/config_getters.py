@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import json
+from types import SimpleNamespace
 from typing import Any, Mapping
 
 import torch
 
-from deepspeed.runtime.config_object import DeepSpeedConfig
+from deepspeed.runtime.config_object import DeepSpeedConfig, observed_sections
 from deepspeed.runtime.torch_autocast import GRAD_SCALER, autocast_dtype
 
 
@@ -71,6 +71,10 @@ class ConfigGetters:
         }
         return DeepSpeedConfig({**self.config, **batch})
 
+    @functools.cached_property
+    def _observed(self) -> SimpleNamespace:
+        return observed_sections({key: value for key, value in self.config.items() if value != "auto"})
+
     def steps_per_print(self) -> Any:
         return self.config.get("steps_per_print")
 
@@ -79,8 +83,35 @@ class ConfigGetters:
         names = ("gather_16bit_weights_on_model_save", "gather_fp16_weights_on_model_save")
         return any(bool(zero.get(prefix + name)) for prefix in ("stage3_", "") for name in names)
 
-    def dump_state(self) -> None:
-        print(json.dumps(self.config, indent=2, default=str))
+    def dump_state(self) -> bool:
+        return self._observed.dump_state
+
+    def wall_clock_breakdown(self) -> bool:
+        return self._observed.wall_clock_breakdown
+
+    def memory_breakdown(self) -> bool:
+        return self._observed.memory_breakdown
+
+    def flops_profiler_enabled(self) -> bool:
+        return self._observed.flops_profiler_config.enabled
+
+    def flops_profiler_recompute_fwd_factor(self) -> float:
+        return self._observed.flops_profiler_config.recompute_fwd_factor
+
+    def flops_profiler_profile_step(self) -> int:
+        return self._observed.flops_profiler_config.profile_step
+
+    def flops_profiler_module_depth(self) -> int:
+        return self._observed.flops_profiler_config.module_depth
+
+    def flops_profiler_top_modules(self) -> int:
+        return self._observed.flops_profiler_config.top_modules
+
+    def flops_profiler_detailed(self) -> bool:
+        return self._observed.flops_profiler_config.detailed
+
+    def flops_profiler_output_file(self) -> str | None:
+        return self._observed.flops_profiler_config.output_file
 
     def get_batch_info(self) -> tuple[int, int, int]:
         return self.train_batch_size(), self.train_micro_batch_size_per_gpu(), self.gradient_accumulation_steps()

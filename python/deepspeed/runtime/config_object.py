@@ -4,6 +4,7 @@ the engine takes them is told by initialize."""
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any, Mapping
 
 import torch
@@ -21,6 +22,7 @@ from deepspeed.runtime.precision_config import get_bfloat16_config, get_float16_
 from deepspeed.runtime.swap_tensor.aio_config import get_aio_config
 from deepspeed.runtime.zero.config import get_zero_config
 from deepspeed.utils.arguments import refuse
+from deepspeed.utils.config import get_timers_config
 from deepspeed.utils.logging import logger
 
 # Keys at the top level, and their defaults.
@@ -45,6 +47,19 @@ _PLAIN = {
 }
 _SMALL_NAMES = ("adagrad", "adam", "adamw", "lamb", "lion", "muon")  # types that DeepSpeed writes in small letters
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def observed_sections(given: Mapping[str, Any]) -> SimpleNamespace:
+    """What a config says of logs, monitors, timers and the profiler, whatever stands in its other sections."""
+    return SimpleNamespace(
+        comms_config=DeepSpeedCommsConfig(given),
+        monitor_config=get_monitor_config(given),
+        flops_profiler_config=DeepSpeedFlopsProfilerConfig(given),
+        timers_config=get_timers_config(given),
+        wall_clock_breakdown=given.get("wall_clock_breakdown", False),
+        memory_breakdown=given.get("memory_breakdown", False),
+        dump_state=given.get("dump_state", False),
+    )
 
 
 class DeepSpeedConfig:
@@ -73,9 +88,7 @@ class DeepSpeedConfig:
         if self.float16_config.enabled and self.bfloat16_config.enabled:
             raise DeepSpeedConfigError("[config bf16.enabled] true, and fp16.enabled is true as well. Switch one of them off.")
         self.activation_checkpointing_config = DeepSpeedActivationCheckpointingConfig(given)
-        self.comms_config = DeepSpeedCommsConfig(given)
-        self.monitor_config = get_monitor_config(given)
-        self.flops_profiler_config = DeepSpeedFlopsProfilerConfig(given)
+        vars(self).update(vars(observed_sections(given)))
         self.aio_config = get_aio_config(given)
         section = given.get("compile") or {}
         self.compile_config = CompileConfig(**{key: section[key] for key in section if key in CompileConfig.model_fields})

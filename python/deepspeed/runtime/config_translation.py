@@ -18,6 +18,13 @@ from deepspeed.runtime.torch_autocast import autocast_dtype, scale_loss, scales_
 from deepspeed.utils.logging import warning_once
 
 
+# Sections that observing.py carries out, with their keys.
+_OBSERVED = {
+    "flops_profiler": {"enabled", "recompute_fwd_factor", "profile_step", "module_depth", "top_modules", "detailed", "output_file"},
+    "comms_logger": {"enabled", "verbose", "prof_all", "debug", "prof_ops"},
+}
+
+
 class Source(NamedTuple):
     """The text of a config, None where a dict was given, and what to call it in messages."""
 
@@ -93,12 +100,31 @@ def translate(config: Mapping[str, Any], optimizer: Any = None, scheduler: Any =
         scale_loss(result)
     if autocast_dtype(result) is not None:
         result.pop("torch_autocast")  # so does this
+    _take_what_is_observed(result)
     if isinstance(result.get("data_types"), dict):
         for key in ("buffer_dtype", "keep_in_fp32_modules"):  # read before the engine is made
             result["data_types"].pop(key, None)
     if not any(key in result for key in ("train_batch_size", "train_micro_batch_size_per_gpu")):
         result["train_micro_batch_size_per_gpu"] = 1
     return result
+
+
+def _take_what_is_observed(config: dict[str, Any]) -> None:
+    """Monitors, profile, log of collectives and the like: observing.py carries them out. Of monitors the core checks the keys."""
+    for name in ("memory_breakdown", "dump_state"):
+        if isinstance(config.get(name), bool):
+            config.pop(name)
+    for name in ("tensorboard", "csv_monitor", "wandb"):
+        if isinstance(config.get(name), dict) and config[name].get("enabled") in (0, 1):
+            config[name]["enabled"] = False
+    for name, known in _OBSERVED.items():
+        if isinstance(config.get(name), dict) and config[name].keys() <= known:
+            config.pop(name)  # else the core says which key is wrong
+    throughput = config["timers"].get("throughput") if isinstance(config.get("timers"), dict) else None
+    if isinstance(throughput, dict):
+        for name in ("enabled", "synchronized"):
+            if isinstance(throughput.get(name), bool):
+                throughput.pop(name)
 
 
 def _translate_fp16(config: dict[str, Any]) -> None:

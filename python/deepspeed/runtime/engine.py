@@ -16,7 +16,7 @@ from deepspeed import comm
 from deepspeed.accelerator import rank_device
 from deepspeed.ops.kernel_optimizer import KernelOptimizer
 from deepspeed.runtime import client_states, first_states, group_settings, lr_schedules, optimizer_calls, optimizers
-from deepspeed.runtime import step_hooks
+from deepspeed.runtime import observing, step_hooks
 from deepspeed.runtime.accumulation import Accumulation
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.buffer_dtypes import cast_buffers
@@ -86,6 +86,8 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
         if self._shoal.client is not None:
             self.optimizer_type = client_states.register(basic, self._shoal.client.keys)
         self.core_config = self._shoal.core_config
+        comm.configure(self._observed)
+        self.monitor = observing.open_monitor(self._observed, self._shoal.world)
         cast_buffers(module, config, self.dtype)
         self.optimizer: Any = None
         if basic is not None:
@@ -118,6 +120,9 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
                 external_parameters(each)
             if isinstance(self.optimizer, DeepSpeedOptimizer):
                 self.optimizer.parameter_offload = DeepSpeedZeRoOffload(module)
+        self._observer = observing.Observer(self, self.monitor)
+        if self.dump_state():
+            observing.dump_state(self)
 
     def _groups_of(self, basic: torch.optim.Optimizer) -> KnownGroups:
         groups = self._shoal.group_dicts
@@ -181,7 +186,7 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
             self._shoal.refuse_hooks()
         if self.fp16_auto_cast():
             args, kwargs = _to_half(args), _to_half(kwargs)
-        with self._shoal.explaining("forward"), autocast(self.torch_autocast_dtype(), self.device):
+        with self._observer.forward(), self._shoal.explaining("forward"), autocast(self.torch_autocast_dtype(), self.device):
             return self.module(*args, **kwargs)
 
     def backward(
@@ -196,10 +201,13 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
         if self.basic_optimizer is None:
             raise shoal.Error("[backward] the engine has no optimizer: it was made for inference. Give it one.")
         self._tell_boundary()
-        self._shoal.backward(loss, scale_by_accumulation=scale_wrt_gas, retain_graph=retain_graph)
+        with self._observer.backward():
+            self._shoal.backward(loss, scale_by_accumulation=scale_wrt_gas, retain_graph=retain_graph)
         if self._inside_no_sync:
             self.micro_steps += 1  # no step() follows, which counts the others
-        return loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss
+        scaled = loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss
+        self._observer.take_loss(scaled)
+        return scaled
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss times the loss scale, for loss.backward() without the engine."""
@@ -212,6 +220,12 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
             raise shoal.Error("[step] is called inside coalesce_grad_reduction. Leave it first: one block is one step.")
         if self.basic_optimizer is None:
             raise shoal.Error("[step] the engine has no optimizer: it was made for inference. Give it one.")
+        with self._observer.step():
+            is_boundary = self._step(lr_kwargs)
+        self._observer.after_step(is_boundary)
+
+    def _step(self, lr_kwargs: dict[str, Any] | None) -> bool:
+        """Whether it ended a step."""
         backwards = self._shoal._live("step").accumulated
         around = step_hooks.of(self) if self._ends_step() and backwards > 0 else ()
         step_hooks.call_before(around)
@@ -224,7 +238,7 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
         self._tell_boundary()
         self._step_applied = result.applied
         if not result.boundary:
-            return
+            return False
         self.global_steps += 1
         self.micro_steps_at_boundary = self.micro_steps
         if self.managed_gradient_accumulation():
@@ -236,6 +250,28 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
         self.optimizer.overflow = not result.applied
         if result.applied and self.lr_scheduler is not None:
             self.lr_scheduler.step(**(lr_kwargs or {}))
+        return True
+
+    @property
+    def timers(self) -> Any:
+        return self._observer.timers
+
+    @property
+    def tput_timer(self) -> Any:
+        return self._observer.throughput
+
+    @property
+    def flops_profiler(self) -> Any:
+        return self._observer.profiler
+
+    @property
+    def summary_events(self) -> list[tuple[str, Any, int]]:
+        """What the monitors were given last."""
+        return self._observer.events
+
+    def get_wall_clock_timers(self) -> dict[str, float]:
+        """Milliseconds by name at the last step(), with wall_clock_breakdown."""
+        return self._observer.cache
 
     def named_groups(self) -> list[list[tuple[str, int]]]:
         """The trained parameters of each group of the optimizer, as (name, numel)."""
@@ -378,6 +414,7 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
     def destroy(self) -> None:
         if self._shoal.core is None:
             return
+        self._observer.settle()
         self._shoal.destroy()
         if self.basic_optimizer is not None:
             optimizer_calls.restore(self.basic_optimizer)

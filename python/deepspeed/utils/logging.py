@@ -28,3 +28,9 @@ def warning_once(message: str) -> None:
     if message not in _warned and comm.get_rank() == 0:
         _warned.add(message)
         logger.warning(message)
+
+
+def print_dist(message: str, ranks: list[int] | None = None) -> None:
+    """Prints on the given ranks, whatever the level of the logger; [-1] or nothing means all."""
+    if not ranks or -1 in ranks or comm.get_rank() in ranks:
+        print(f"[Rank {comm.get_rank()}] {message}", flush=True)

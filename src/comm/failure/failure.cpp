@@ -52,6 +52,13 @@ std::string cause_late(const std::vector<int>& missing, Timeout timeout, const s
       listed(missing), seconds_of(timeout), listed(to_blame), listed(to_blame));
 }
 
+std::string cause_not_joined(const std::vector<int>& missing, Timeout timeout, const std::string& store) {
+  return fmt::format(
+      "{} did not arrive within {} s at {}, where ranks meet. Look at what {} there: MASTER_ADDR, MASTER_PORT and "
+      "WORLD_SIZE must be the same, and no firewall between; or raise shoal.timeout_seconds.",
+      listed(missing), seconds_of(timeout), store, missing.size() == 1 ? "it says" : "they say");
+}
+
 std::string cause_silent(const std::vector<int>& silent, Timeout limit) {
   return fmt::format("{} died or hangs: {} joined the world and {} not heard of for {} s. Look at {} own output.",
                      listed(silent), silent.size() == 1 ? "it" : "they", silent.size() == 1 ? "was" : "were",
@@ -77,6 +84,16 @@ std::string cause_unconnected(Timeout timeout) {
       "the GPUs of all ranks were not connected within {} s. Look at the output of the other ranks; NCCL_DEBUG=INFO in "
       "the environment says how far they came.",
       seconds_of(timeout));
+}
+
+std::string cause_unreachable(int peer, const std::string& host, const std::string& door, const std::string& own,
+                              const std::string& problem) {
+  return fmt::format(
+      "rank {} cannot be reached at {} ({}) from {}: {}. Ranks connect at ports that their systems choose: let all "
+      "through between the hosts of a run; where a host has several networks, set GLOO_SOCKET_IFNAME to the one "
+      "between "
+      "them.",
+      peer, door, host, own, problem);
 }
 
 std::string cause_unconnected_over(const std::string& transport, Timeout timeout) {

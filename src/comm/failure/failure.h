@@ -31,12 +31,17 @@ inline constexpr Timeout kMeetingTimeout = std::chrono::seconds(20);
 std::string cause_late(const std::vector<int>& missing, Timeout timeout);
 // The same where those who are late wait for others in their turn, who are `to_blame`; see blame.h.
 std::string cause_late(const std::vector<int>& missing, Timeout timeout, const std::vector<int>& to_blame);
+// Of ranks that joined the world nowhere that `store` knows of.
+std::string cause_not_joined(const std::vector<int>& missing, Timeout timeout, const std::string& store);
 std::string cause_silent(const std::vector<int>& silent, Timeout limit);
 // Of the process that serves the store: "rank 0" or "the launcher".
 std::string cause_store_silent(const std::string& server, Timeout limit);
 // Of a collective on a GPU, where nobody knows who is missing.
 std::string cause_stuck(int rank, Timeout timeout);
 std::string cause_unconnected(Timeout timeout);
+// `problem`: why `door` of rank `peer`, which lives on `host`, cannot be reached from `own`, an address.
+std::string cause_unreachable(int peer, const std::string& host, const std::string& door, const std::string& own,
+                              const std::string& problem);
 std::string cause_unconnected_over(const std::string& transport, Timeout timeout);
 // Of a GPU of which nothing is known any more.
 std::string cause_no_answer(int rank, Timeout silence);

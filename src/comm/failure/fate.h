@@ -2,6 +2,7 @@
 // watch over collectives on GPUs. Asked from any thread; waits for no rank.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -9,6 +10,8 @@
 #include "shoal/group.h"
 
 namespace shoal {
+
+class ProgressReports;
 
 class Fate {
  public:
@@ -22,6 +25,15 @@ class Fate {
   virtual std::string dead_peer() = 0;
   // Writes the failure down for every rank and channel, unless one is there already, and wakes whoever waits.
   virtual void fail(const Failure& failure) = 0;
+  // How far the others are with collectives on GPUs; null where that is not told. Lives as long as the world.
+  virtual ProgressReports* progress() { return nullptr; }
 };
+
+// How long after the connections of a process are seen to be cut its end may come to be known.
+inline constexpr Timeout kDeathPatience = std::chrono::seconds(2);
+
+// What lies behind an error that names nobody: what a rank has written down, or `own` with a rank that is gone as its
+// cause. Both may be known a moment after the error; asks for as long as the patience. Nothing: neither is.
+std::optional<Failure> what_lies_behind(Fate& fate, const Failure& own, Timeout patience = kDeathPatience);
 
 }  // namespace shoal

@@ -51,21 +51,23 @@ void WaitReports::run() {
   bool told = false;
   std::unique_lock lock(mutex_);
   for (uint64_t look = 1; !stopping_.wait_for(lock, kReportPeriod, [this] { return stopped_; }); ++look) {
-    const std::vector<Wait> now = waits_();
-    std::string report = std::to_string(look);
-    bool any = false;
-    for (const Wait& wait : now) {
-      if (std::find(before.begin(), before.end(), wait) == before.end()) continue;  // it may be over in a moment
-      report += fmt::format(" {}", wait.for_rank);
-      any = true;
-    }
-    before = now;
-    if (!any && !told) continue;
-    told = any;
     try {
+      const std::vector<Wait> now = waits_();
+      std::string report = std::to_string(look);
+      bool any = false;
+      for (const Wait& wait : now) {
+        if (std::find(before.begin(), before.end(), wait) == before.end()) continue;  // it may be over in a moment
+        report += fmt::format(" {}", wait.for_rank);
+        any = true;
+      }
+      before = now;
+      if (!any && !told) continue;
+      told = any;
       store_.set(waits_key(rank_), report);
+    } catch (const StoreSilent&) {  // a busy store may hear the next one: who reports no more is taken to hang
     } catch (const Error&) {
-      return;
+      return;                          // the store is gone
+    } catch (const std::exception&) {  // no memory: the next look may have it
     }
   }
 }

@@ -5,8 +5,8 @@
 
 namespace shoal {
 
-void Watch::add(std::string at, std::shared_ptr<Probe> probe) {
-  entries_.push_back({std::move(at), std::move(probe), std::nullopt});
+void Watch::add(std::string at, std::shared_ptr<Probe> probe, uint64_t sequence) {
+  entries_.push_back({std::move(at), std::move(probe), sequence, std::nullopt});
 }
 
 std::optional<Watch::Oldest> Watch::look(Time now) {
@@ -17,6 +17,7 @@ std::optional<Watch::Oldest> Watch::look(Time now) {
   if (!oldest.began && oldest.probe->started()) oldest.began = now;
   Oldest found;
   found.at = oldest.at;
+  found.sequence = oldest.sequence;
   if (oldest.began) {
     found.under_way = std::chrono::duration_cast<Timeout>(now - *oldest.began);
     found.late = now - *oldest.began >= timeout_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -26,12 +27,14 @@ class Watch {
 
   explicit Watch(Timeout timeout) : timeout_(timeout) {}
 
-  // In the order of the stream. `at` says which one it is: "gather of block.3 (weights #42)".
-  void add(std::string at, std::shared_ptr<Probe> probe);
+  // In the order of the stream. `at` says which one it is: "gather of block.3 (weights #42)"; `sequence` is that
+  // number.
+  void add(std::string at, std::shared_ptr<Probe> probe, uint64_t sequence = 0);
   bool empty() const { return entries_.empty(); }
 
   struct Oldest {
     std::string at;
+    uint64_t sequence = 0;
     // Since it was first seen to have begun; nothing while it waits behind other work of the stream, however long.
     std::optional<Timeout> under_way;
     bool late = false;  // longer than the timeout
@@ -45,6 +48,7 @@ class Watch {
   struct Entry {
     std::string at;
     std::shared_ptr<Probe> probe;  // shared with the carrier, which ends it
+    uint64_t sequence = 0;
     std::optional<Time> began;
   };
   const Timeout timeout_;

@@ -30,13 +30,13 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-void Watchdog::watch(std::string at, std::shared_ptr<Watch::Probe> probe) {
+void Watchdog::watch(std::string at, std::shared_ptr<Watch::Probe> probe, uint64_t sequence) {
   bool first = false;
   if (ended_) return;
   {
     const std::lock_guard lock(mutex_);
     first = watch_.empty();
-    watch_.add(std::move(at), std::move(probe));
+    watch_.add(std::move(at), std::move(probe), sequence);
   }
   if (first) changed_.notify_all();
 }
@@ -55,7 +55,7 @@ void Watchdog::run() {
     }
     try {
       if (const std::optional<Finding> finding = look(oldest)) return end(*finding);
-    } catch (const std::system_error&) {  // there is no thread to ask with: the next look may have one
+    } catch (const std::exception&) {  // there is no thread to ask with, or no memory: the next look may have it
     }
   }
 }
@@ -70,11 +70,21 @@ std::optional<Watchdog::Finding> Watchdog::look(const std::string& oldest) {
     if (question_.wait_for(period_of(options_.timeout)) == std::future_status::ready) {
       const Answer answer = question_.get();
       if (!answer.failed.empty()) return own(answer.failed_at, cause_gpu_failed(options_.rank, answer.failed));
-      if (!answer.oldest) return std::nullopt;
+      if (options_.looked) {
+        options_.looked(answer.oldest ? answer.oldest->sequence : 0, answer.oldest && answer.oldest->under_way);
+      }
+      if (!answer.oldest) {  // nothing waits, and yet a rank may have said that the world ends
+        if (const auto written = options_.fate ? options_.fate->failure() : std::nullopt) {
+          return Finding{*written, "", false};
+        }
+        return std::nullopt;
+      }
       const Watch::Oldest& oldest = *answer.oldest;
       const bool overdue = oldest.under_way && *oldest.under_way >= std::min(options_.overdue, options_.timeout);
-      if (auto finding = hear_of_others(oldest.at, overdue)) return finding;
-      if (oldest.late) return own(oldest.at, cause_stuck(options_.rank, options_.timeout));
+      if (auto finding = hear_of_others(oldest.at, overdue, oldest.sequence)) return finding;
+      if (oldest.late) {
+        return blame(oldest.at, oldest.sequence, cause_stuck(options_.rank, options_.timeout));
+      }
       return std::nullopt;
     }
     const auto silence = std::chrono::steady_clock::now() - asked_at;
@@ -93,16 +103,28 @@ Watchdog::Answer Watchdog::ask() {
   }
 }
 
-std::optional<Watchdog::Finding> Watchdog::hear_of_others(const std::string& at, bool overdue) {
+std::optional<Watchdog::Finding> Watchdog::hear_of_others(const std::string& at, bool overdue, uint64_t sequence) {
   if (options_.fate) {
     if (const auto written = options_.fate->failure()) return Finding{*written, at, false};
   }
   const std::string trouble = options_.trouble ? options_.trouble() : "";
-  if (options_.fate && (overdue || !trouble.empty())) {  // who is gone says more than what came of it
+  if (options_.fate && overdue) {
     if (const std::string cause = options_.fate->dead_peer(); !cause.empty()) return own(at, cause);
   }
-  if (!trouble.empty()) return own(at, trouble);
-  return std::nullopt;
+  if (trouble.empty()) return std::nullopt;
+  if (options_.fate) {  // who is gone says more than what came of it
+    if (const auto behind = what_lies_behind(*options_.fate, {options_.rank, at, ""}, options_.patience)) {
+      return Finding{*behind, at, behind->reporter == options_.rank};
+    }
+  }
+  return blame(at, sequence, trouble);
+}
+
+Watchdog::Finding Watchdog::blame(const std::string& at, uint64_t sequence, const std::string& otherwise) const {
+  const std::string cause = options_.blame ? options_.blame(sequence) : "";
+  // It may have taken seconds, and another rank may have been faster.
+  if (const auto written = options_.fate ? options_.fate->failure() : std::nullopt) return {*written, at, false};
+  return own(at, cause.empty() ? otherwise : cause);
 }
 
 Watchdog::Finding Watchdog::own(const std::string& at, const std::string& cause) const {

@@ -47,6 +47,12 @@ class Watchdog {
     std::function<void()> prepare;         // before questions to the GPU, in the thread that asks them
     std::function<std::string()> trouble;  // what the transport of the GPUs says is wrong, as a cause; empty: nothing
     std::function<void()> stop;            // makes the stream go on
+    // How long an error of the transport, which names nobody, waits for one that does: see what_lies_behind.
+    Timeout patience = kDeathPatience;
+    // What a look found: the number of the oldest collective that is not over, 0 where none is, and whether it began.
+    std::function<void(uint64_t sequence, bool begun)> looked = {};
+    // Whom to blame for a collective that does not end, as a cause; empty: nobody is known to be.
+    std::function<std::string(uint64_t sequence)> blame = {};
   };
   explicit Watchdog(Options options);
   // What is still under way is left alone.
@@ -55,7 +61,7 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
   // See Watch::add. Wakes nobody but a thread that had nothing to look at.
-  void watch(std::string at, std::shared_ptr<Watch::Probe> probe);
+  void watch(std::string at, std::shared_ptr<Watch::Probe> probe, uint64_t sequence = 0);
   // How often it has looked.
   int64_t looks() const { return looks_; }
 
@@ -75,7 +81,9 @@ class Watchdog {
   };
   Answer ask();
   // What ended the world or the transport elsewhere. Asks nothing of the GPU.
-  std::optional<Finding> hear_of_others(const std::string& at, bool overdue);
+  std::optional<Finding> hear_of_others(const std::string& at, bool overdue, uint64_t sequence = 0);
+  // With who is to blame, where that is known.
+  Finding blame(const std::string& at, uint64_t sequence, const std::string& otherwise) const;
   Finding own(const std::string& at, const std::string& cause) const;
   void end(const Finding& finding);
 

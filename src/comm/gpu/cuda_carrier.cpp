@@ -1,11 +1,15 @@
 // See cuda_carrier.h.
 #include "comm/gpu/cuda_carrier.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 #include <vector>
 
 #include "comm/group/reduction.h"
 #include "device/cuda_queue.h"
+#include "kernels/cuda/reduce.h"
+#include "shoal/error.h"
 
 namespace shoal {
 
@@ -68,7 +72,9 @@ void CudaCarrier::come_after(const std::shared_ptr<const void>& mark, const Tick
   if (!watchdog_ || of_hosts) return;
   under_way_ = std::make_shared<CudaMark>(marks_, stream());
   under_way_at_ = describe(ticket, channel_name());
-  if (watch_from_ == WatchFrom::begin) watchdog_->watch(under_way_at_, under_way_);
+  under_way_sequence_ = ticket.sequence;
+  issued(ticket);
+  if (watch_from_ == WatchFrom::begin) watchdog_->watch(under_way_at_, under_way_, ticket.sequence);
 }
 
 Joining CudaCarrier::joining() {
@@ -76,7 +82,7 @@ Joining CudaCarrier::joining() {
   over->record(stream());
   if (under_way_) {
     under_way_->end(over);
-    if (watch_from_ == WatchFrom::given) watchdog_->watch(std::move(under_way_at_), under_way_);
+    if (watch_from_ == WatchFrom::given) watchdog_->watch(std::move(under_way_at_), under_way_, under_way_sequence_);
     under_way_.reset();
   }
   return {.hold_back =
@@ -110,20 +116,32 @@ const std::byte* CudaCarrier::own_on_gpu(const Gather& args) {
   return args.place(rank());
 }
 
-std::byte* CudaCarrier::scratch(size_t nbytes) {
-  if (!scratch_ || scratch_->nbytes() < nbytes) {
-    if (scratch_ && watchdog_) drain();  // freeing memory waits too, and would not end with an alarm
-    scratch_.reset();                    // waits for what uses it
-    scratch_ = queue().allocate(nbytes, ledger(), MemoryKind::staging);
+std::byte* CudaCarrier::scratch(size_t nbytes) { return grown(scratch_, nbytes); }
+
+std::byte* CudaCarrier::grown(std::shared_ptr<Slab>& slab, size_t nbytes) {
+  if (!slab || slab->nbytes() < nbytes) {
+    if (slab && watchdog_) drain();  // freeing memory waits too, and would not end with an alarm
+    slab.reset();                    // waits for what uses it
+    slab = queue().allocate(nbytes, ledger(), MemoryKind::staging);
   }
-  return scratch_->data();
+  return slab->data();
+}
+
+void CudaCarrier::sum(const kernels::OrderedFold& fold) {
+  if (fold.source_count > kernels::cuda::kMostSources) {
+    throw Error(fmt::format("comm rank {}", global()),
+                fmt::format("gradients of {} ranks are to be added on a GPU, and {} is the most there. Train with "
+                            "fewer ranks, or set shoal.reduce to nccl where NCCL carries them.",
+                            fold.source_count, kernels::cuda::kMostSources));
+  }
+  queue().ordered_fold(fold);
 }
 
 void CudaCarrier::sum_slices(const std::vector<const void*>& sources, const ReduceScatter& args) {
-  kernels::OrderedMean mean = mean_of(args);
-  mean.sources = sources.data();
-  mean.source_count = static_cast<int>(sources.size());
-  sum(mean);
+  kernels::OrderedFold fold = fold_of(args);
+  fold.sources = sources.data();
+  fold.source_count = static_cast<int>(sources.size());
+  sum(fold);
 }
 
 }  // namespace shoal

@@ -39,11 +39,11 @@ class CudaCarrier : public Carrier {
   // `lane`: of the carrier that it is split from; null: one of its own.
   CudaCarrier(About about, const ComputeStream& compute, std::shared_ptr<CudaLane> lane = nullptr);
 
-  void sum(const kernels::OrderedMean& mean) final { queue().ordered_mean(mean); }
+  void sum(const kernels::OrderedFold& fold) final;
   void copy(void* to, const void* from, size_t nbytes) final { queue().copy(to, from, nbytes); }
   std::byte* scratch(size_t nbytes) final;
   // Every rank sums everything.
-  size_t most_nbytes_summed_alone() const final { return std::numeric_limits<size_t>::max(); }
+  size_t most_nbytes_summed_alone() const override { return std::numeric_limits<size_t>::max(); }
 
   std::shared_ptr<const void> mark() final;
   void come_after(const std::shared_ptr<const void>& mark, const Ticket& ticket) final;
@@ -64,10 +64,15 @@ class CudaCarrier : public Carrier {
   // wait for other ranks; barriers and splits are meetings of hosts and are not watched. Of the options the carrier
   // fills in all that is its own.
   void watch(WatchFrom from, Watchdog::Options options = {});
+  // Called for each collective that is watched, before it is given to the stream.
+  virtual void issued(const Ticket&) {}
   // Holds the calling thread until the stream has done all it was given; throws when that will not be.
   void drain();
   // Throws why the collectives cannot go on, if that is known.
   void check() const { lane_->watching.check(); }
+
+  // Memory of the carrier's own, kept from call to call, that grows where it is too small.
+  std::byte* grown(std::shared_ptr<Slab>& slab, size_t nbytes);
 
   const ComputeStream& compute() const { return compute_; }
   Queue& queue() { return *lane_->queue; }
@@ -86,6 +91,7 @@ class CudaCarrier : public Carrier {
   std::shared_ptr<EventPool> marks_;
   std::shared_ptr<CudaMark> under_way_;  // shared with the watchdog; null between collectives
   std::string under_way_at_;
+  uint64_t under_way_sequence_ = 0;
   std::unique_ptr<Watchdog> watchdog_;  // ends first
 };
 

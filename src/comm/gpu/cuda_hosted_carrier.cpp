@@ -10,7 +10,7 @@ namespace {
 Carrier::About about_hosts(Group& host, const std::string& name, const std::string& way) {
   const int own = host.members()[static_cast<size_t>(host.rank())];
   const std::string how = way.empty() ? "through " + host.transport_name() : way;
-  return {Members(host.members(), own, ""), name, "GPU, " + how, full(host).fate()};
+  return {Members(host.members(), own, "", full(host).hosts()), name, "GPU, " + how, full(host).fate()};
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ class CudaHostedCarrier : public CudaCarrier, protected OwnSums {
   CudaHostedCarrier(std::unique_ptr<Group> host, const ComputeStream& compute, const std::string& name,
                     const std::string& way, std::shared_ptr<CudaLane> lane);
 
-  OwnSums* own_sums() final { return this; }
+  OwnSums* own_sums() override { return this; }
   void barrier(const Ticket& ticket) final;
   std::unique_ptr<Carrier> channel(const std::string& name) final;
   std::unique_ptr<Carrier> split(const Ticket& ticket, const std::string& name, const Parts& parts) final;

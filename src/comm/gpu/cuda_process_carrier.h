@@ -1,5 +1,5 @@
-// Between processes: NCCL when every rank has a GPU of its own; else, as NCCL takes no two ranks on one GPU, through
-// host memory and the ranks' own way to talk there.
+// Between processes: NCCL where it takes all ranks; else through host memory and the ranks' own way to talk there.
+// Which of the two, gpu_route.h decides.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,14 @@
 
 namespace shoal {
 
-// `host` is a channel for this carrier alone; `name` is for messages. Every rank calls it.
+struct CudaProcessOptions {
+  std::string name = {};  // of the channel, for messages
+  bool only_nccl = false;
+  Reduce reduce = Reduce::exact;
+};
+
+// `host` is a channel for this carrier alone. Every rank calls it.
 std::unique_ptr<Carrier> make_cuda_process_carrier(std::unique_ptr<Group> host, const ComputeStream& compute,
-                                                   const std::string& name = "");
+                                                   const CudaProcessOptions& options = {});
 
 }  // namespace shoal

@@ -60,9 +60,17 @@ void CudaStagedCarrier::reduce_scatter(const Ticket&, const ReduceScatter& args)
   queue().download(whole, args.whole, whole_nbytes);
   on_host.whole = whole;
   on_host.shard = host_memory(received_, shard_nbytes);
-  if (args.accumulate) queue().download(on_host.shard, args.shard, shard_nbytes);
+  const auto bring = [&](void* to, const void* from, size_t nbytes) { queue().download(to, from, nbytes); };
+  // Without groups all of the shard is written. With them it may be left as it is, and is then sent back so.
+  if (args.carry != 0 || args.groups.size > 0) bring(on_host.shard, args.shard, shard_nbytes);
+  const size_t open_nbytes = args.groups.open != nullptr ? static_cast<size_t>(args.shard_numel) * sizeof(float) : 0;
+  if (open_nbytes > 0) {
+    on_host.groups.open = reinterpret_cast<float*>(host_memory(open_, open_nbytes));
+    bring(on_host.groups.open, args.groups.open, open_nbytes);
+  }
   host().reduce_scatter(on_host).wait();
   queue().upload(args.shard, on_host.shard, shard_nbytes);
+  if (open_nbytes > 0) queue().upload(args.groups.open, on_host.groups.open, open_nbytes);
 }
 
 void CudaStagedCarrier::all_reduce(const Ticket&, const AllReduce& args) {

@@ -29,7 +29,7 @@ class CudaStagedCarrier final : public CudaHostedCarrier {
   void all_reduce(const Ticket& ticket, const AllReduce& args) override;
   std::byte* host_memory(std::shared_ptr<Slab>& slab, size_t nbytes);
 
-  std::shared_ptr<Slab> sent_, received_;  // kept from call to call
+  std::shared_ptr<Slab> sent_, received_, open_;  // kept from call to call
 };
 
 }  // namespace shoal

@@ -8,7 +8,7 @@
 
 namespace shoal {
 
-void Carrier::sum(const kernels::OrderedMean& mean) { kernels::ordered_mean(mean); }
+void Carrier::sum(const kernels::OrderedFold& fold) { kernels::ordered_fold(fold); }
 
 void Carrier::copy(void* to, const void* from, size_t nbytes) {
   if (nbytes > 0) std::memcpy(to, from, nbytes);

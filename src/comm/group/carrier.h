@@ -62,8 +62,11 @@ class Carrier {
   // Null: the ordered sum of reduction.h.
   virtual OwnSums* own_sums() { return nullptr; }
 
+  // Whether strips of an exchange come to lie in memory of this carrier's, which its ledger counts.
+  virtual bool receives() const { return false; }
+
   // Work on the memory that is carried; host memory, unless a carrier for GPUs says otherwise.
-  virtual void sum(const kernels::OrderedMean& mean);
+  virtual void sum(const kernels::OrderedFold& fold);
   virtual void copy(void* to, const void* from, size_t nbytes);
   virtual std::byte* scratch(size_t nbytes);  // the same memory grows from call to call
   // Up to this size every rank sums all elements of an all-reduce by itself, which saves a round.

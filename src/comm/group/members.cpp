@@ -24,18 +24,24 @@ std::string to_text(const std::vector<int>& ranks) {
   return "{" + join(numbers, " ") + "}";
 }
 
-Members::Members(std::vector<int> ranks, int own, std::string name) : ranks_(std::move(ranks)), name_(std::move(name)) {
+Members::Members(std::vector<int> ranks, int own, std::string name, std::vector<int> hosts)
+    : ranks_(std::move(ranks)), name_(std::move(name)), hosts_(std::move(hosts)) {
   const auto found = std::find(ranks_.begin(), ranks_.end(), own);
   SHOAL_CHECK(found != ranks_.end());
   rank_ = static_cast<int>(found - ranks_.begin());
 }
 
-Members Members::all(int world, int rank) {
+Members Members::all(int world, int rank, std::vector<int> hosts) {
   std::vector<int> ranks(static_cast<size_t>(world));
   std::iota(ranks.begin(), ranks.end(), 0);
-  Members members(std::move(ranks), rank, "");
+  Members members(std::move(ranks), rank, "", std::move(hosts));
   members.are_a_part_ = false;
   return members;
+}
+
+bool Members::is_elsewhere(int rank, int from) const {
+  return !hosts_.empty() &&
+         hosts_.at(static_cast<size_t>(global(rank))) != hosts_.at(static_cast<size_t>(global(from)));
 }
 
 std::string Members::channel_name(const std::string& channel) const {

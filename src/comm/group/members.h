@@ -9,10 +9,10 @@ namespace shoal {
 
 class Members {
  public:
-  // All ranks of a world.
-  static Members all(int world, int rank);
+  // All ranks of a world. `hosts`: the number of the host on which each stands; empty: all on one.
+  static Members all(int world, int rank, std::vector<int> hosts = {});
   // Some of them, in this order; this rank is number `own` in the world. `name` is the part's in messages.
-  Members(std::vector<int> ranks, int own, std::string name);
+  Members(std::vector<int> ranks, int own, std::string name, std::vector<int> hosts = {});
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
@@ -21,6 +21,10 @@ class Members {
   int global(int rank) const { return ranks_.at(static_cast<size_t>(rank)); }
   const std::vector<int>& ranks() const { return ranks_; }
   bool are_a_part() const { return are_a_part_; }
+  // Of all ranks of the world, by their numbers there.
+  const std::vector<int>& hosts() const { return hosts_; }
+  // Whether rank `rank` of the group stands on another host than rank `from` of it.
+  bool is_elsewhere(int rank, int from) const;
 
   // What a channel of theirs is called in messages: "weights", or "weights of shard" in a part.
   std::string channel_name(const std::string& channel) const;
@@ -31,6 +35,7 @@ class Members {
   std::vector<int> ranks_;
   int rank_ = 0;
   std::string name_;
+  std::vector<int> hosts_;
   bool are_a_part_ = true;
 };
 

@@ -48,7 +48,7 @@ Members part_of(const Parts& parts, const Members& whole, const std::string& nam
   }
   for (const std::vector<int>& part : parts) {
     for (const int rank : part) {
-      if (rank == whole.global()) return Members(part, rank, name);
+      if (rank == whole.global()) return Members(part, rank, name, whole.hosts());
     }
   }
   return whole;  // not reached: this rank is one of the group

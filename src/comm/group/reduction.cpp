@@ -13,32 +13,40 @@ std::byte* bytes_at(const void* data, size_t offset = 0) {
 
 // Whether every element of a sum over one rank is its own mean.
 bool changes_nothing(const ReduceScatter& args) {
-  const bool in_place = args.shard == args.whole && args.shard_dtype == args.whole_dtype && !args.accumulate;
-  return in_place && args.pre == 1.0f && args.post == 1.0f;
+  const bool in_place = args.shard == args.whole && args.shard_dtype == args.whole_dtype && args.carry == 0;
+  return in_place && args.post == 1.0f;
 }
 
-// Adds a part of the strips of all ranks; `mean.out` is where the strip's sum begins.
-void add_part(Carrier& carrier, kernels::OrderedMean mean, const Exchange::Part& part) {
-  const size_t element = nbytes_of(mean.source_dtype);
-  mean.sources = part.sources;
-  mean.source_count = carrier.size();
-  mean.out = bytes_at(mean.out, part.begin / element * nbytes_of(mean.out_dtype));
-  mean.numel = static_cast<int64_t>(part.nbytes / element);
-  carrier.sum(mean);
+// Adds a part of the strips of all ranks, in `order`; `fold.out` is where the strip's sum begins.
+void add_part(Carrier& carrier, kernels::OrderedFold fold, const Exchange::Part& part,
+              const std::vector<int>& order = {}) {
+  const size_t element = nbytes_of(fold.source_dtype), begin = part.begin / element;
+  std::vector<const void*> in_order;
+  for (const int rank : order) in_order.push_back(part.sources[rank]);
+  fold.sources = order.empty() ? part.sources : in_order.data();
+  fold.source_count = carrier.size();
+  fold.out = bytes_at(fold.out, begin * nbytes_of(fold.out_dtype));
+  if (fold.open != nullptr) fold.open += begin;
+  fold.numel = static_cast<int64_t>(part.nbytes / element);
+  carrier.sum(fold);
 }
 
 }  // namespace
 
-kernels::OrderedMean mean_of(const ReduceScatter& args) {
-  kernels::OrderedMean mean;
-  mean.source_dtype = args.whole_dtype;
-  mean.out = args.shard;
-  mean.out_dtype = args.shard_dtype;
-  mean.numel = args.shard_numel;
-  mean.pre = args.pre;
-  mean.post = args.post;
-  mean.accumulate = args.accumulate;
-  return mean;
+kernels::OrderedFold fold_of(const ReduceScatter& args) {
+  kernels::OrderedFold fold;
+  fold.source_dtype = args.whole_dtype;
+  fold.out = args.shard;
+  fold.out_dtype = args.shard_dtype;
+  fold.rounding = args.rounding.value_or(args.shard_dtype);
+  fold.numel = args.shard_numel;
+  fold.carry = args.carry;
+  fold.post = args.post;
+  fold.group = args.groups.size;
+  fold.before = args.groups.before;
+  fold.open = args.groups.open;
+  fold.closes = args.groups.closes;
+  return fold;
 }
 
 ReduceScatter reduction_of(const AllReduce& args) {
@@ -58,7 +66,7 @@ void reduce_scatter(Carrier& carrier, const Ticket& ticket, const ReduceScatter&
   const bool idle = carrier.size() == 1 && changes_nothing(args);
   carrier.exchange(ticket, {bytes_at(args.whole), whole_nbytes, strip_nbytes, carrier.size()},
                    [&](const Exchange::Part& part) {
-                     if (!idle) add_part(carrier, mean_of(args), part);
+                     if (!idle) add_part(carrier, fold_of(args), part, args.order);
                    });
 }
 
@@ -67,13 +75,13 @@ void all_reduce(Carrier& carrier, const Ticket& ticket, const AllReduce& args) {
   if (carrier.size() == 1) return reduce_scatter(carrier, ticket, reduction_of(args));
   const size_t element = nbytes_of(args.dtype);
   const size_t nbytes = static_cast<size_t>(args.numel) * element;
-  kernels::OrderedMean mean = mean_of(reduction_of(args));
+  kernels::OrderedFold fold = fold_of(reduction_of(args));
   if (nbytes <= carrier.most_nbytes_summed_alone()) {
     // Apart from the memory that the peers still read; the result is taken over when all have read.
     std::byte* sum = carrier.scratch(nbytes);
-    mean.out = sum;
+    fold.out = sum;
     carrier.exchange(ticket, {bytes_at(args.data), nbytes, nbytes, 1},
-                     [&](const Exchange::Part& part) { add_part(carrier, mean, part); });
+                     [&](const Exchange::Part& part) { add_part(carrier, fold, part); });
     carrier.copy(args.data, sum, nbytes);
     return;
   }
@@ -81,9 +89,9 @@ void all_reduce(Carrier& carrier, const Ticket& ticket, const AllReduce& args) {
   const size_t strip_nbytes = static_cast<size_t>(slice_stride(args.numel, carrier.size())) * element;
   std::byte* own =
       bytes_at(args.data, static_cast<size_t>(slice_of(args.numel, carrier.size(), carrier.rank()).begin) * element);
-  mean.out = own;
+  fold.out = own;
   carrier.exchange(ticket, {bytes_at(args.data), nbytes, strip_nbytes, carrier.size()},
-                   [&](const Exchange::Part& part) { add_part(carrier, mean, part); });
+                   [&](const Exchange::Part& part) { add_part(carrier, fold, part); });
   carrier.all_gather(ticket, {own, bytes_at(args.data), strip_nbytes, nbytes});
 }
 

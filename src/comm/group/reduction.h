@@ -1,4 +1,4 @@
-// The ordered sum over ranks, once for all transports: shard[i] = round(post * sum over ranks in order of (pre * ...)).
+// The ordered sum over ranks, once for all transports: the fold of kernels/reduce.h over what the ranks bring.
 // A carrier brings the elements together; here they are added, in the order of ranks whatever came first, so that no
 // transport and no cut into pieces shows in the bits. Transports with sums of their own (Carrier::own_sums) make those.
 #pragma once
@@ -13,7 +13,7 @@ void reduce_scatter(Carrier& carrier, const Ticket& ticket, const ReduceScatter&
 void all_reduce(Carrier& carrier, const Ticket& ticket, const AllReduce& args);
 
 // A reduction as the kernel sees it, without its sources.
-kernels::OrderedMean mean_of(const ReduceScatter& args);
+kernels::OrderedFold fold_of(const ReduceScatter& args);
 // An all-reduce of elements that one rank sums by itself, in place.
 ReduceScatter reduction_of(const AllReduce& args);
 

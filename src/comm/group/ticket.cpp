@@ -53,7 +53,6 @@ Ticket ticket_of(const ReduceScatter& args, uint64_t sequence, int world) {
   ticket.out_dtype = args.shard_dtype;
   ticket.nbytes = static_cast<uint64_t>(args.shard_numel) * static_cast<uint64_t>(world) * nbytes_of(args.whole_dtype);
   ticket.piece_nbytes = static_cast<uint64_t>(args.piece_numel) * nbytes_of(args.whole_dtype);
-  ticket.pre = args.pre;
   ticket.post = args.post;
   return ticket;
 }
@@ -116,8 +115,8 @@ std::string disagreement(const Ticket& mine, const Ticket& theirs, int peer, con
     how = fmt::format("brings {} bytes and this rank {}", theirs.nbytes, mine.nbytes);
   } else if (theirs.root != mine.root) {
     how = fmt::format("takes rank {} as the root and this rank takes rank {}", theirs.root, mine.root);
-  } else if (!same_scale(theirs.pre, mine.pre) || !same_scale(theirs.post, mine.post)) {
-    how = fmt::format("scales by {} and {}, this rank by {} and {}", theirs.pre, theirs.post, mine.pre, mine.post);
+  } else if (!same_scale(theirs.post, mine.post)) {
+    how = fmt::format("scales by {}, this rank by {}", theirs.post, mine.post);
   } else if (theirs.piece_nbytes != mine.piece_nbytes) {
     how = fmt::format("cuts into pieces of {} bytes and this rank of {}", theirs.piece_nbytes, mine.piece_nbytes);
   } else {

@@ -22,7 +22,6 @@ struct Ticket {
   int32_t root = 0;           // its number in the world
   uint64_t nbytes = 0;        // what this rank brings
   uint64_t piece_nbytes = 0;  // 0: not cut
-  float pre = 1.0f;
   float post = 1.0f;
   uint64_t subject_hash = 0;
   char subject[104] = {};  // "gather of block.3", cut if longer

@@ -1,14 +1,16 @@
-// The bytes a collective must move for one rank, as include/shoal/group.h defines them for Traffic.
+// The bytes a collective must move for one rank, as include/shoal/group.h defines them for Traffic; by link, from where
+// the ranks of the group stand.
 #pragma once
 
+#include "comm/group/members.h"
 #include "shoal/group.h"
 
 namespace shoal {
 
-Traffic traffic_of(const AllGather& args, int world);
-Traffic traffic_of(const ReduceScatter& args, int world);
-Traffic traffic_of(const AllReduce& args, int world, int rank);
-Traffic traffic_of(const Broadcast& args, int world, int rank);
-Traffic traffic_of(const Exchange& args, int world);
+Traffic traffic_of(const AllGather& args, const Members& ranks);
+Traffic traffic_of(const ReduceScatter& args, const Members& ranks);
+Traffic traffic_of(const AllReduce& args, const Members& ranks);
+Traffic traffic_of(const Broadcast& args, const Members& ranks);
+Traffic traffic_of(const Exchange& args, const Members& ranks);
 
 }  // namespace shoal

@@ -12,6 +12,13 @@ constexpr int kTicketTag = 1;
 constexpr int kPayloadTag = 2;
 constexpr size_t kStagingNbytes = size_t{8} << 20;
 constexpr size_t kPieceAlignment = 64;
+// A strip that goes from host to host and is passed on there: in pieces, so that both happen at a time. A small one
+// goes to each rank by itself, which is one step instead of two.
+constexpr int kStripTag = 16;  // and the number of its owner
+constexpr size_t kPassedPieceNbytes = size_t{1} << 20;
+constexpr size_t kLeastPassedNbytes = size_t{32} << 10;
+// How much longer a rank waits for one that waits itself: who is nearest to the rank that is late shall name it.
+constexpr auto kPassedGrace = std::chrono::milliseconds(2000);
 
 std::byte* bytes(const void* data) { return static_cast<std::byte*>(const_cast<void*>(data)); }
 
@@ -20,7 +27,12 @@ std::byte* bytes(const void* data) { return static_cast<std::byte*>(const_cast<v
 GlooCarrier::GlooCarrier(std::shared_ptr<GlooWorld> world, const Members& members, const std::string& channel_name)
     : Carrier({members, members.channel_name(channel_name), "gloo", fate_of(world)}),
       world_(std::move(world)),
-      channel_(world_->open(channel_name, members)) {}
+      channel_(world_->open(channel_name, members)) {
+  std::vector<int> host_of;
+  for (const int member : members.ranks()) host_of.push_back(world_->host_of(member));
+  has_paths_ = some_host_has_several(host_of);
+  if (has_paths_) paths_ = gather_paths(host_of, rank());
+}
 
 void GlooCarrier::carry(const Ticket& ticket, const std::function<void()>& payload) {
   at_ = describe(ticket, channel_name());
@@ -41,16 +53,16 @@ void GlooCarrier::carry(const Ticket& ticket, const std::function<void()>& paylo
 }
 
 void GlooCarrier::compare_tickets(const Ticket& mine) {
-  std::vector<Ticket> tickets(static_cast<size_t>(size()), mine);
+  tickets_.assign(static_cast<size_t>(size()), mine);
   std::vector<Transfer> sends, receives;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     sends.push_back({peer, bytes(&mine), sizeof(mine), kTicketTag});
-    receives.push_back({peer, &tickets[peer], sizeof(mine), kTicketTag});
+    receives.push_back({peer, &tickets_[peer], sizeof(mine), kTicketTag});
   }
   run(sends, receives);
   for (int peer = 0; peer < size(); ++peer) {
-    const std::string how = disagreement(mine, tickets[peer], members().global(peer), channel_name());
+    const std::string how = disagreement(mine, tickets_[peer], members().global(peer), channel_name());
     if (how.empty()) continue;
     const Failure own{global(), at_, how};
     world_->fail(own);
@@ -75,17 +87,69 @@ std::byte* GlooCarrier::staging(size_t nbytes) {
 
 void GlooCarrier::all_gather(const Ticket& ticket, const Gather& args) {
   carry(ticket, [&] {
-    std::vector<Transfer> sends, receives;
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank()) {
-        if (args.place(peer) != args.own) copy(args.place(peer), args.own, args.nbytes_at(peer));
-        continue;
-      }
-      sends.push_back({peer, bytes(args.own), args.nbytes_at(rank()), kPayloadTag});
-      receives.push_back({peer, args.place(peer), args.nbytes_at(peer), kPayloadTag});
+    if (args.place(rank()) != args.own) copy(args.place(rank()), args.own, args.nbytes_at(rank()));
+    size_t largest = 0;
+    for (int peer = 0; peer < size(); ++peer) largest = std::max(largest, args.nbytes_at(peer));
+    if (has_paths_ && largest >= kLeastPassedNbytes) {
+      gather_by_hosts(args);
+    } else {
+      gather_at_once(args);
     }
-    run(sends, receives);
   });
+}
+
+void GlooCarrier::gather_at_once(const Gather& args) {
+  std::vector<Transfer> sends, receives;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    sends.push_back({peer, bytes(args.own), args.nbytes_at(rank()), kPayloadTag});
+    receives.push_back({peer, args.place(peer), args.nbytes_at(peer), kPayloadTag});
+  }
+  run(sends, receives);
+}
+
+void GlooCarrier::gather_by_hosts(const Gather& args) {
+  // Pieces of an owner's strip for these ranks, from or into `data`.
+  const auto pieces = [&](int owner, std::byte* data, size_t begin, size_t end, const std::vector<int>& peers) {
+    std::vector<Transfer> transfers;
+    for (; begin < end; begin += kPassedPieceNbytes) {
+      const size_t nbytes = std::min(kPassedPieceNbytes, end - begin);
+      for (const int peer : peers) transfers.push_back({peer, data + begin, nbytes, kStripTag + owner});
+    }
+    return transfers;
+  };
+  std::vector<std::vector<GlooLink::Posted>> passed(static_cast<size_t>(size()));  // by owner, a piece each
+  std::vector<Transfer> near, far;  // whole strips from their owners, and those that another passes on
+  size_t most_pieces = 0;
+  for (int owner = 0; owner < size(); ++owner) {
+    if (owner == rank()) continue;
+    const size_t nbytes = args.nbytes_at(owner);
+    auto transfers = pieces(owner, args.place(owner), 0, nbytes, {paths_.from[owner]});
+    if (!paths_.pass_on[owner].empty()) {
+      for (const Transfer& transfer : transfers) {
+        passed[owner].push_back(channel_.link->post_receives({transfer}));
+      }
+      most_pieces = std::max(most_pieces, transfers.size());
+      continue;
+    }
+    auto& list = paths_.from[owner] == owner ? near : far;
+    list.insert(list.end(), transfers.begin(), transfers.end());
+  }
+  auto receiving_near = channel_.link->post_receives(near), receiving_far = channel_.link->post_receives(far);
+  std::vector<GlooLink::Posted> sending;
+  sending.push_back(channel_.link->post_sends(pieces(rank(), bytes(args.own), 0, args.nbytes_at(rank()), paths_.to)));
+  for (size_t piece = 0; piece < most_pieces; ++piece) {
+    for (int owner = 0; owner < size(); ++owner) {
+      if (piece >= passed[owner].size()) continue;
+      passed[owner][piece].wait(deadline_);
+      const size_t begin = piece * kPassedPieceNbytes;
+      const size_t end = std::min(begin + kPassedPieceNbytes, args.nbytes_at(owner));
+      sending.push_back(channel_.link->post_sends(pieces(owner, args.place(owner), begin, end, paths_.pass_on[owner])));
+    }
+  }
+  receiving_near.wait(deadline_);
+  receiving_far.wait(deadline_ + kPassedGrace);
+  for (auto& sent : sending) sent.wait(deadline_ + kPassedGrace);
 }
 
 void GlooCarrier::exchange(const Ticket& ticket, const Strips& strips, const Take& take) {
@@ -145,11 +209,10 @@ void GlooCarrier::take_in_pieces(const Strips& strips, size_t piece_nbytes, cons
   const size_t own_nbytes = strips.nbytes_at(strip);
   const size_t piece = std::min(piece_nbytes, own_nbytes);
   const auto peers = static_cast<size_t>(size() - 1);
-  std::vector<std::byte> heap;  // for what all ranks read, which is little
   std::byte* memory = nullptr;
   if (strips.count == 1) {
-    heap.resize(2 * peers * piece);
-    memory = heap.data();
+    read_by_all_.resize(2 * peers * piece);
+    memory = read_by_all_.data();
   } else if (own_nbytes > 0 && peers > 0) {
     memory = staging(2 * peers * piece);
   }

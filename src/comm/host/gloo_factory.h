@@ -4,6 +4,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <string>
+#include <vector>
 
 #include "shoal/group.h"
 
@@ -22,7 +23,9 @@ struct GlooOptions {
   std::string interface;  // if given, its address is used instead
 };
 
-// Blocks until all ranks are connected with each other. Throws what c10d throws.
-c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, const GlooOptions& options);
+// Blocks until this rank is connected with each of the others. Throws what c10d throws. The backends by rank, each a
+// world of two in which the lower rank is 0; none for this rank itself. See [Note: a backend for each pair].
+std::vector<c10::intrusive_ptr<c10d::Backend>> make_gloo(const c10::intrusive_ptr<c10d::Store>& store,
+                                                         const GlooOptions& options);
 
 }  // namespace shoal

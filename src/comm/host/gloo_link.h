@@ -1,4 +1,4 @@
-// Sends and receives between all pairs of ranks of one group over one Gloo backend, for one channel. Knows which peer a
+// Sends and receives between all pairs of ranks of one group over Gloo, for one channel. Knows which peer a
 // failure belongs to, which Gloo's own messages do not say. exchange() is called by one thread, close() by any.
 #pragma once
 
@@ -62,6 +62,9 @@ class GlooLink {
 
   // For whom a collective waits now, and the how many-eth it is; from any thread.
   std::optional<WaitReports::Wait> awaited() const;
+
+  // Whether the connection with the peer has ended; asks by a byte that nobody receives. From any thread.
+  bool is_closed(int peer);
 
   // Cuts the connections, so that peers notice; wakes a collective in flight.
   void close() noexcept;

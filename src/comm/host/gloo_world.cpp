@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "comm/rendezvous/door.h"
 #include "comm/rendezvous/roll_call.h"
 
 namespace shoal {
@@ -14,14 +15,15 @@ namespace {
 
 constexpr const char* kFailureKey = "failure";
 constexpr const char* kConnecting = "connecting";
+constexpr const char* kConnectionsClosed = "or left: its connections are closed";
 // An error's message without its place.
 std::string problem_of(const Error& error) { return std::string(error.what()).substr(error.place().size() + 3); }
 // On the control link.
 constexpr int kOpeningTag = 0;  // this rank comes to open a channel
-constexpr int kProbeTag = 1;    // never received
-constexpr int kOpenedTag = 2;   // this rank has opened it, or cannot
+constexpr int kOpenedTag = 1;   // this rank has opened it, or cannot
 constexpr auto kProbePeriod = std::chrono::milliseconds(1000);
 constexpr Timeout kConnectTimeout = std::chrono::seconds(60);  // what Gloo gets to connect, if the timeout is longer
+constexpr Timeout kKnockLimit = std::chrono::seconds(3);       // at doors, when connecting has failed
 // How long a report may need to reach the store after the connection was seen to be cut, on a busy machine.
 constexpr auto kReportDelay = std::chrono::milliseconds(2000);
 // How long a store that does not answer is waited for by who stops: the end comes that much after the timeout.
@@ -40,15 +42,23 @@ GlooWorld::GlooWorld(const Options& options) : options_(options), reports_(optio
   const Timeout silence = std::min(timeout(), kMeetingTimeout);
   const auto store = options_.store->within(silence);
   std::string problem;
+  const auto deadline = std::chrono::steady_clock::now() + std::min(timeout(), kConnectTimeout);
   try {
     RollCall roll(*store, rank(), size(), silence);
     auto link = begin_connecting("control", Members::all(size(), rank()));
     const auto connected = [&]() -> std::optional<bool> {
-      if (link.wait_for(Timeout(0)) != std::future_status::ready) return std::nullopt;
+      if (link.wait_for(Timeout(0)) != std::future_status::ready) {
+        // Gloo tries four times as long.
+        if (std::chrono::steady_clock::now() < deadline) return std::nullopt;
+        problem = unreachable_peer();
+        if (problem.empty()) problem = cause_unconnected_over("Gloo", std::min(timeout(), kConnectTimeout));
+        return false;
+      }
       try {
         control_ = finish_connecting("control", link);
       } catch (const Error& error) {
-        problem = problem_of(error);
+        const std::string unreachable = unreachable_peer();
+        problem = unreachable.empty() ? problem_of(error) : unreachable;
       }
       return control_ != nullptr;
     };
@@ -68,6 +78,19 @@ GlooWorld::GlooWorld(const Options& options) : options_(options), reports_(optio
     const std::string how = problem.empty() ? problem_of(error) : problem;
     end_connecting({rank(), kConnecting, cause_store_gone(-1, how)}, {});
   }
+}
+
+// Of those whose doors do not open to this rank the first, said as a cause.
+std::string GlooWorld::unreachable_peer() const {
+  std::vector<std::string> doors;
+  for (const Options::Place& place : options_.places) doors.push_back(place.door);
+  const std::vector<std::string> problems = knock(doors, options_.address, std::min(timeout(), kKnockLimit));
+  for (size_t peer = 0; peer < problems.size(); ++peer) {
+    if (problems[peer].empty() || static_cast<int>(peer) == rank()) continue;
+    const Options::Place& place = options_.places[peer];
+    return cause_unreachable(static_cast<int>(peer), place.host_name, place.door, options_.address, problems[peer]);
+  }
+  return "";
 }
 
 void GlooWorld::end_connecting(const Failure& failure, const std::vector<int>& silent) {
@@ -178,25 +201,10 @@ std::vector<char> GlooWorld::exchange_on_control(const Members& members, int tag
   return heard;
 }
 
-// A send to a peer that is gone fails at once; one to a peer that lives waits to be received, and never is.
 int GlooWorld::find_gone_peer(Timeout patience) {
-  const std::lock_guard lock(control_mutex_);
-  return probe_control(patience);
-}
-
-int GlooWorld::probe_control(Timeout patience) {
-  static char nothing = 0;  // outlives the sends
   for (const auto deadline = std::chrono::steady_clock::now() + patience;;) {
     for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank()) continue;
-      try {
-        control_->begin();
-        control_->post_sends({{peer, &nothing, 1, kProbeTag}});
-        control_->end();
-      } catch (const LinkBroken& broken) {
-        control_->end();
-        return broken.how == LinkBroken::How::closed ? peer : -1;
-      }
+      if (peer != rank() && control_->is_closed(peer)) return peer;
     }
     if (std::chrono::steady_clock::now() >= deadline) return -1;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -241,11 +249,11 @@ std::string GlooWorld::ask_for_gone_peer() {
     if (now < next_probe_) return "";
     next_probe_ = now + kProbePeriod;
   }
-  const std::unique_lock lock(control_mutex_, std::try_to_lock);
-  if (!lock) return "";  // a channel is being opened, which finds out itself
-  const int gone = probe_control(Timeout(0));
-  return gone < 0 ? "" : cause_died(gone, "or left: its connections are closed");
+  const int gone = find_gone_peer(Timeout(0));
+  return gone < 0 ? "" : cause_died(gone, kConnectionsClosed);
 }
+
+bool GlooWorld::is_gone(int peer) { return control_ && peer != rank() && peer < size() && control_->is_closed(peer); }
 
 Failure GlooWorld::fail(const Failure& failure, const std::vector<int>& gone, Timeout patience) {
   Failure first = failure;
@@ -321,6 +329,7 @@ std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel
       // A rank that hangs makes others stop, and their connections are cut first; its own it keeps.
       if (options_.store_host < 0 || (closed && broken.peer == options_.store_host))
         return cause_died(broken.peer, broken.what());
+      if (is_gone(options_.store_host)) return cause_died(options_.store_host, kConnectionsClosed);
       return cause_store_silent_for(silent.limit);
     } catch (const Error&) {
       return cause_store_gone(broken.peer, broken.what());
@@ -328,6 +337,20 @@ std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel
     if (std::chrono::steady_clock::now() >= deadline) return cause_died(broken.peer, broken.what());
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+}
+
+ProgressReports* GlooWorld::progress() {
+  const std::lock_guard lock(mutex_);
+  if (!progress_) {
+    ProgressReports::Options options;
+    options.rank = rank();
+    options.timeout = timeout();
+    options.store = reports_;
+    options.store_server = options_.store_host < 0 ? "the launcher" : fmt::format("rank {}", options_.store_host);
+    options.other_path = [this](const std::string& at, const std::string& cause) { fail({rank(), at, cause}); };
+    progress_ = std::make_unique<ProgressReports>(std::move(options));
+  }
+  return progress_.get();
 }
 
 std::vector<WaitReports::Wait> GlooWorld::waits() {
@@ -362,6 +385,7 @@ class FateOfGloo final : public Fate {
   }
   std::string dead_peer() override { return world_->ask_for_gone_peer(); }
   void fail(const Failure& failure) override { world_->fail(failure); }
+  ProgressReports* progress() override { return world_->progress(); }
 
  private:
   std::shared_ptr<GlooWorld> world_;  // shared with the carriers

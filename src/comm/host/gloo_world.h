@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/failure/fate.h"
+#include "comm/failure/progress_reports.h"
 #include "comm/failure/wait_reports.h"
 #include "comm/group/members.h"
 #include "comm/host/gloo_link.h"
@@ -30,6 +31,13 @@ class GlooWorld {
     int store_host = 0;                // the rank whose process serves the store; -1: none of them
     std::string address;
     std::string interface;
+    std::vector<int> hosts = {};  // as Members has them
+    // Of each rank: its host, by any number and by name, and its door (door.h). Empty: all are on one host.
+    struct Place {
+      int host = 0;
+      std::string host_name, door;
+    };
+    std::vector<Place> places = {};
   };
   // Blocks until all ranks are connected; throws an error that names a rank which falls silent meanwhile.
   explicit GlooWorld(const Options& options);
@@ -37,6 +45,11 @@ class GlooWorld {
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
   Timeout timeout() const { return options_.timeout; }
+  const std::vector<int>& hosts() const { return options_.hosts; }
+  // By which ways bytes had best go; what counts as a host is hosts().
+  int host_of(int rank) const {
+    return options_.places.empty() ? 0 : options_.places.at(static_cast<size_t>(rank)).host;
+  }
 
   // One channel's connections.
   struct Channel {
@@ -53,6 +66,8 @@ class GlooWorld {
   std::optional<Failure> ask_for_failure();
   // A rank whose connections are cut, said as a cause; empty where none is, or where it is too soon to ask again.
   std::string ask_for_gone_peer();
+  // How far ranks are with collectives on GPUs.
+  ProgressReports* progress();
   // Makes this the failure of the world unless another rank was first, cuts all connections of this rank, and returns
   // the one that counts. The rank that serves the store stays until the others have heard of it, all but those `gone`.
   Failure fail(const Failure& failure, const std::vector<int>& gone = {}, Timeout patience = kHearingDelay);
@@ -68,12 +83,13 @@ class GlooWorld {
                                         const std::string& at);
   std::future<std::shared_ptr<GlooLink>> begin_connecting(const std::string& id, const Members& members) const;
   std::shared_ptr<GlooLink> finish_connecting(const std::string& id, std::future<std::shared_ptr<GlooLink>>& link);
+  std::string unreachable_peer() const;
   [[noreturn]] void end_connecting(const Failure& failure, const std::vector<int>& silent);
   std::string cause_of(const LinkBroken& broken, const Channel& channel);
   std::vector<WaitReports::Wait> waits();
   void wait_until_heard(Timeout patience);
   int find_gone_peer(Timeout patience);  // -1: all connections of the control link hold
-  int probe_control(Timeout patience);   // the same, by who holds its mutex
+  bool is_gone(int peer);
   std::string cause_store_gone(int peer, const std::string& how) const;
   std::string cause_store_silent_for(Timeout limit) const;
 
@@ -84,10 +100,11 @@ class GlooWorld {
   std::vector<std::weak_ptr<GlooLink>> links_;
   std::map<std::string, int> channels_opened_;
   Deadline next_question_{}, next_probe_{};  // of those that are asked again and again
-  std::mutex control_mutex_;
-  std::shared_ptr<GlooLink> control_;  // on which ranks wait for each other to open a channel
+  std::mutex control_mutex_;                 // of an exchange on it
+  std::shared_ptr<GlooLink> control_;        // on which ranks wait for each other to open a channel
   std::atomic<bool> was_split_{false};
-  std::unique_ptr<WaitReports> wait_reports_;  // made by the first split; ends first
+  std::unique_ptr<WaitReports> wait_reports_;  // made by the first split; ends before what it asks
+  std::unique_ptr<ProgressReports> progress_;  // once it is asked for; ends first
 };
 
 std::shared_ptr<Fate> fate_of(std::shared_ptr<GlooWorld> world);

@@ -22,7 +22,7 @@ class ShmBoard final : public Board {
   ShmBoard(std::shared_ptr<ShmWorld> world, const Members& members, const std::string& channel_name);
   // The main channel of all ranks.
   explicit ShmBoard(const std::shared_ptr<ShmWorld>& world)
-      : ShmBoard(world, Members::all(world->size(), world->rank()), "") {}
+      : ShmBoard(world, Members::all(world->size(), world->rank(), world->hosts()), "") {}
   ~ShmBoard() override;
 
   const Members& members() const override { return members_; }

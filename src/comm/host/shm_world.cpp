@@ -70,6 +70,7 @@ ShmWorld::ShmWorld(const Options& options)
 }
 
 ShmWorld::~ShmWorld() {
+  progress_.reset();
   rank_page(rank()).left.store(1);
   for (const int fd : pidfds_) {
     if (fd >= 0) close(fd);
@@ -172,6 +173,20 @@ std::string ShmWorld::dead_peer() {
     if (gone) return cause_died(static_cast<int>(peer), fmt::format("process {} is gone", options_.pids[peer]));
   }
   return "";
+}
+
+ProgressReports* ShmWorld::progress() {
+  const std::lock_guard lock(mutex_);
+  if (!progress_ && options_.progress_store) {
+    ProgressReports::Options options;
+    options.rank = rank();
+    options.timeout = timeout();
+    options.store = options_.progress_store;
+    options.store_server = options_.store_server;
+    options.other_path = [this](const std::string& at, const std::string& cause) { fail({rank(), at, cause}); };
+    progress_ = std::make_unique<ProgressReports>(std::move(options));
+  }
+  return progress_.get();
 }
 
 WaitNote ShmWorld::take_wait_note() {

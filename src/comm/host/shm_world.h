@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/failure/fate.h"
+#include "comm/failure/progress_reports.h"
 #include "comm/host/peer_memory.h"
 #include "comm/rendezvous/key_store.h"
 
@@ -37,7 +38,9 @@ class ShmWorld final : public Fate {
     Timeout timeout = kDefaultTimeout;
     std::vector<pid_t> pids;  // by rank
     std::shared_ptr<KeyStore> store;
-    std::string store_server = "rank 0";  // who serves it, for messages
+    std::string store_server = "rank 0";            // who serves it, for messages
+    std::vector<int> hosts = {};                    // as Members has them; only SHOAL_HOSTS gives several
+    std::shared_ptr<KeyStore> progress_store = {};  // the same, that answers or fails within seconds; null: not told
   };
   explicit ShmWorld(const Options& options);
   ~ShmWorld() override;
@@ -47,6 +50,7 @@ class ShmWorld final : public Fate {
   int rank() const { return options_.rank; }
   int size() const { return static_cast<int>(options_.pids.size()); }
   Timeout timeout() const override { return options_.timeout; }
+  const std::vector<int>& hosts() const { return options_.hosts; }
 
   // The segment of that name, the same on every rank that opens it. Blocks until rank `maker` has made it.
   SharedSegment open_segment(const std::string& name, size_t nbytes, int maker);
@@ -58,6 +62,7 @@ class ShmWorld final : public Fate {
   void fail(const Failure& failure) override;
   // The first rank whose process is gone, said as a cause; empty when all live.
   std::string dead_peer() override;
+  ProgressReports* progress() override;
 
   // Boards note for whom they wait while they look around, and note it anew at each look. A rank whose notes stand
   // still does not wait: it hangs. So who is late can be told from who holds it up, see blame.h. `look` is called now
@@ -89,7 +94,8 @@ class ShmWorld final : public Fate {
   std::mutex mutex_;  // of what follows
   std::map<std::string, int> channels_opened_;
   std::vector<bool> wait_notes_taken_;
-  std::vector<uint64_t> dead_seen_;  // by rank: how many dead slabs of it have been unmapped
+  std::vector<uint64_t> dead_seen_;            // by rank: how many dead slabs of it have been unmapped
+  std::unique_ptr<ProgressReports> progress_;  // once it is asked for; ends first
 };
 
 }  // namespace shoal

@@ -8,7 +8,9 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
+#include <cstdio>
 
+#include "comm/rendezvous/store_socket.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -72,6 +74,20 @@ c10::intrusive_ptr<c10d::Store> C10dStore::client_under(const std::string& prefi
   return c10::make_intrusive<c10d::PrefixStore>(prefix, store_->clone());
 }
 
+namespace {
+
+// Nothing: c10d opens one by itself, on every address.
+std::optional<int> listen_for(const TcpStoreOptions& options) {
+  const StoreSocket socket = open_store_socket(options.host, options.port);
+  if (!socket.why_none.empty()) {
+    fmt::print(stderr, "shoal: the rendezvous store listens at port {} on every address: {} (docs/security.md)\n",
+               options.port, socket.why_none);
+  }
+  return socket.fd >= 0 ? std::optional(socket.fd) : std::nullopt;
+}
+
+}  // namespace
+
 std::shared_ptr<C10dStore> make_hash_store() {
   return std::make_shared<C10dStore>(c10::make_intrusive<c10d::HashStore>(), std::make_shared<TimedCalls>(),
                                      kDefaultTimeout);
@@ -84,6 +100,7 @@ std::shared_ptr<C10dStore> connect_tcp_store(const TcpStoreOptions& options) {
   tcp.waitWorkers = false;  // who is missing is found, and named, by the caller
   tcp.multiTenant = true;   // several worlds in one process share the server
   tcp.timeout = options.timeout;
+  if (options.serve) tcp.masterListenFd = listen_for(options);
   const std::string where = fmt::format("{}:{}", options.host, options.port);
   auto calls = std::make_shared<TimedCalls>();
   try {

@@ -2,13 +2,55 @@
 #include "comm/rendezvous/local_address.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 
+#include "base/text.h"
+
 namespace shoal {
+
+std::vector<Interface> interfaces() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> found(list, freeifaddrs);
+  std::vector<Interface> result;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) continue;
+    const int family = each->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    char text[NI_MAXHOST];
+    const socklen_t nbytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (getnameinfo(each->ifa_addr, nbytes, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0) {
+      result.push_back({each->ifa_name, text});
+    }
+  }
+  return result;
+}
+
+std::string interface_of(const std::string& address, const std::vector<Interface>& found) {
+  const auto has = [&](const Interface& each) { return each.address == address; };
+  const auto at = std::find_if(found.begin(), found.end(), has);
+  return at == found.end() ? "" : at->name;
+}
+
+std::string address_of(const std::string& interface, const std::vector<Interface>& found) {
+  const auto is = [&](const Interface& each) { return each.name == interface; };
+  const auto at = std::find_if(found.begin(), found.end(), is);
+  return at == found.end() ? "" : at->address;
+}
+
+std::string to_text(const std::vector<Interface>& found) {
+  std::vector<std::string> words;
+  for (const Interface& each : found) words.push_back(fmt::format("{} ({})", each.name, each.address));
+  return join(words, ", ");
+}
 
 std::string local_address_towards(const std::string& host) {
   addrinfo hints{};

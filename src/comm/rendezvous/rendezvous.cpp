@@ -206,6 +206,15 @@ int read_local_ranks(const GetEnv& get_env, int world) {
   return world;
 }
 
+std::string read_run(const GetEnv& get_env) {
+  const Environment env(get_env);
+  // torchrun's is "none" where nobody named the run; the last is Open MPI's, one a call of mpirun.
+  for (const char* name : {"SHOAL_RUN_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE"}) {
+    if (env.has(name) && env.text(name) != "none") return fmt::format("{}={}", name, env.text(name));
+  }
+  return "";
+}
+
 std::string first_host(const std::string& nodelist) {
   std::string host;
   for (size_t i = 0; i < nodelist.size() && nodelist[i] != ','; ++i) {

@@ -26,6 +26,10 @@ Rendezvous read_rendezvous(const GetEnv& get_env);
 // a node, "2(x3),1", the number of this node counts, or the largest where it is not known which node this is.
 int read_local_ranks(const GetEnv& get_env, int world);
 
+// What tells this run from others, as the launcher says: "SLURM_JOB_ID=17"; "" where nobody says. SHOAL_RUN_ID comes
+// before all.
+std::string read_run(const GetEnv& get_env);
+
 // The first host of Slurm's list: "node[003-005,7],gpu1" -> "node003".
 std::string first_host(const std::string& nodelist);
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <utility>
 
 #include "base/check.h"
@@ -30,8 +31,8 @@ Take copying_to_received(Carrier& carrier, const Strips& strips) {
 
 }  // namespace
 
-ChannelGroup::ChannelGroup(std::unique_ptr<Carrier> carrier, std::shared_ptr<Worker> worker)
-    : carrier_(std::move(carrier)), worker_(std::move(worker)) {}
+ChannelGroup::ChannelGroup(std::unique_ptr<Carrier> carrier, std::shared_ptr<Worker> worker, Transport wanted)
+    : carrier_(std::move(carrier)), wanted_(wanted), worker_(std::move(worker)) {}
 
 ChannelGroup::~ChannelGroup() {
   carrier_->interrupt();
@@ -45,7 +46,7 @@ Handle ChannelGroup::issue(std::shared_ptr<const void> keep, const std::function
   state->waited = waited_;
   const std::shared_ptr<const void> mark = carrier_->mark();
   const std::lock_guard lock(mutex_);
-  if (failure_) std::rethrow_exception(failure_);
+  if (const std::exception_ptr failed = failure_->get()) std::rethrow_exception(failed);
   const auto job = std::make_shared<Job>(make(++issued_));  // a function can be copied, so what it holds is shared
   job->state = state;
   job->mark = mark;
@@ -68,7 +69,7 @@ Handle ChannelGroup::all_gather(AllGather args) {
   return issue(std::move(keep), [&](uint64_t sequence) {
     const Gather gather{static_cast<const std::byte*>(args.shard), static_cast<std::byte*>(args.whole),
                         args.shard_nbytes, args.shard_nbytes * static_cast<size_t>(size())};
-    return Job{ticket_of(args, sequence), traffic_of(args, size()),
+    return Job{ticket_of(args, sequence), traffic_of(args, carrier_->members()),
                [this, gather](const Ticket& ticket) { carrier_->all_gather(ticket, gather); }, std::move(after)};
   });
 }
@@ -79,7 +80,7 @@ Handle ChannelGroup::reduce_scatter(ReduceScatter args) {
   auto keep = std::move(args.keep);
   auto after = std::move(args.after);
   return issue(std::move(keep), [&](uint64_t sequence) {
-    return Job{ticket_of(args, sequence, size()), traffic_of(args, size()),
+    return Job{ticket_of(args, sequence, size()), traffic_of(args, carrier_->members()),
                [this, args = std::move(args)](const Ticket& ticket) { shoal::reduce_scatter(*carrier_, ticket, args); },
                std::move(after)};
   });
@@ -89,7 +90,7 @@ Handle ChannelGroup::all_reduce(AllReduce args) {
   SHOAL_CHECK_GE(args.numel, 0);
   auto keep = std::move(args.keep);
   return issue(std::move(keep), [&](uint64_t sequence) {
-    return Job{ticket_of(args, sequence), traffic_of(args, size(), rank()),
+    return Job{ticket_of(args, sequence), traffic_of(args, carrier_->members()),
                [this, args = std::move(args)](const Ticket& ticket) { shoal::all_reduce(*carrier_, ticket, args); }};
   });
 }
@@ -99,7 +100,7 @@ Handle ChannelGroup::broadcast(Broadcast args) {
   SHOAL_CHECK_LT(args.root, size());
   auto keep = std::move(args.keep);
   return issue(std::move(keep), [&](uint64_t sequence) {
-    return Job{ticket_of(args, sequence, carrier_->members().global(args.root)), traffic_of(args, size(), rank()),
+    return Job{ticket_of(args, sequence, carrier_->members().global(args.root)), traffic_of(args, carrier_->members()),
                [this, args = std::move(args)](const Ticket& ticket) { carrier_->broadcast(ticket, args); }};
   });
 }
@@ -117,7 +118,7 @@ Handle ChannelGroup::exchange(Exchange args) {
   return issue(std::move(keep), [&](uint64_t sequence) {
     const Strips strips{static_cast<const std::byte*>(args.slices), args.slice_nbytes * static_cast<size_t>(size()),
                         args.slice_nbytes, size(), static_cast<std::byte*>(args.received)};
-    return Job{ticket_of(args, sequence, size()), traffic_of(args, size()),
+    return Job{ticket_of(args, sequence, size()), traffic_of(args, carrier_->members()),
                [this, strips, thrown, take = std::move(args.take)](const Ticket& ticket) {
                  if (!take) return carrier_->exchange(ticket, strips, copying_to_received(*carrier_, strips));
                  carrier_->exchange(ticket, strips, [&](const Exchange::Part& part) {
@@ -141,7 +142,7 @@ Handle ChannelGroup::barrier(Subject subject) {
 }
 
 std::unique_ptr<Group> ChannelGroup::channel(const std::string& name) {
-  return std::make_unique<ChannelGroup>(carrier_->channel(name));
+  return std::make_unique<ChannelGroup>(carrier_->channel(name), std::make_shared<Worker>(), wanted_);
 }
 
 std::unique_ptr<Group> ChannelGroup::split(const std::string& name, const Parts& parts) {
@@ -157,16 +158,25 @@ std::unique_ptr<Group> ChannelGroup::split(const std::string& name, const Parts&
                }};
   }).wait();
   if (!part) throw WrongParts(fmt::format("comm rank {}", carrier_->global()), problem);
-  return std::make_unique<ChannelGroup>(std::move(part), worker_);
+  auto group = std::make_unique<ChannelGroup>(std::move(part), worker_, wanted_);
+  group->log_ = log_;
+  group->failure_ = failure_;
+  return group;
 }
 
-std::unique_ptr<Group> ChannelGroup::device_channel(const std::string& name, int device, void* compute_stream) {
+std::unique_ptr<Group> ChannelGroup::device_channel(const std::string& name, int device, void* compute_stream,
+                                                    Reduce reduce) {
   const ComputeStream compute{device, compute_stream};
   if (auto board = carrier_->open_board_of_gpus(name)) {
     return std::make_unique<ChannelGroup>(std::make_unique<CudaBoardCarrier>(std::move(board), compute));
   }
-  return std::make_unique<ChannelGroup>(
-      make_cuda_process_carrier(channel(name + " of GPUs"), compute, carrier_->members().channel_name(name)));
+  const CudaProcessOptions options{carrier_->members().channel_name(name), wanted_ == Transport::nccl, reduce};
+  return std::make_unique<ChannelGroup>(make_cuda_process_carrier(channel(name + " of GPUs"), compute, options));
+}
+
+std::string ChannelGroup::why_no_host_memory() const {
+  if (wanted_ != Transport::nccl) return "";
+  return "nccl carries memory of GPUs, and this model is in host memory. Train on a GPU, or use auto.";
 }
 
 std::shared_ptr<Slab> ChannelGroup::allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) {
@@ -198,25 +208,23 @@ void ChannelGroup::run(Job job) {
 }
 
 ChannelGroup::Outcome ChannelGroup::carry_out(const Job& job) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_) return {failure_};
-  }
+  if (const std::exception_ptr failed = failure_->get()) return {failed};
+  const auto begin = std::chrono::steady_clock::now();
   try {
     carrier_->come_after(job.mark, job.ticket);
     job.run(job.ticket);
-  } catch (const Error&) {
-    const std::lock_guard lock(mutex_);
-    failure_ = std::current_exception();
-    return {failure_};
+    carried_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
   } catch (...) {
-    return {std::current_exception()};
+    return {failure_->set(std::current_exception())};
+  }
+  if (log_->is_on()) {
+    // A device channel has only been given the work here.
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    log_->add(job.ticket, carrier_->stream() == nullptr ? took.count() : -1);
   }
   {
     const std::lock_guard lock(mutex_);
-    traffic_.sent_nbytes += job.traffic.sent_nbytes;
-    traffic_.received_nbytes += job.traffic.received_nbytes;
-    traffic_.collectives += job.traffic.collectives;
+    traffic_ += job.traffic;
   }
   try {
     if (job.after) job.after();

@@ -34,10 +34,10 @@ class SingleGroup final : public FullGroup {
 
   Handle reduce_scatter(ReduceScatter args) override {
     begin();
-    kernels::OrderedMean mean = mean_of(args);
-    mean.sources = &args.whole;
-    mean.source_count = 1;
-    kernels::ordered_mean(mean);
+    kernels::OrderedFold fold = fold_of(args);
+    fold.sources = &args.whole;
+    fold.source_count = 1;
+    kernels::ordered_fold(fold);
     return finished(args.after);
   }
 
@@ -76,7 +76,7 @@ class SingleGroup final : public FullGroup {
 
   std::unique_ptr<Group> channel(const std::string&) override { return std::make_unique<SingleGroup>(stopped_); }
 
-  std::unique_ptr<Group> device_channel(const std::string&, int device, void* compute_stream) override {
+  std::unique_ptr<Group> device_channel(const std::string&, int device, void* compute_stream, Reduce) override {
     return std::make_unique<ChannelGroup>(std::make_unique<CudaSingleCarrier>(ComputeStream{device, compute_stream}));
   }
 

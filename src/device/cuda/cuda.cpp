@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -33,14 +34,17 @@ void bring_pages_in(std::byte* memory, size_t nbytes) {
   const size_t pieces = (nbytes + kPiece - 1) / kPiece;
   const size_t count = std::min<size_t>(pieces, std::max(1u, std::min(16u, std::thread::hardware_concurrency())));
   std::atomic<size_t> next = 0;
+  const auto bring_in = [&] {
+    for (size_t piece = next++; piece < pieces; piece = next++) {
+      madvise(memory + piece * kPiece, std::min(kPiece, nbytes - piece * kPiece), MADV_POPULATE_WRITE);
+    }
+  };
   std::vector<std::thread> threads;
-  for (size_t thread = 0; thread < count; ++thread) {
-    threads.emplace_back([&] {
-      for (size_t piece = next++; piece < pieces; piece = next++) {
-        madvise(memory + piece * kPiece, std::min(kPiece, nbytes - piece * kPiece), MADV_POPULATE_WRITE);
-      }
-    });
+  try {
+    for (size_t thread = 1; thread < count; ++thread) threads.emplace_back(bring_in);
+  } catch (const std::system_error&) {  // there are no more threads: those that are there take it all
   }
+  bring_in();
   for (std::thread& thread : threads) thread.join();
 }
 

@@ -7,31 +7,25 @@
 namespace shoal::kernels::cuda {
 namespace {
 
-// One block. One thread adds and decides, since the order leaves no choice; the others bring the sums, one tile ahead
-// of it, and copy the groups' constants.
+// One block. Each thread sums up a flat of a tile; one thread adds the flats, since their order leaves no choice, and
+// decides; all copy the groups' constants.
 constexpr int kThreads = 256;
-constexpr int kTile = 1024;
 
 template <class Step>
 __global__ void __launch_bounds__(kThreads) decide_kernel(Decision decision, StepChoice<Step> choice) {
-  __shared__ double tiles[2][kTile];
+  __shared__ double tile[kThreads];
   const int thread = static_cast<int>(threadIdx.x);
-  const int64_t count = decision.ranks * decision.flats;
-  const auto bring = [&](int64_t begin, double* tile) {
-    for (int k = thread; k < kTile && begin + k < count; k += kThreads) tile[k] = decision.square_sums[begin + k];
-  };
-  double sum = 0;
-  bring(0, tiles[0]);
-  int current = 0;
-  for (int64_t begin = 0; begin < count; begin += kTile, current ^= 1) {
-    __syncthreads();  // the adding thread waits for its tile, the others until the tile before is read
-    bring(begin + kTile, tiles[current ^ 1]);
+  FlatSums sums;
+  for (int64_t begin = 0; begin < decision.flats; begin += kThreads) {
+    if (begin + thread < decision.flats) tile[thread] = sum_of_flat(decision, begin + thread);
+    __syncthreads();  // the adding thread waits for its tile
     if (thread == 0) {
-      const int64_t left = count - begin < kTile ? count - begin : kTile;
-      for (int k = 0; k < static_cast<int>(left); ++k) sum = __dadd_rn(sum, tiles[current][k]);
+      const int64_t left = decision.flats - begin < kThreads ? decision.flats - begin : kThreads;
+      for (int k = 0; k < static_cast<int>(left); ++k) sums.add(begin + k, tile[k]);
     }
+    __syncthreads();  // the others wait until the tile is read
   }
-  if (thread == 0) decide_by(sum, decision);
+  if (thread == 0) decide_by(sums, decision);
   __syncthreads();  // the others wait for the record
   for (int64_t group = thread; group < choice.groups; group += kThreads) pick(choice, *decision.record, group);
 }

@@ -12,18 +12,11 @@ inline constexpr int kMostSources = 64;
 
 // args.sources is a host array of device pointers, read before this returns. `out` may be one of the sources when both
 // have the same dtype.
-void ordered_mean(const OrderedMean& args, Stream stream);
+void ordered_fold(const OrderedFold& args, Stream stream);
 
-// sums[b] = sum of squares of block b, by the contract in kernels/reduce.h.
-void sum_squares(const void* values, DType dtype, int64_t numel, double* sums, Stream stream);
+void sum_squares(const void* values, DType dtype, int64_t numel, int64_t first_run, double* pieces, Stream stream);
 
-// *sum = 0.0 + values[0] + values[1] + ..., strictly in order.
-struct SumRun {
-  const double* values = nullptr;
-  int64_t count = 0;
-  double* sum = nullptr;
-};
-// `runs` is device memory, and so is what it points to.
-void sum_in_order(const SumRun* runs, int run_count, Stream stream);
+// `ranges` is device memory, and so is what it points to.
+void sum_pieces(const PieceSums* ranges, int range_count, Stream stream);
 
 }  // namespace shoal::kernels::cuda

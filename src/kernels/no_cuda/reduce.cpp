@@ -5,8 +5,8 @@
 
 namespace shoal::kernels::cuda {
 
-void ordered_mean(const OrderedMean&, Stream) { throw_no_cuda(); }
-void sum_squares(const void*, DType, int64_t, double*, Stream) { throw_no_cuda(); }
-void sum_in_order(const SumRun*, int, Stream) { throw_no_cuda(); }
+void ordered_fold(const OrderedFold&, Stream) { throw_no_cuda(); }
+void sum_squares(const void*, DType, int64_t, int64_t, double*, Stream) { throw_no_cuda(); }
+void sum_pieces(const PieceSums*, int, Stream) { throw_no_cuda(); }
 
 }  // namespace shoal::kernels::cuda

@@ -27,7 +27,7 @@ Gpt2Config read_gpt2_config(const HfConfig& config) {
   Gpt2Config read;
   read.vocab = config.count("vocab_size", 50257);
   read.hidden = config.count("n_embd", 768);
-  read.layers = config.count("n_layer", 12);
+  read.layers = config.layers("n_layer", 12);
   read.heads = config.count("n_head", 12);
   read.ffn = config.count("n_inner", 4 * read.hidden);
   read.max_positions = config.count("n_positions", 1024);

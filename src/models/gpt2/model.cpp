@@ -97,6 +97,17 @@ class Gpt2 final : public Decoder {
     return {.base_prefix = "transformer.", .ignored_suffixes = {".attn.bias", ".attn.masked_bias"}};
   }
   static Weights declare(const Config& config, ParameterList& list) { return declare_weights(config, list); }
+  static forecast::DecoderShape shape_of(const Config& config) {
+    return {.hidden = config.hidden,
+            .layers = config.layers,
+            .heads = config.heads,
+            .q_width = config.hidden,
+            .kv_width = config.hidden,
+            .ffn = config.ffn,
+            .gated = false,
+            .vocab = config.vocab,
+            .tied = config.tied};
+  }
   static std::string export_config(const HfConfig& config, const Config&) {
     return json::write(export_hf_config(config.root(), kArchitecture), 2) + "\n";
   }

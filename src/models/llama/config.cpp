@@ -109,7 +109,7 @@ LlamaConfig read_llama_config(const HfConfig& config) {
   read.vocab = config.count("vocab_size");
   read.hidden = config.count("hidden_size");
   read.ffn = config.count("intermediate_size");
-  read.layers = config.count("num_hidden_layers");
+  read.layers = config.layers("num_hidden_layers");
   read.heads = config.count("num_attention_heads");
   read.kv_heads = config.count("num_key_value_heads", default_kv_heads(read));
   read.max_positions = config.count("max_position_embeddings", default_positions(read));

@@ -99,6 +99,17 @@ class Llama final : public Decoder {
   static Config read_config(const HfConfig& config) { return read_llama_config(config); }
   static FileNames file_names() { return {.base_prefix = "model.", .ignored_suffixes = {".rotary_emb.inv_freq"}}; }
   static Weights declare(const Config& config, ParameterList& list) { return declare_weights(config, list); }
+  static forecast::DecoderShape shape_of(const Config& config) {
+    return {.hidden = config.hidden,
+            .layers = config.layers,
+            .heads = config.heads,
+            .q_width = config.heads * config.head_dim,
+            .kv_width = config.kv_heads * config.head_dim,
+            .ffn = config.ffn,
+            .gated = true,
+            .vocab = config.vocab,
+            .tied = config.tied};
+  }
   static std::string export_config(const HfConfig& config, const Config& read) {
     return export_llama_config(config, read, architecture_of(read.model_type));
   }

@@ -1,10 +1,8 @@
 // See launch.h.
 #include "models/ops/launch.h"
 
-#include <c10/core/Stream.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include "base/check.h"
+#include "shard/compute_queue.h"
 
 namespace shoal::models::ops {
 
@@ -17,9 +15,7 @@ bool runs_fused(std::initializer_list<at::Tensor> tensors) {
   return true;
 }
 
-void* stream_of(const at::Tensor& tensor) {
-  return c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device()).native_handle();
-}
+void* stream_of(const at::Tensor& tensor) { return current_stream(tensor.device()); }
 
 DType dtype_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {

@@ -29,6 +29,12 @@ TEST(Text, ShapesHaveBrackets) {
   EXPECT_EQ(format_shape({2, 3}), "[2, 3]");
 }
 
+TEST(Text, AQuotedWordIsOneWordOfAShell) {
+  EXPECT_EQ(quote_for_shell(""), "''");
+  EXPECT_EQ(quote_for_shell("a b$c"), "'a b$c'");
+  EXPECT_EQ(quote_for_shell("it's"), "'it'\\''s'");
+}
+
 TEST(Text, HashIsStable) {
   EXPECT_EQ(hash_text("shoal"), hash_text("shoal"));
   EXPECT_NE(hash_text("a"), hash_text("b"));

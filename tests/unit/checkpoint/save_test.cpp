@@ -123,7 +123,7 @@ class OtherDisk : public FullGroup {
   std::unique_ptr<Group> split(const std::string& name, const Parts& parts) override {
     return inner_.split(name, parts);
   }
-  std::unique_ptr<Group> device_channel(const std::string&, int, void*) override { return nullptr; }
+  std::unique_ptr<Group> device_channel(const std::string&, int, void*, Reduce) override { return nullptr; }
   std::shared_ptr<Slab> allocate(size_t nbytes, std::shared_ptr<Ledger> ledger, MemoryKind kind) override {
     return full(inner_).allocate(nbytes, std::move(ledger), kind);
   }

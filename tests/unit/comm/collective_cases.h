@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include <atomic>
 #include <cstring>
 #include <vector>
@@ -55,16 +57,20 @@ inline void fill(void* memory, DType dtype, int64_t numel, int rank, int salt) {
   for (int64_t i = 0; i < numel; ++i) kernels::store_element(memory, dtype, i, brought(rank, i, salt));
 }
 
-// The contract of ReduceScatter, spelled out for element i.
-inline float expected_sum(int world, DType dtype, int64_t i, int salt, float pre) {
-  float sum = 0;
+// The contract of ReduceScatter, spelled out for element i; `sum` is what stands there, times the carry.
+inline float expected_sum(int world, DType dtype, int64_t i, int salt, std::optional<float> sum = {}, int group = 0) {
+  std::optional<float> of_group;
   for (int rank = 0; rank < world; ++rank) {
     uint32_t stored = 0;
     kernels::store_element(&stored, dtype, 0, brought(rank, i, salt));
-    const float part = pre * kernels::load_element(&stored, dtype, 0);
-    sum = rank == 0 ? part : sum + part;
+    const float part = kernels::load_element(&stored, dtype, 0);
+    std::optional<float>& to = group == 0 ? sum : of_group;
+    to = to ? *to + part : part;
+    if (group == 0 || ((rank + 1) % group != 0 && rank + 1 < world)) continue;
+    sum = sum ? *sum + *of_group : *of_group;
+    of_group.reset();
   }
-  return sum;
+  return *sum;
 }
 
 inline bool same_element(const void* got, DType dtype, int64_t i, float expected) {
@@ -100,9 +106,9 @@ struct ReduceCase {
   DType out = DType::f32;
   int64_t shard_numel = 0;
   bool in_place = false;
-  bool accumulate = false;
+  float carry = 0;
   int64_t piece_numel = 0;
-  float pre = 1.0f;
+  int group = 0;  // all are closed at the end
 };
 
 inline void check_reduce_scatter(Group& group, Memory memory, const ReduceCase& c) {
@@ -112,24 +118,35 @@ inline void check_reduce_scatter(Group& group, Memory memory, const ReduceCase& 
   Buffer apart(group, memory, static_cast<size_t>(c.shard_numel) * nbytes_of(c.out));
   fill(whole.data(), c.in, c.shard_numel * world, group.rank(), 1);
   std::byte* shard = c.in_place ? whole.data() + slice_nbytes * static_cast<size_t>(group.rank()) : apart.data();
-  if (c.accumulate) fill(shard, c.out, c.shard_numel, group.rank(), 2);
+  if (c.carry != 0) fill(shard, c.out, c.shard_numel, group.rank(), 2);
   std::vector<std::byte> before(shard, shard + static_cast<size_t>(c.shard_numel) * nbytes_of(c.out));
   const float post = 1.0f / static_cast<float>(world);
   std::atomic<int> after_calls{0};
-  ReduceScatter args{{"reduce", "case"},     whole.data(), c.in, shard,        c.out,
-                     c.shard_numel,          c.pre,        post, c.accumulate, c.piece_numel,
-                     [&] { ++after_calls; }, whole.keep()};
+  ReduceScatter args;
+  args.subject = {"reduce", "case"};
+  args.whole = whole.data();
+  args.whole_dtype = c.in;
+  args.shard = shard;
+  args.shard_dtype = c.out;
+  args.shard_numel = c.shard_numel;
+  args.carry = c.carry;
+  args.post = post;
+  args.groups.size = c.group;
+  args.piece_numel = c.piece_numel;
+  args.after = [&] { ++after_calls; };
+  args.keep = whole.keep();
   group.reduce_scatter(args).wait();
   EXPECT_EQ(after_calls, 1);
   int64_t wrong = 0;
   for (int64_t i = 0; i < c.shard_numel; ++i) {
-    float expected = expected_sum(world, c.in, group.rank() * c.shard_numel + i, 1, c.pre) * post;
-    if (c.accumulate) expected += kernels::load_element(before.data(), c.out, i);
-    wrong += !same_element(shard, c.out, i, expected);
+    std::optional<float> there;
+    if (c.carry != 0) there = c.carry * kernels::load_element(before.data(), c.out, i);
+    const float sum = expected_sum(world, c.in, group.rank() * c.shard_numel + i, 1, there, c.group);
+    wrong += !same_element(shard, c.out, i, post * sum);
   }
   EXPECT_EQ(wrong, 0) << "reduce_scatter " << shoal::name_of(c.in) << " to " << shoal::name_of(c.out) << ", shard of "
-                      << c.shard_numel << ", in place " << c.in_place << ", accumulate " << c.accumulate << ", piece "
-                      << c.piece_numel;
+                      << c.shard_numel << ", in place " << c.in_place << ", carry " << c.carry << ", piece "
+                      << c.piece_numel << ", groups of " << c.group;
 }
 
 inline void check_all_reduce(Group& group, Memory memory, DType dtype, int64_t numel) {
@@ -139,7 +156,7 @@ inline void check_all_reduce(Group& group, Memory memory, DType dtype, int64_t n
   group.all_reduce({{"sum", "case"}, data.data(), dtype, numel, post, data.keep()}).wait();
   int64_t wrong = 0;
   for (int64_t i = 0; i < numel; ++i) {
-    wrong += !same_element(data.data(), dtype, i, expected_sum(group.size(), dtype, i, 3, 1.0f) * post);
+    wrong += !same_element(data.data(), dtype, i, expected_sum(group.size(), dtype, i, 3) * post);
   }
   EXPECT_EQ(wrong, 0) << "all_reduce " << shoal::name_of(dtype) << " of " << numel;
 }
@@ -216,8 +233,8 @@ inline void check_collectives(Group& group, Memory memory, bool large = false) {
     for (const Delivery way : {Delivery::received, Delivery::taken})
       check_exchange(group, memory, (size_t{5} << 20) + 5, way);
     check_all_reduce(group, memory, DType::bf16, (int64_t{5} << 20) + 7);
-    check_reduce_scatter(group, memory, {DType::f32, DType::f32, (int64_t{1} << 20) + 7, false, true, 0, 1.0f});
-    check_reduce_scatter(group, memory, {DType::f16, DType::f32, (int64_t{1} << 20) + 7, false, false, 100'000, 1.0f});
+    check_reduce_scatter(group, memory, {DType::f32, DType::f32, (int64_t{1} << 20) + 7, false, 1.0f});
+    check_reduce_scatter(group, memory, {DType::f16, DType::f32, (int64_t{1} << 20) + 7, false, 0, 100'000});
   }
   for (const size_t n : nbytes) {
     for (const bool in_place : {false, true}) check_all_gather(group, memory, n, in_place);
@@ -228,9 +245,9 @@ inline void check_collectives(Group& group, Memory memory, bool large = false) {
   for (const DType in : {DType::f32, DType::bf16, DType::f16}) {
     for (const int64_t n : numels) {
       check_all_reduce(group, memory, in, n);
-      check_reduce_scatter(group, memory, {in, in, n, true, false, 0, 1.0f});
-      check_reduce_scatter(group, memory, {in, in, n, false, true, 100, 0.5f});
-      if (in != DType::f32) check_reduce_scatter(group, memory, {in, DType::f32, n, false, true, 4096, 1.0f});
+      check_reduce_scatter(group, memory, {in, in, n, true});
+      check_reduce_scatter(group, memory, {in, in, n, false, 0.5f, 100});
+      if (in != DType::f32) check_reduce_scatter(group, memory, {in, DType::f32, n, false, 1.0f, 4096, 2});
     }
   }
   group.barrier({"end", ""}).wait();

@@ -82,7 +82,7 @@ inline void check_collectives_of_parts(Group& world, Memory memory) {
   const auto row = world.split("row", rows_of(world.size()));
   const auto side = row->channel("side");
   check_collectives(*row, memory);
-  check_reduce_scatter(*side, memory, {DType::bf16, DType::f32, 1025, false, true, 100, 0.5f});
+  check_reduce_scatter(*side, memory, {DType::bf16, DType::f32, 1025, false, 0.5f, 100});
   check_exchange(*side, memory, 4097, Delivery::taken, 1000);
   world.barrier({"end", ""}).wait();
 }
@@ -99,7 +99,7 @@ inline void check_parts_of_parts(Group& world) {
   check_members(*back, turned, global);
   check_members(*alone, single, global);
   check_all_reduce(*back, Memory::of_group, DType::f32, 99);
-  check_reduce_scatter(*alone, Memory::of_group, {DType::f32, DType::bf16, 33, false, false, 0, 0.5f});
+  check_reduce_scatter(*alone, Memory::of_group, {DType::f32, DType::bf16, 33});
   channel->barrier({"end", ""}).wait();
 }
 

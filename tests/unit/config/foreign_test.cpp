@@ -33,8 +33,8 @@ TEST(Foreign, EverySectionIsRefusedWithAnAlternativeOrNoticedWhileItIsOnAndNotic
           std::vector<std::string>{section.path + " has no effect: it is switched off, and Shoal does not have it."});
     }
   }
-  EXPECT_GE(refused, 16);
-  EXPECT_GE(harmless, 9);
+  EXPECT_GE(refused, 18);
+  EXPECT_GE(harmless, 5);
 }
 
 TEST(Foreign, SwitchesMayBeNumbersOrStandDeeper) {

@@ -52,6 +52,28 @@ TEST(Optimizer, ParametersOfAnotherTypeAreRefused) {
             "[line 1, optimizer.params.betas] SGD does not take this; " + others + " do. Remove the key.");
 }
 
+TEST(Optimizer, LambTakesDeepSpeedsSettings) {
+  const Config config = parse_members(
+      R"("optimizer": {"type": "lamb", "params": {"max_coeff": 0.3, "min_coeff": 0.02, "eps_inside_sqrt": true}})");
+  EXPECT_EQ(config.optimizer.kind, OptimizerKind::lamb);
+  EXPECT_EQ(config.optimizer.max_coeff, 0.3);
+  EXPECT_EQ(config.optimizer.min_coeff, 0.02);
+  EXPECT_TRUE(config.optimizer.eps_inside_sqrt);
+  EXPECT_EQ(mistakes_of(R"("optimizer": {"type": "Lamb", "params": {"max_coeff": 0.3, "min_coeff": 0.4}})"),
+            "[line 1, optimizer.params.min_coeff] 0.4 is above max_coeff, 0.3. Give a smaller min_coeff.");
+}
+
+TEST(Optimizer, LambIsRefusedWhereItCannotPassTwice) {
+  const auto mistake = [](const std::string& more) { return mistakes_of(R"("optimizer": {"type": "Lamb"}, )" + more); };
+  EXPECT_EQ(mistake(R"("zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}})"),
+            "[line 1, optimizer.type] Lamb passes over each parameter twice, which "
+            "zero_optimization.offload_optimizer.device cpu does not allow yet. Set "
+            "zero_optimization.offload_optimizer.device to \"none\".");
+  EXPECT_NE(mistake(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}})"), "");
+  EXPECT_NE(mistake(R"("shoal": {"defer_update": "on"})"), "");
+  EXPECT_NE(mistake(R"("shoal": {"placement": "auto"})"), "");
+}
+
 TEST(Optimizer, NarrowStatesHaveTheDtypeOfTheMasters) {
   const std::string narrow = R"("optimizer": {"type": "Adam", "params": {"fp32_optimizer_states": false}})";
   const Config exact = parse_members(narrow);

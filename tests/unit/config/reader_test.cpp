@@ -17,8 +17,8 @@ TEST(Reader, UnknownKeysNameTheNearestOrTheirHome) {
             "\"zero_optimization.offload_optimizer\".");
   EXPECT_EQ(mistakes_of(R"("zero_optimization": {"grad_hooks": true})"),
             "[line 1, zero_optimization.grad_hooks] unknown key. docs/config.md lists the keys that may stand here.");
-  EXPECT_EQ(mistakes_of(R"("tensorboard": {"enabled": false, "job": "x"})"),
-            "[line 1, tensorboard.job] unknown key. docs/config.md lists the keys that may stand here.");
+  EXPECT_EQ(mistakes_of(R"("comms_logger": {"enabled": false, "job": "x"})"),
+            "[line 1, comms_logger.job] unknown key. docs/config.md lists the keys that may stand here.");
 }
 
 TEST(Reader, BothSpellingsOfAKeyAreAContradiction) {

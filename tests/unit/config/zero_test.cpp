@@ -39,13 +39,44 @@ TEST(Zero, WhatRoundsIsRefusedAndWhatOnlyCommunicatesOtherwiseIsNoticed) {
       mistakes_of(R"("zero_optimization": {"zero_quantized_gradients": true})"),
       "[line 1, zero_optimization.zero_quantized_gradients] true is not supported: it rounds gradients. Remove the "
       "key; communication_data_type \"bf16\" sends half the bytes of fp32.");
-  EXPECT_EQ(parse_members(R"("zero_optimization": {"zero_hpz_partition_size": 8, "mics_shard_size": 4,
-    "elastic_checkpoint": true, "pipeline_loading_checkpoint": true, "zenflow": null})")
+  EXPECT_EQ(parse_members(R"("zero_optimization": {"elastic_checkpoint": true, "pipeline_loading_checkpoint": true,
+    "zenflow": null})")
                 .notices.size(),
-            4u);
+            2u);
   EXPECT_EQ(mistakes_of(R"("zero_optimization": {"zenflow": {}})"),
             "[line 1, zero_optimization.zenflow] {} is not supported: it leaves gradients to later steps. Remove the "
             "section, and use offload_optimizer.");
+}
+
+TEST(Zero, GroupsOfRanksAreReadWithDeepSpeedsDefaults) {
+  const Config plain = parse_members(R"("zero_optimization": {"stage": 3})");
+  EXPECT_EQ(plain.zero.mics_shard_size, -1);
+  EXPECT_EQ(plain.zero.hpz_partition_size, 1);
+  EXPECT_FALSE(plain.zero.mics_hierarchical_gather);
+  const Config mics = parse_members(
+      R"("zero_optimization": {"stage": 3, "mics_shard_size": 4, "mics_hierarchical_params_gather": true})");
+  EXPECT_EQ(mics.zero.mics_shard_size, 4);
+  EXPECT_TRUE(mics.zero.mics_hierarchical_gather);
+  EXPECT_TRUE(mics.notices.empty());
+  EXPECT_EQ(parse_members(R"("zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8})").zero.hpz_partition_size,
+            8);
+}
+
+TEST(Zero, GroupsThatMeanNothingAreRefusedWithTheReason) {
+  const auto mistake = [](const std::string& keys) { return mistakes_of("\"zero_optimization\": {" + keys + "}"); };
+  EXPECT_NE(mistake(R"("stage": 0, "mics_shard_size": 2)").find("stage 0 shards nothing"), std::string::npos);
+  EXPECT_NE(mistake(R"("stage": 3, "mics_shard_size": 2, "zero_hpz_partition_size": 2)").find("Remove one of them"),
+            std::string::npos);
+  EXPECT_NE(mistake(R"("stage": 2, "zero_hpz_partition_size": 2)").find("only stage 3 shards weights"),
+            std::string::npos);
+  EXPECT_NE(mistake(R"("stage": 3, "zero_hpz_partition_size": 2, "offload_param": {"device": "cpu"})")
+                .find("a second copy of the weights on the device"),
+            std::string::npos);
+  EXPECT_NE(mistake(R"("stage": 2, "mics_shard_size": 2, "mics_hierarchical_params_gather": true)")
+                .find("which only stage 3 does"),
+            std::string::npos);
+  EXPECT_NE(mistake(R"("stage": 3, "mics_hierarchical_params_gather": true)").find("there are none"),
+            std::string::npos);
 }
 
 TEST(Zero, LeafModulesHaveNoEffect) {

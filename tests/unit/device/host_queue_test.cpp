@@ -52,8 +52,11 @@ TEST(HostQueue, AStepThatIsDecidedToBeSkippedUpdatesNothing) {
     kernels::StepProgress progress;
     kernels::StepRecord record;
     std::vector<std::byte> picked(kMostStepNbytes);
-    const PlacedSteps placed = queue->decide({&square, 1, 1, {{}, 1.0, 1}, &progress, &record},
-                                             {0, 1, std::vector<kernels::SgdStep>{step}}, picked.data());
+    const int rank_of_part = 0;
+    const FlatTops flat_tops{1, 0, 1};
+    const PlacedSteps placed =
+        queue->decide({&square, 1, &rank_of_part, 1, &flat_tops, 1, {{}, 1.0}, &progress, &record},
+                      {0, 1, std::vector<kernels::SgdStep>{step}}, picked.data());
     queue->update(*list, placed);
     EXPECT_FLOAT_EQ(weight, square == 4.0 ? 1 - 0.5f * 2 / 2 : 1);
     const std::unique_ptr<LateRead> reading = queue->make_late_read(sizeof(record));
@@ -63,12 +66,11 @@ TEST(HostQueue, AStepThatIsDecidedToBeSkippedUpdatesNothing) {
   }
 }
 
-TEST(HostQueue, SumsInTheOrderGiven) {
-  const std::vector<double> values = {1e300, 1.0, -1e300};
-  double sum = -1, none = -1;
-  make_host_queue()->sum_in_order({{values.data(), 3, &sum}, {values.data(), 0, &none}});
-  EXPECT_EQ(sum, 0.0);  // 1.0 is lost beside 1e300, in this order
-  EXPECT_EQ(none, 0.0);
+TEST(HostQueue, SumsPiecesToTheirTops) {
+  const std::vector<double> pieces = {1, 2, 4, 8};  // run 31, blocks 1 and 2, and run 96
+  std::vector<double> tops(5, -1);
+  make_host_queue()->sum_pieces({{pieces.data(), 31, 97, tops.data()}, {pieces.data(), 64, 128, tops.data() + 4}});
+  EXPECT_EQ(tops, (std::vector<double>{1, 2, 4, 8, 3})) << "blocks 1 and 2 are no siblings, 2 and 3 are";
 }
 
 TEST(HostQueue, CopiesBothWaysAndZeroes) {

@@ -10,7 +10,9 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -178,15 +180,38 @@ TEST(NodeHooks, AreSilentWhenTheyAreGone) {
   EXPECT_EQ(calls, 0);
 }
 
+namespace {
+
+struct Keeps final : torch::autograd::FunctionPreHook {
+  explicit Keeps(std::shared_ptr<int> what) : what_(std::move(what)) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& grads) override { return grads; }
+  std::shared_ptr<int> what_;
+};
+
+}  // namespace
+
 TEST(NodeHooks, KeepNoGraphAlive) {
   NodeHooks hooks;
-  std::weak_ptr<torch::autograd::Node> node;
+  const auto alive = std::make_shared<int>();
   {
     const at::Tensor out = leaf() * 2;
-    node = out.grad_fn();
-    hooks.before_backward_of(out, [] {});
+    out.grad_fn()->add_pre_hook(std::make_unique<Keeps>(alive));
+    hooks.before_backward_of(out, [alive] {});
+    EXPECT_EQ(alive.use_count(), 3);
   }
-  EXPECT_TRUE(node.expired());
+  EXPECT_EQ(alive.use_count(), 1);
+}
+
+TEST(NodeHooks, ForgetNodesThatAreGone) {
+  NodeHooks hooks;
+  int calls = 0;
+  for (int i = 0; i < 50; ++i) {  // addresses come back
+    const at::Tensor out = leaf() * 2;
+    EXPECT_TRUE(hooks.before_backward_of(out, [&] { ++calls; }));
+    if (i % 2 == 0) back_propagate(out);
+  }
+  EXPECT_EQ(calls, 25);
+  hooks.clear();
 }
 
 TEST(NodeHooks, ALeafThatAUnitHandsThroughIsNotItsOutput) {

@@ -58,37 +58,28 @@ TEST(EngineOptions, StatesThatAreToBeUpdatedAheadAndCannotAreRefused) {
   EXPECT_THAT(message(at::kCPU), HasSubstr("offload_param.device to none"));
 }
 
-TEST(EngineOptions, TheMeanDividesOnceAfterTheSum) {
-  const ReduceOptions options = reduce_options(Config{}, 4);
-  EXPECT_EQ(options.pre, 1.0f);
-  EXPECT_EQ(options.post, 0.25f);
+TEST(EngineOptions, TheSumOfAllLeavesIsDividedByTheirNumberAtOnce) {
+  Config config;
+  config.batch = {24, 1, 6};
+  EXPECT_EQ(gradient_factor(config, 4, /*caller_divides=*/false), 1.0f / 24);
+  EXPECT_EQ(gradient_factor(config, 4, /*caller_divides=*/true), 0.25f) << "by the accumulation steps";
+  config.prescale_gradients = true;
+  EXPECT_EQ(gradient_factor(config, 4, false), 1.0f / 24);
+  config.prescale_gradients = false;
+  config.gradient_predivide_factor = 2;
+  EXPECT_EQ(gradient_factor(config, 4, false), 1.0f / 24);
+  config.gradient_sum = true;
+  EXPECT_EQ(gradient_factor(config, 4, false), 1.0f / 6);
+  EXPECT_EQ(gradient_factor(config, 4, true), 1.0f);
 }
 
 TEST(EngineOptions, RanksThatShareSamplesCountOnce) {
   const Mesh pairs({{.name = "shard", .size = 4}, {.name = "sequence", .size = 2, .own_samples = false}});
-  EXPECT_EQ(reduce_options(Config{}, pairs).post, 0.25f);
   Config config;
-  config.prescale_gradients = true;
-  EXPECT_EQ(reduce_options(config, pairs).pre, 0.25f);
   config.batch = {16, 2, 2};
+  EXPECT_EQ(gradient_factor(config, pairs, false), 0.125f);
   check_batch(config, pairs);
   EXPECT_THROW(check_batch(config, 8), Error);
-}
-
-TEST(EngineOptions, PrescalingDividesBeforeTheSumInstead) {
-  Config config;
-  config.prescale_gradients = true;
-  const ReduceOptions options = reduce_options(config, 4);
-  EXPECT_EQ(options.pre, 0.25f);
-  EXPECT_EQ(options.post, 1.0f);
-}
-
-TEST(EngineOptions, APredivideFactorSplitsTheDivision) {
-  Config config;
-  config.gradient_predivide_factor = 2;
-  const ReduceOptions options = reduce_options(config, 8);
-  EXPECT_EQ(options.pre, 0.5f);
-  EXPECT_EQ(options.post, 0.25f);
 }
 
 TEST(EngineOptions, AGroupWithoutItsOwnValuesHasTheConfigs) {

@@ -14,7 +14,19 @@ struct StepHistory {
   StepRules rules;
   StepProgress first;
   int64_t ranks = 1, flats = 1;
-  std::vector<std::vector<double>> sums;  // of each step
+  std::vector<std::vector<double>> sums;  // of each step: of each flat a run, rank by rank
+
+  // Every rank has one run of each flat; parts are in the opposite order of ranks.
+  std::vector<FlatTops> flat_tops() const {
+    std::vector<FlatTops> tops;
+    for (int64_t flat = 0; flat < flats; ++flat) tops.push_back({1, flat, 1});
+    return tops;
+  }
+  std::vector<int> rank_of_part() const {
+    std::vector<int> order;
+    for (int64_t rank = ranks - 1; rank >= 0; --rank) order.push_back(static_cast<int>(rank));
+    return order;
+  }
 };
 
 inline std::vector<StepHistory> step_histories(int steps) {
@@ -36,7 +48,6 @@ inline std::vector<StepHistory> step_histories(int steps) {
                                .hysteresis = static_cast<int64_t>(1 + draw(3)),
                                .consecutive = draw(2) == 0};
         history.rules.gradient_clipping = draw(3) == 0 ? 0.0 : fraction() * 4;
-        history.rules.micro_steps = static_cast<int64_t>(1 + draw(5));
         history.first.scale = {.scale = dynamic ? 16.0 : 384.0, .hysteresis_left = history.rules.scale.hysteresis};
         history.first.applied = static_cast<int64_t>(draw(3));
         for (int step = 0; step < steps; ++step) {

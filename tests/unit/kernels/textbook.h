@@ -86,4 +86,24 @@ inline void follow(const LionStep& s, const OptimizerConfig& c, int, double grad
   t.p -= s.lr * static_cast<double>((mixed > 0) - (mixed < 0));
 }
 
+inline std::vector<LambStep> samples(LambStep) {
+  return {{.grad_scale = 0.3f, .lr = 1e-3f, .weight_decay = 0.1f, .correction = 0.4f},
+          {.lr = 1e-3f, .eps = 1e-3f, .weight_decay = 0.1f, .eps_inside_sqrt = true},
+          {.lr = 1e-2f, .weight_decay = 0.1f, .correction = 0.4f, .applies = true, .ratio = 3.1f},
+          {.lr = 1e-2f, .eps = 1e-3f, .eps_inside_sqrt = true, .applies = true, .ratio = 0.3f}};
+}
+inline std::vector<OptimizerConfig> settings(LambStep) {
+  std::vector<OptimizerConfig> all(2, unusual());
+  all[1].eps_inside_sqrt = true;
+  return all;
+}
+// The first pass, which puts the update in place of the weight; what follows it is in tests/ranks/lamb_test.cpp.
+inline void follow(const LambStep& s, const OptimizerConfig& c, int, double grad, Textbook& t) {
+  const double beta1 = float(c.beta1), beta2 = float(c.beta2), g = grad * s.grad_scale;
+  t.first = beta1 * t.first + (1 - beta1) * g;
+  t.second = beta2 * t.second + (1 - beta2) * g * g;
+  const double root = c.eps_inside_sqrt ? std::sqrt(t.second + c.eps) : std::sqrt(t.second) + c.eps;
+  t.p = t.first / root + s.weight_decay * t.p;
+}
+
 }  // namespace shoal::kernels

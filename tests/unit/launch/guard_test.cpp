@@ -44,6 +44,16 @@ TEST(Guard, KillsTheGroupsItStillWatchesWhenItsOwnerIsGone) {
   EXPECT_EQ(signal_that_ended(forgotten), SIGTERM);
 }
 
+// Not even by SIGPIPE, which a launch takes for a reason to end.
+TEST(Guard, ThatWasKilledTakesNobodyAlong) {
+  Guard guard;
+  kill(guard.pid(), SIGKILL);
+  siginfo_t info{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(guard.pid()), &info, WEXITED | WNOWAIT), 0);
+  guard.watch(getpid());
+  guard.forget(getpid());
+}
+
 TEST(Guard, EndsWithItsOwner) {
   pid_t pid = 0;
   {

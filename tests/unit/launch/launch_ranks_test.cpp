@@ -226,12 +226,94 @@ TEST(LaunchRanks, AProgramThatCannotBeStartedIsAnErrorAndLeavesNothing) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a process is left";
 }
 
+TEST(LaunchRanks, RanksThatFailedAreStartedAgainWithWhatTheCallerSays) {
+  Trial run(2, "echo first $MASTER_PORT; [ $RANK = 1 ] && exit 7; exit 0");
+  std::vector<LaunchOutcome> failures;
+  run.options.again = [&](const LaunchOutcome& outcome) -> std::optional<std::vector<std::string>> {
+    failures.push_back(outcome);
+    if (failures.size() == 3) return std::nullopt;
+    return std::vector<std::string>{"sh", "-c", failures.size() == 1 ? "echo second; exit 5" : "echo third; exit 3"};
+  };
+  const LaunchOutcome outcome = run();
+  EXPECT_EQ(outcome.exit_code(), 3);
+  EXPECT_EQ(outcome.ends.size(), 2u);
+  ASSERT_EQ(failures.size(), 3u);
+  EXPECT_EQ(failures[0].cause()->rank, 1);
+  EXPECT_EQ(failures[0].cause()->exit_code, 7);
+  EXPECT_EQ(failures[1].exit_code(), 5);
+  for (const char* line : {"[rank 1] second\n", "[rank 0] third\n"}) EXPECT_THAT(run.out.text(), HasSubstr(line));
+  EXPECT_THAT(run.err.text(), HasSubstr("rank 1 failed first, with exit code 7."));
+}
+
+TEST(LaunchRanks, RanksThatEndedWellAreNotStartedAgain) {
+  Trial run(2, "echo only");
+  run.options.again = [&](const LaunchOutcome&) { return std::optional(run.options.command); };
+  EXPECT_EQ(run().exit_code(), 0);
+  EXPECT_EQ(run.out.text().size(), 2 * std::string("[rank 0] only\n").size());
+}
+
+TEST(LaunchRanks, ASignalBetweenTwoStartsEndsTheLaunch) {
+  Trial run(2, "echo pid $$; exit 7");
+  run.options.again = [&](const LaunchOutcome&) {
+    raise(SIGTERM);
+    return std::optional(run.options.command);
+  };
+  const LaunchOutcome outcome = run();
+  EXPECT_EQ(outcome.exit_code(), 143);
+  EXPECT_EQ(run.numbers_after("pid ").size(), 2u) << run.out.text();
+}
+
+TEST(LaunchRanks, RanksOfASecondStartHearSignalsToo) {
+  Trial run(2, "exit 7");
+  run.options.again = [&](const LaunchOutcome&) -> std::optional<std::vector<std::string>> {
+    return std::vector<std::string>{"sh", "-c",
+                                    "trap 'echo saved; exit 0' TERM; echo pid $$; while true; do sleep 0.05; done"};
+  };
+  const pid_t launcher = run.in_background();
+  ASSERT_TRUE(eventually([&] { return run.numbers_after("pid ").size() == 2; })) << run.out.text();
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(exit_code_of(launcher), 143);
+  for (const pid_t pid : run.numbers_after("pid ")) EXPECT_FALSE(runs(pid));
+}
+
+TEST(LaunchRanks, Sigusr1IsPassedOnAndKillsNobody) {
+  Trial run(2, "trap 'echo asked $RANK' USR1; trap 'exit 0' TERM; echo pid $$; while true; do sleep 0.05; done");
+  run.options.usr1_stops = true;
+  run.options.interrupt_grace = milliseconds(60000);
+  const pid_t launcher = run.in_background();
+  ASSERT_TRUE(eventually([&] { return run.numbers_after("pid ").size() == 2; })) << run.out.text();
+  for (int i = 0; i < 3; ++i) kill(launcher, SIGUSR1);
+  ASSERT_TRUE(eventually([&] { return run.numbers_after("asked ").size() == 2; })) << run.out.text();
+  for (const pid_t pid : run.numbers_after("pid ")) EXPECT_TRUE(runs(pid));
+  kill(launcher, SIGTERM);  // the first of its kind: they may end by themselves
+  EXPECT_EQ(exit_code_of(launcher), 143);
+  EXPECT_THAT(run.err.text(), Not(HasSubstr("Killed")));
+}
+
+TEST(LaunchRanks, UnfinishedRanksAreNeitherFailedNorStartedAgain) {
+  Trial run(2, "echo once; exit 75");
+  run.options.unfinished_code = 75;
+  run.options.again = [&](const LaunchOutcome&) { return std::optional(run.options.command); };
+  EXPECT_EQ(run().exit_code(), 75);
+  EXPECT_EQ(run.err.text(), "");
+  EXPECT_EQ(run.out.text().size(), 2 * std::string("[rank 0] once\n").size());
+}
+
 TEST(LaunchRanks, RanksGetTheThreadsThatWereAskedFor) {
   Trial run(1, "echo threads $OMP_NUM_THREADS $MORE");
   run.options.threads = 3;
   run.options.env = {{"MORE", "yes"}};
   run();
   EXPECT_EQ(run.out.text(), "[rank 0] threads 3 yes\n");
+}
+
+TEST(LaunchRanks, RanksThatShareAGpuAreHostsOfTheirOwnToNccl) {
+  Trial run(2, "echo $NCCL_HOSTID $CUDA_VISIBLE_DEVICES $NCCL_SOCKET_IFNAME $MORE");
+  run.options.share_gpu = true;
+  run.options.env = {{"MORE", "yes"}, {"CUDA_VISIBLE_DEVICES", "7"}};
+  run();
+  EXPECT_THAT(run.out.text(), HasSubstr("[rank 0] shoal-rank-0 7 lo yes\n"));
+  EXPECT_THAT(run.out.text(), HasSubstr("[rank 1] shoal-rank-1 7 lo yes\n"));
 }
 
 std::string complaint(const Trial& trial) {

@@ -26,6 +26,16 @@ TEST(LaunchOutcome, ASignalIsAddedTo128) {
   EXPECT_EQ((LaunchOutcome{.ends = {{.rank = 0}}, .interrupted = 2}.exit_code()), 130);
 }
 
+TEST(LaunchOutcome, RanksThatAreUnfinishedHaveNotFailed) {
+  LaunchOutcome outcome{.ends = {{.rank = 0}, {.rank = 1, .exit_code = 75, .unfinished = true}}};
+  EXPECT_FALSE(outcome.failed());
+  EXPECT_EQ(outcome.exit_code(), 75);
+  EXPECT_EQ(closing_text(outcome), "");
+  outcome.ends.push_back({.rank = 2, .exit_code = 1});
+  EXPECT_TRUE(outcome.failed());
+  EXPECT_EQ(outcome.exit_code(), 1);
+}
+
 TEST(LaunchOutcome, OfRanksThatEndedTogetherTheOneASignalEndedComesFirst) {
   const auto ends =
       in_likely_order({{.rank = 0, .exit_code = 1}, {.rank = 1, .exit_code = 1}, {.rank = 2, .signal = 9}});

@@ -35,6 +35,18 @@ TEST(TakenSignals, WhatWasIgnoredStaysIgnored) {
   signal(SIGHUP, SIG_DFL);
 }
 
+TEST(TakenSignals, TakeSigusr1OnlyWhenAsked) {
+  EXPECT_EXIT(
+      {
+        TakenSignals signals;
+        raise(SIGUSR1);
+      },
+      ::testing::KilledBySignal(SIGUSR1), "");
+  TakenSignals signals(/*usr1=*/true);
+  raise(SIGUSR1);
+  EXPECT_EQ(signals.next(), SIGUSR1);
+}
+
 TEST(TakenSignals, AreAsBeforeAfterwards) {
   { TakenSignals signals; }
   EXPECT_EXIT(raise(SIGTERM), ::testing::KilledBySignal(SIGTERM), "");

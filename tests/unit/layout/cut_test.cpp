@@ -72,5 +72,31 @@ TEST(Cut, APersistentFlatKeepsItsWeightsWhole) {
   EXPECT_TRUE(cuts.states(flat).is_part());
 }
 
+TEST(Cut, ACopyOverSeveralHostsIsCutSoThatEachHopYieldsElementsInOrder) {
+  const Mesh mesh({{.name = "replica", .size = 2}, {.name = "span", .size = 3}, {.name = "shard", .size = 2}});
+  const FlatLayout flat = flat_of(12 * 128, mesh);
+  EXPECT_EQ(flat.rank_numel, 128);
+  EXPECT_EQ(flat.shard_numel, 256);
+  EXPECT_EQ(flat.inner_numel, 768);
+  std::set<int64_t> begins;
+  for (int rank = 0; rank < 12; ++rank) {
+    const Cut world = cut(flat, Over::world, mesh, rank), shard = cut(flat, Over::shard, mesh, rank),
+              inner = cut(flat, Over::inner, mesh, rank);
+    EXPECT_TRUE(inner.begin <= shard.begin && shard.end <= inner.end);
+    EXPECT_TRUE(shard.begin <= world.begin && world.end <= shard.end);
+    begins.insert(world.begin);
+    // Along each axis the parts follow each other.
+    EXPECT_EQ(world.begin - shard.begin, mesh.at(rank, kReplica) * 128);
+    EXPECT_EQ(shard.begin - inner.begin, mesh.at(rank, kSpan) * 256);
+    EXPECT_EQ(inner.begin, mesh.at(rank, kShard) * 768);
+  }
+  EXPECT_EQ(begins.size(), 12u) << "each part has one rank";
+}
+
+TEST(Cut, RanksByPartAreThoseThatHoldThem) {
+  EXPECT_EQ(ranks_by_part(3), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(ranks_by_part(two_by_three()), (std::vector<int>{0, 3, 1, 4, 2, 5}));
+}
+
 }  // namespace
 }  // namespace shoal

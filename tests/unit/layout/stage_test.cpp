@@ -60,12 +60,13 @@ TEST(Stage, GradientsStayInTheModelDtypeAtAccumulationOne) {
   }
 }
 
-TEST(Stage, AccumulationKeepsFp32AndStages0And1ReduceOnce) {
+TEST(Stage, AccumulationIsInFp32AndStages0And1ReduceOnce) {
   for (int stage = 0; stage <= 3; ++stage) {
     const GradientRule rule = gradient_rule(bf16_flat(), {.stage = stage, .accumulation_steps = 4});
     EXPECT_EQ(rule.kept, DType::f32);
     EXPECT_EQ(rule.every_micro_step, stage >= 2);
     EXPECT_EQ(rule.wire, stage >= 2 ? DType::bf16 : DType::f32);
+    EXPECT_EQ(rule.rounding, rule.wire);
   }
 }
 
@@ -80,14 +81,39 @@ TEST(Stage, ReproducibleMakesEveryStageReduceEachMicroStepFromTheSameDtype) {
   }
 }
 
-TEST(Stage, InAWorldOfOneGradientsAreTakenWhereTheyAreKeptAtEveryStage) {
+TEST(Stage, InAWorldOfOneALeafThatIsAllOfAStepIsTakenWhereItIsKept) {
   FlatLayout flat = bf16_flat();
   flat.shard_numel = flat.rank_numel = flat.numel;
   for (int stage = 0; stage <= 3; ++stage) {
     const GradientRule rule = gradient_rule(flat, {.stage = stage});
     EXPECT_TRUE(rule.kept_whole);
     EXPECT_FALSE(rule.through_slot);
-    EXPECT_EQ(gradient_rule(flat, {.stage = stage, .accumulation_steps = 4}).every_micro_step, false);
+    EXPECT_EQ(gradient_rule(flat, {.stage = stage, .accumulation_steps = 4}).every_micro_step, stage >= 2);
+  }
+}
+
+// See [Note: the fold].
+TEST(Stage, WhatTheFoldReadsDependsNeitherOnTheWorldNorOnTheAccumulation) {
+  FlatLayout alone = bf16_flat();
+  alone.shard_numel = alone.rank_numel = alone.numel;
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const std::optional<DType> wire : {std::optional<DType>(), std::optional(DType::f32)}) {
+      for (const std::optional<DType> kept : {std::optional<DType>(), std::optional(DType::f16)}) {
+        const GradientOptions once = {.stage = stage, .communication_dtype = wire, .accumulation_dtype = kept};
+        GradientOptions often = once;
+        often.accumulation_steps = 6;
+        often.reproducible = true;
+        const GradientRule rule = gradient_rule(bf16_flat(), once);
+        for (const GradientRule& other : {gradient_rule(bf16_flat(), often), gradient_rule(alone, often)}) {
+          EXPECT_EQ(other.wire, rule.wire);
+          EXPECT_EQ(other.rounding, rule.rounding);
+          EXPECT_TRUE(other.every_micro_step);
+          EXPECT_TRUE(other.through_slot) << "a leaf of two deposits is rounded before it is folded";
+          EXPECT_EQ(other.kept, DType::f32);
+        }
+        EXPECT_EQ(rule.kept, rule.rounding);
+      }
+    }
   }
 }
 

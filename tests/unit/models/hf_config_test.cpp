@@ -31,6 +31,17 @@ TEST(HfConfig, ReadsValuesAndDefaults) {
   EXPECT_EQ(config.find("none"), nullptr);
 }
 
+// A thousand million layers are a thousand million lists before anything is said.
+TEST(HfConfig, LayersAreNoMoreThanAnyModelHas) {
+  const HfConfig config = config_of(R"({"none": 0, "most": 65536, "more": 65537, "slip": 1000000000})");
+  EXPECT_EQ(config.layers("most"), 65536);
+  EXPECT_EQ(config.layers("gone", 12), 12);
+  EXPECT_EQ(message_of([&] { config.layers("none"); }), "[dir/config.json none] 0 is not a count of 1 or more.");
+  for (const char* key : {"more", "slip"}) {
+    EXPECT_THAT(message_of([&] { config.layers(key); }), HasSubstr("is not a count of layers, at most 65536."));
+  }
+}
+
 TEST(HfConfig, NamesTheFileTheKeyAndTheValue) {
   const HfConfig config = config_of(R"({"n": 0, "x": "y", "p": 1.0, "s": {"k": []}})");
   EXPECT_EQ(message_of([&] { config.count("n"); }), "[dir/config.json n] 0 is not a count of 1 or more.");

@@ -47,8 +47,9 @@ void fill_zeros(const std::string&, int64_t, int64_t numel, float* out) { std::f
 }  // namespace
 
 TEST(OpenModel, BuiltInModelsHaveTheirPublishedNumberOfParameters) {
-  const std::map<std::string, int64_t> wanted = {
-      {"gpt2", 124'439'808}, {"llama-7b", 6'738'415'616}, {"llama-8b", 8'030'261'248}, {"llama-13b", 13'015'864'320}};
+  const std::map<std::string, int64_t> wanted = {{"gpt2", 124'439'808},           {"llama-7b", 6'738'415'616},
+                                                 {"llama-8b", 8'030'261'248},     {"llama-13b", 13'015'864'320},
+                                                 {"llama-2-70b", 68'976'648'192}, {"llama-405b", 405'853'388'800}};
   for (const auto& [name, numel] : wanted) EXPECT_EQ(open_model(name)->info().numel, numel) << name;
   EXPECT_NEAR(static_cast<double>(open_model("llama-33m")->info().numel), 33.7e6, 0.5e6);
   const auto tiny = open_model("llama-tiny");
@@ -63,6 +64,23 @@ TEST(OpenModel, EveryBuiltInNameOpens) {
     const auto model = open_model(name);
     EXPECT_EQ(model->info().name, name);
     EXPECT_EQ(static_cast<int64_t>(model->units().size()), model->info().layers + 2);
+  }
+}
+
+// The time of a step is counted from the shape, its bytes from the parameters.
+TEST(OpenModel, TheShapeHasTheMatricesOfTheModel) {
+  for (const char* name : {"gpt2", "llama-tiny", "llama-8b", "llama-2-70b"}) {
+    const auto model = open_model(name);
+    const forecast::DecoderShape& shape = model->info().shape;
+    const std::vector<Unit> units = model->units();
+    const auto matrices = [&](size_t unit) {
+      int64_t numel = 0;
+      for (const Parameter& param : units[unit].params) numel += param.tensor.dim() == 2 ? param.tensor.numel() : 0;
+      return numel;
+    };
+    EXPECT_EQ(shape.layers, model->info().layers) << name;
+    EXPECT_EQ(shape.block_numel(), matrices(1)) << name;
+    EXPECT_EQ(shape.head_numel(), matrices(units.size() - 1)) << name;  // of a tied head too
   }
 }
 

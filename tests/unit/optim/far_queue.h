@@ -77,11 +77,13 @@ class FarQueue final : public Queue {
   void add(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) override {
     host_->add(in, in_dtype, out, out_dtype, numel);
   }
-  void ordered_mean(const kernels::OrderedMean& args) override { host_->ordered_mean(args); }
-  void sum_squares(const void* values, DType dtype, int64_t numel, double* sums) override {
-    host_->sum_squares(values, dtype, numel, sums);
+  void ordered_fold(const kernels::OrderedFold& args) override { host_->ordered_fold(args); }
+  void sum_squares(const void* values, DType dtype, int64_t numel, int64_t first_run, double* pieces) override {
+    host_->sum_squares(values, dtype, numel, first_run, pieces);
   }
-  void sum_in_order(const std::vector<OrderedSum>& sums) override { host_->sum_in_order(sums); }
+  void sum_pieces(const std::vector<kernels::PieceSums>& ranges) override { host_->sum_pieces(ranges); }
+  void read_masters(const kernels::Segment& segment, float* values) override { host_->read_masters(segment, values); }
+  void trust_ratios(const kernels::TrustRatios& args) override { host_->trust_ratios(args); }
   std::unique_ptr<UpdateList> make_update_list(std::vector<kernels::Segment> segments,
                                                std::vector<int> groups) override {
     for (const kernels::Segment& segment : segments) {

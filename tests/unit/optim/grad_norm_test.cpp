@@ -12,33 +12,40 @@ namespace shoal {
 
 namespace {
 
-// sums[r]: what rank r gives. Returns what each rank decides.
+// Flats of one run a rank: sums[r] is what rank r gives, one sum a flat. Returns what each rank decides.
 std::vector<kernels::StepRecord> norms_of(const std::vector<std::vector<double>>& sums) {
   std::vector<kernels::StepRecord> norms(sums.size());
-  testing::run_ranks(static_cast<int>(sums.size()), [&](Group& group) {
+  const auto world = static_cast<int>(sums.size());
+  ModelLayout layout{.mesh = world, .units = std::vector<UnitLayout>(1)};
+  for (size_t flat = 0; flat < sums[0].size(); ++flat) {
+    FlatLayout& added = layout.units[0].flats.emplace_back();
+    added.numel = kRunNumel;
+    cut_evenly(added, layout.mesh);
+  }
+  testing::run_ranks(world, [&](Group& group) {
     const auto rank = static_cast<size_t>(group.rank());
     const std::unique_ptr<Queue> queue = make_host_queue();
-    GlobalNorm norm(group, *queue, sums[rank].size(), std::make_shared<Ledger>());
+    GlobalNorm norm(group, *queue, layout, std::make_shared<Ledger>());
     kernels::StepProgress progress;
-    kernels::decide({.square_sums = norm.gather(sums[rank].data()),
-                     .ranks = group.size(),
-                     .flats = static_cast<int64_t>(norm.count()),
-                     .rules = {},
-                     .progress = &progress,
-                     .record = &norms[rank]});
+    kernels::Decision decision;
+    norm.gather(sums[rank].data(), decision);
+    decision.progress = &progress;
+    decision.record = &norms[rank];
+    kernels::decide(decision);
   });
   return norms;
 }
 
 }  // namespace
 
-TEST(GradNorm, AddsFlatsInOrderThenRanksInOrderInFp64) {
+TEST(GradNorm, AddsRanksAsATreeThenFlatsInOrderInFp64) {
   for (int world = 1; world <= 4; ++world) {
     std::vector<std::vector<double>> sums;
+    for (int rank = 0; rank < world; ++rank) sums.push_back({0.1 + rank, 1e-17 * rank, 1e9 / (rank + 3)});
     double expected = 0;
-    for (int rank = 0; rank < world; ++rank) {
-      sums.push_back({0.1 + rank, 1e-17 * rank, 1e9 / (rank + 3)});
-      for (const double sum : sums.back()) expected += sum;
+    for (size_t flat = 0; flat < 3; ++flat) {
+      const auto of = [&](int rank) { return rank < world ? sums[static_cast<size_t>(rank)][flat] : 0.0; };
+      expected += (of(0) + of(1)) + (of(2) + of(3));
     }
     for (const kernels::StepRecord& norm : norms_of(sums)) {
       EXPECT_EQ(norm.grad_norm, std::sqrt(expected)) << world << " ranks";

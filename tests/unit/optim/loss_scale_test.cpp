@@ -35,7 +35,8 @@ constexpr double kThrows = -1;
 void update(LossScale& scale, bool overflow) {
   kernels::ScaleState state = scale.state();
   const bool goes_on = kernels::move_scale(scale.rules(), overflow, state);
-  scale.read(state, !goes_on);
+  scale.read(state);
+  if (!goes_on) scale.refuse(7, "body");
 }
 
 // The scale that each step is taken with, and the one after the last; kThrows where reading it threw.
@@ -110,7 +111,8 @@ TEST(LossScale, SaysWhatToDoWhenTheMinimumOverflows) {
     FAIL() << "the minimum overflowed and nothing was thrown";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("[loss scale]"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("minimum, 2"));
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("overflow at step 7, first in body, though the loss scale is at its minimum, 2"));
   }
 }
 

@@ -72,6 +72,7 @@ struct Training {
     std::vector<float> values(static_cast<size_t>(flat.numel));
     for (int64_t i = 0; i < kNumel; ++i) values[static_cast<size_t>(i)] = initial_at(i);
     states.set_values(0, 0, {0, flat.numel}, values.data(), weights);
+    updater.meet_over(group);
   }
 
   static UnitSpec spec(DType dtype, int param_group) {

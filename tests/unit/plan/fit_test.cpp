@@ -43,6 +43,14 @@ TEST(Fit, WhatARunKeepsFreeIsNotCounted) {
 
 constexpr size_t kGB = 1'000'000'000, kGiB = size_t{1} << 30;
 
+std::vector<std::string> advice(const PlanSubject& subject, const Config& config, int world, const Budget& budget) {
+  return advise(subject, config, world, budget).lines;
+}
+// What to put on the command line for it; "none" where nothing is known to fit.
+std::string words(const PlanSubject& subject, int stage, const Budget& budget, int world = 1) {
+  return advise(subject, config_in(Precision::bf16, stage), world, budget).words.value_or("none");
+}
+
 std::vector<std::string> advice_for(int64_t numel, int stage, int world, const Budget& budget) {
   return advice(subject_of_count(numel, Precision::bf16), config_in(Precision::bf16, stage), world, budget);
 }
@@ -123,9 +131,6 @@ TEST(Advice, SaysThat70BDoNotFitOn8CardsOf24GBAndWhichOffloadWould) {
                           "Stage 3 with offload_optimizer and shoal.offload_gradients on with shoal.offload_update cpu "
                           "would fit: 16.3 GiB a GPU, 782.3 GiB of "
                           "host memory for 8 ranks.",
-                          "As settings: --set zero_optimization.stage=3 --set "
-                          "zero_optimization.offload_optimizer.device=cpu --set "
-                          "shoal.offload_update=cpu --set shoal.offload_gradients=on",
                           "Without offload stage 3 fits on 64 ranks."));
 }
 
@@ -136,12 +141,10 @@ TEST(Advice, MovesStatesWithFewerActivationsBeforeGradientsAndWeights) {
   subject.lighter = {{"--recompute full", 10 * kGB}};
   const auto lines = advice(subject, config_in(Precision::bf16, 3), 1, {.device = 70 * kGB, .host = 400 * kGB});
   EXPECT_THAT(lines.at(1), HasSubstr("Stage 3 with offload_optimizer, ratio 0.82 and --recompute full would fit"));
-  EXPECT_EQ(lines.at(2),
-            "As settings: --set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=cpu --set "
+  const Budget budget{.device = 70 * kGB, .host = 400 * kGB};
+  EXPECT_EQ(words(subject, 3, budget),
+            "--set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=cpu --set "
             "zero_optimization.offload_optimizer.ratio=0.82 --recompute full");
-  subject.assumed = "--set bf16.enabled=true";
-  EXPECT_THAT(advice(subject, config_in(Precision::bf16, 3), 1, {.device = 70 * kGB, .host = 400 * kGB}).at(2),
-              ::testing::StartsWith("As settings: --set bf16.enabled=true --set zero_optimization.stage=3 "));
   subject.activations = 45 * kGB;  // gradients would do, with all of them
   EXPECT_THAT(advice(subject, config_in(Precision::bf16, 3), 1, {.device = 70 * kGB, .host = 400 * kGB}).at(1),
               HasSubstr("--recompute full would fit"));
@@ -149,6 +152,27 @@ TEST(Advice, MovesStatesWithFewerActivationsBeforeGradientsAndWeights) {
   EXPECT_THAT(advice(subject, config_in(Precision::bf16, 3), 1, {.device = 70 * kGB, .host = 400 * kGB}).at(1),
               HasSubstr("shoal.offload_update cpu would fit"))
       << "a micro-batch is the last to shrink";
+}
+
+TEST(Advice, ItsWordsAreOfTheFirstThatFits) {
+  const PlanSubject subject = subject_of_count(7 * kGB, Precision::bf16);
+  EXPECT_EQ(words(subject, 3, {}), "") << "nothing to fit into";
+  EXPECT_EQ(words(subject, 3, {.device = 100 * kGB, .host = {}}), "");
+  EXPECT_EQ(words(subject, 0, {.device = 40 * kGB, .host = {}}, 8), "--set zero_optimization.stage=1");
+  EXPECT_EQ(words(subject_of_count(100 * kGB, Precision::bf16), 3, {.device = 30 * kGB, .host = 20 * kGB}), "none");
+  EXPECT_EQ(words(subject, 3, {.device = {}, .host = 50 * kGB, .ranks_per_host = 4}, 4),
+            "--set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=nvme --set "
+            "zero_optimization.offload_optimizer.nvme_path=<folder>");
+  PlanSubject heavy = subject_of_count(kGB, Precision::bf16);
+  heavy.activations = 60 * kGB;
+  heavy.lighter = {{"--recompute full", 9 * kGB}};
+  EXPECT_EQ(words(heavy, 2, {.device = 24 * kGB, .host = {}}), "--set zero_optimization.stage=3 --recompute full");
+  heavy = subject_of_count(10 * kGB, Precision::bf16);
+  heavy.activations = 45 * kGB;
+  heavy.lighter = {{"--smaller 1", kGB, 0, /*smaller_batch=*/true}};
+  EXPECT_THAT(words(heavy, 3, {.device = 150 * kGB, .host = 400 * kGB}), HasSubstr("offload_optimizer.device=cpu"))
+      << "a micro-batch is the last to shrink";
+  EXPECT_EQ(words(heavy, 3, {.device = 150 * kGB, .host = kGB}), "--set zero_optimization.stage=3 --smaller 1");
 }
 
 // Weights come from a disk in every pass: first fewer activations, with states there.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "shoal/error.h"
+
 namespace shoal {
 namespace {
 
@@ -112,6 +114,64 @@ TEST(FromConfig, APrecisionIsADtype) {
   EXPECT_EQ(dtype_of(Precision::fp32), DType::f32);
   EXPECT_EQ(dtype_of(Precision::bf16), DType::bf16);
   EXPECT_EQ(dtype_of(Precision::fp16), DType::f16);
+}
+
+Config groups_of(int ranks, int stage = 3) {
+  Config config;
+  config.zero.stage = stage;
+  config.zero.mics_shard_size = ranks;
+  return config;
+}
+
+TEST(FromConfig, GroupsOfRanksAreTheMeshAndTheirStatesArePartsOfAGroup) {
+  EXPECT_EQ(mesh_of(groups_of(2), 6).to_text(), "replica 3 x shard 2");
+  EXPECT_EQ(mesh_of(groups_of(6), 6).to_text(), "6");
+  EXPECT_EQ(mesh_of(groups_of(1), 4).to_text(), "replica 4 x shard 1");
+  EXPECT_EQ(mesh_of(groups_of(2, 0), 6).to_text(), "6");
+  EXPECT_EQ(mesh_of(groups_of(-1), 6).to_text(), "6");
+  EXPECT_EQ(mesh_of(groups_of(2), 6).data_ranks(), 6);
+  EXPECT_EQ(stage_of(groups_of(2)).row, (StageRow{Over::shard, Over::shard, Over::shard}));
+  EXPECT_EQ(stage_of(groups_of(2, 2)).row, (StageRow{Over::nobody, Over::shard, Over::shard}));
+  EXPECT_EQ(stage_of(groups_of(2, 1)).row, (StageRow{Over::nobody, Over::nobody, Over::shard}));
+  EXPECT_EQ(stage_of(groups_of(-1)), Stage(3));
+  EXPECT_THROW(mesh_of(groups_of(4), 6), Error);
+  EXPECT_THROW(mesh_of(groups_of(8), 4), Error);
+}
+
+TEST(FromConfig, ASecondCopyLeavesEverythingCutOverTheWorld) {
+  Config config;
+  config.zero.stage = 3;
+  config.zero.hpz_partition_size = 2;
+  EXPECT_EQ(mesh_of(config, 4).to_text(), "replica 2 x shard 2");
+  EXPECT_EQ(stage_of(config), Stage(3));
+  EXPECT_TRUE(shard_options(config).second);
+  EXPECT_THROW(mesh_of(config, 5), Error);
+  config.zero.stage = 2;
+  EXPECT_EQ(mesh_of(config, 4).to_text(), "4");
+}
+
+TEST(FromConfig, HostsSayHowManyRanksShareOne) {
+  Config config;
+  config.zero.stage = 3;
+  config.shoal.shard_size = kShardByHost;
+  EXPECT_EQ(mesh_of(with_hosts(config, {0, 0, 1, 1}), 4).to_text(), "replica 2 x shard 2");
+  EXPECT_EQ(mesh_of(with_hosts(config, {}), 4).to_text(), "4") << "one host has all";
+  EXPECT_THROW(with_hosts(config, {0, 0, 0, 1}), Error);
+  EXPECT_THROW(with_hosts(config, {0, 1, 0, 1}), Error);
+  config.shoal.shard_size = 0;
+  EXPECT_EQ(with_hosts(config, {0, 0, 0, 1}).shoal.ranks_per_host, 0) << "nobody asks";
+}
+
+TEST(FromConfig, AGroupOverHostsIsGatheredByHost) {
+  Config config = groups_of(4);
+  config.zero.mics_hierarchical_gather = true;
+  config.shoal.ranks_per_host = 2;
+  EXPECT_EQ(mesh_of(config, 8).to_text(), "replica 2 x span 2 x shard 2");
+  EXPECT_EQ(mesh_of(config, 4).to_text(), "span 2 x shard 2");
+  config.shoal.ranks_per_host = 4;
+  EXPECT_EQ(mesh_of(config, 8).to_text(), "replica 2 x shard 4");
+  config.shoal.ranks_per_host = 3;
+  EXPECT_THROW(mesh_of(config, 8), Error);
 }
 
 }  // namespace

@@ -56,6 +56,19 @@ TEST(MemoryPlan, OffloadedStatesAreCountedOnTheirTier) {
   EXPECT_EQ(disk.host_total(), disk.disk_buffers);
 }
 
+TEST(MemoryPlan, GradientsThatAreReceivedBeforeTheyAreAddedTakeTheLargestFlatsBuffers) {
+  MemoryOptions options;
+  options.gradients.stage = 2;
+  const ModelLayout layout = three_units(4, DType::bf16);
+  const size_t without = plan_memory(layout, options).reduce_slots;
+  options.receives_gradients = true;
+  EXPECT_EQ(plan_memory(layout, options).reduce_slots, without + 3 * 512u * 2) << "a strip of each other rank";
+  options.receive_numel = 1024;
+  EXPECT_EQ(plan_memory(layout, options).reduce_slots, without + 2 * 3 * 256u * 2) << "two buffers of half the strips";
+  EXPECT_EQ(plan_memory(three_units(1, DType::bf16), options).reduce_slots,
+            plan_memory(three_units(1, DType::bf16), MemoryOptions{.gradients = options.gradients}).reduce_slots);
+}
+
 TEST(MemoryPlan, GradientsOfWhatTheHostUpdatesMayWaitInItsMemory) {
   MemoryOptions options;
   options.gradients.stage = 2;
@@ -248,11 +261,12 @@ TEST(PlanMesh, StatesOfARankAreWithinItsWeights) {
 TEST(PlanMesh, CountsTrafficByAxis) {
   const StepTraffic traffic = plan_traffic(two_units(two_by_two()), {.stage = kWide}, {});
   constexpr uint64_t kUnits = 2, kBytes = 2;
-  EXPECT_EQ(traffic.gathered, kUnits * 2 * 512 * kBytes);     // inside a host, forward and backward
-  EXPECT_EQ(traffic.reduced, kUnits * (512 + 256) * kBytes);  // inside a host, then between hosts
-  EXPECT_EQ(traffic.published, kUnits * 256 * kBytes);        // between hosts
-  EXPECT_EQ(traffic.by_axis.at("shard"), kUnits * 3 * 512 * kBytes);
-  EXPECT_EQ(traffic.by_axis.at("replica"), kUnits * 2 * 256 * kBytes);
+  EXPECT_EQ(traffic.gathered, kUnits * 2 * 512 * kBytes);  // inside a host, forward and backward
+  EXPECT_EQ(traffic.reduced, kUnits * 3 * 256 * kBytes);   // leaves, to all ranks at once
+  EXPECT_EQ(traffic.published, kUnits * 256 * kBytes);     // between hosts
+  EXPECT_EQ(traffic.by_axis.at("shard"), kUnits * 2 * 512 * kBytes);
+  EXPECT_EQ(traffic.by_axis.at("replica"), kUnits * 256 * kBytes);
+  EXPECT_EQ(traffic.by_axis.at("world"), kUnits * 3 * 256 * kBytes);
 }
 
 TEST(PlanMesh, SchedulesGathersAsOnOneAxis) {

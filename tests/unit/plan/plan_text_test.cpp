@@ -45,10 +45,10 @@ TEST(PlanText, ShowsEveryKindOfByteOfAModel) {
 bytes a rank (* the config's stage)
 
 stage      weights   gradients   optimizer    gathered     buffers  activations       total  fits
-0        16.01 MiB   16.01 MiB   80.04 MiB         0 B         0 B        3 MiB   115.1 MiB  no
-1        16.01 MiB   16.01 MiB   20.01 MiB         0 B         0 B        3 MiB   55.03 MiB  no
-2*       16.01 MiB   4.002 MiB   20.01 MiB         0 B   8.004 MiB        3 MiB   51.02 MiB  no
-3        4.008 MiB   4.002 MiB   20.01 MiB       4 MiB   8.004 MiB        3 MiB   43.02 MiB  no
+0        16.01 MiB   16.01 MiB   80.04 MiB         0 B       3 MiB        3 MiB   118.1 MiB  no
+1        16.01 MiB   16.01 MiB   20.01 MiB         0 B       3 MiB        3 MiB   58.03 MiB  no
+2*       16.01 MiB   4.002 MiB   20.01 MiB         0 B      11 MiB        3 MiB   54.02 MiB  no
+3        4.008 MiB   4.002 MiB   20.01 MiB       4 MiB      11 MiB        3 MiB   46.02 MiB  no
 
 model states a rank: mixed precision Adam by the book, and as Shoal holds them in bf16
 
@@ -58,12 +58,44 @@ stage       2 + 2 + 12           Shoal
 2*           44.02 MiB       40.02 MiB
 3            32.02 MiB       28.02 MiB
 
-Stage 2 does not fit: 51.02 MiB a rank, 40 MiB a GPU.
-No stage fits; stage 3 takes 43.02 MiB a rank.
-Stage 3 with offload_optimizer, ratio 0.41 would fit: 39.82 MiB a GPU, 8.204 MiB of host memory for 1 rank.
-As settings: --set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=cpu --set zero_optimization.offload_optimizer.ratio=0.41
+Stage 2 does not fit: 54.02 MiB a rank, 40 MiB a GPU.
+No stage fits; stage 3 takes 46.02 MiB a rank.
+Stage 3 with offload_optimizer, ratio 0.56 would fit: 39.82 MiB a GPU, 11.21 MiB of host memory for 1 rank.
 Without offload stage 3 fits on 8 ranks.
 )");
+}
+
+TEST(PlanText, ShowsSettingsWhereThereIsMemoryToFitInto) {
+  PlanReport report{.subject = subject_of_count(1000, Precision::bf16),
+                    .config = config_in(Precision::bf16, 3),
+                    .budget = {.device = 1 << 30, .host = {}}};
+  const auto end_of = [&] {
+    const std::string text = plan_text(report);
+    return text.substr(std::min(text.size(), text.find("\nAs settings:")));
+  };
+  EXPECT_EQ(end_of(), "") << "none are known";
+  EXPECT_TRUE(json::parse(plan_json(report), "plan").find("settings")->is_null());
+  report.settings = settings_with(json::parse(R"({"zero_optimization": {"stage": 3}})", "config"), {}, "--sequence 64");
+  EXPECT_EQ(end_of(), "") << "it is planned as the config has it";
+  report.settings = settings_with(report.settings->config, {"bf16.enabled=true"}, "--recompute full");
+  EXPECT_EQ(end_of(), R"(
+As settings: --set bf16.enabled=true --recompute full
+As a config, beside --recompute full:
+{
+  "zero_optimization": {
+    "stage": 3
+  },
+  "bf16": {
+    "enabled": true
+  }
+}
+)");
+  const json::Value root = json::parse(plan_json(report), "plan");
+  EXPECT_EQ(json::write(*root.find("settings")),
+            R"({"set": ["bf16.enabled=true"], "flags": ["--recompute", "full"], )"
+            R"("config": {"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}})");
+  report.budget = {};
+  EXPECT_EQ(end_of(), "");
 }
 
 TEST(PlanJson, SaysTheSameInNumbers) {
@@ -80,6 +112,24 @@ TEST(PlanJson, SaysTheSameInNumbers) {
   EXPECT_FALSE(stages[2].find("fits")->as_boolean());
   EXPECT_TRUE(stages[3].find("fits")->as_boolean());
   EXPECT_FALSE(root.find("advice")->as_array().empty());
+}
+
+TEST(PlanText, ShowsTheMeshAndWhatTravelsByLink) {
+  PlanReport report{
+      .subject = stack(4, 1024, DType::bf16), .config = config_in(Precision::bf16, 3), .world = 4, .budget = {}};
+  EXPECT_EQ(plan_text(report).find("mesh"), std::string::npos);
+  report.config.shoal.ranks_per_host = 2;
+  EXPECT_NE(plan_text(report).find("\na step each rank sends "), std::string::npos);
+  report.config.zero.mics_shard_size = 2;
+  EXPECT_NE(plan_text(report).find("\nmesh: replica 2 x shard 2\na step each rank sends "), std::string::npos);
+  report.config.zero.mics_shard_size = -1;
+  report.config.zero.hpz_partition_size = 2;
+  EXPECT_NE(plan_text(report).find("second copy of weights (zero_hpz_partition_size): 8 MiB a rank"), std::string::npos)
+      << plan_text(report);
+  const json::Value root = json::parse(plan_json(report), "plan");
+  EXPECT_EQ(root.find("mesh")->as_text(), "replica 2 x shard 2");
+  EXPECT_GT(root.find("sent_between_hosts")->as_integer(), 0);
+  EXPECT_GT(root.find("stages")->as_array()[3].find("second_weights")->as_integer(), 0);
 }
 
 }  // namespace

@@ -51,5 +51,12 @@ TEST(PlanTraffic, CountsTheDtypeThatTravels) {
   EXPECT_EQ(traffic_of(layout, 1, 2).reduced, 3u * 1024 * 4 / 2) << "accumulated in fp32, and sent so";
 }
 
+TEST(PlanTraffic, SumsOfSquaresGoToEveryOtherRank) {
+  // 8 runs a unit: half of them is one node; a third, of 9 with the padding, is two.
+  EXPECT_EQ(traffic_of(three_units(1), 3).norm, 0u);
+  EXPECT_EQ(traffic_of(three_units(2), 3).norm, 3u * 1 * 8);
+  EXPECT_EQ(traffic_of(three_units(3), 3).norm, 2u * 3 * 2 * 8);
+}
+
 }  // namespace
 }  // namespace shoal

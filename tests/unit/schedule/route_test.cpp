@@ -51,7 +51,7 @@ TEST(Route, StatesOverTheWorldAndWeightsOverAHost) {
   const Stage stage(3, {Over::shard, Over::world, Over::world});
   EXPECT_EQ(text_of(routes_of(flat, {.stage = stage}, mesh)),
             "gather\nall_gather along shard of 4: 256 bf16 each\n"
-            "reduce\nreduce_scatter along shard of 4: 256 bf16 each\nreduce_scatter along replica of 2: 128 bf16 each\n"
+            "reduce\nreduce_scatter along world of 8: 128 bf16 each\n"
             "share\n"
             "publish\nall_gather along replica of 2: 128 bf16 each\n");
 }
@@ -62,9 +62,44 @@ TEST(Route, EverythingOverAHostSumsOverTheOthersToo) {
   const Stage stage(3, {Over::shard, Over::shard, Over::shard});
   EXPECT_EQ(text_of(routes_of(flat, {.stage = stage}, mesh)),
             "gather\nall_gather along shard of 4: 256 bf16 each\n"
-            "reduce\nreduce_scatter along shard of 4: 256 bf16 each\nreduce_scatter along replica of 2: 128 bf16 each\n"
-            "all_gather along replica of 2: 128 bf16 each\n"
-            "share\npublish\n");
+            "reduce\nreduce_scatter along world of 8: 128 bf16 each\n"
+            "share\nall_gather along replica of 2: 128 bf16 each\npublish\n");
+}
+
+TEST(Route, SumsOfAGroupTravelWhereTheyAreFewerBytesThanLeaves) {
+  const Mesh mesh = two_hosts();
+  const FlatLayout bf16 = flat_of(1024, mesh);
+  const Stage stage(3, {Over::shard, Over::shard, Over::shard});
+  const auto reduce = [&](int64_t group, const Mesh& on) {
+    return to_text(routes_of(flat_of(1024, on), {.stage = stage, .fold_group = group}, on).reduce);
+  };
+  EXPECT_EQ(reduce(4, mesh),
+            "reduce_scatter along shard of 4: 256 bf16 each\nreduce_scatter along replica of 2: 128 fp32 each\n");
+  EXPECT_EQ(reduce(2, mesh), "reduce_scatter along world of 8: 128 bf16 each\n") << "hosts would send two sums each";
+  EXPECT_EQ(reduce(8, mesh), "reduce_scatter along world of 8: 128 bf16 each\n");
+  const Mesh pairs({{.name = "replica", .size = 4}, {.name = "shard", .size = 2}});
+  EXPECT_EQ(reduce(2, pairs), "reduce_scatter along world of 8: 128 bf16 each\n") << "two leaves are as short as a sum";
+  EXPECT_EQ(sums_nbytes(routes_of(bf16, {.stage = stage, .fold_group = 4}, mesh).reduce), 256u * 4);
+  EXPECT_EQ(sums_nbytes(routes_of(bf16, {.stage = stage}, mesh).reduce), 0u);
+  // Stages that add up a rank's leaves first have no leaves to group.
+  const Stage whole(1, {Over::nobody, Over::nobody, Over::shard});
+  EXPECT_EQ(to_text(routes_of(bf16, {.stage = whole, .accumulation_steps = 2, .fold_group = 4}, mesh).reduce),
+            "reduce_scatter along world of 8: 128 fp32 each\n");
+}
+
+TEST(Route, ACopyOverSeveralHostsIsGatheredBetweenThemFirst) {
+  const Mesh mesh({{.name = "replica", .size = 2}, {.name = "span", .size = 2}, {.name = "shard", .size = 2}});
+  const Stage stage(3, {Over::shard, Over::shard, Over::shard});
+  EXPECT_EQ(text_of(routes_of(flat_of(1024, mesh), {.stage = stage}, mesh)),
+            "gather\nall_gather along span of 2: 256 bf16 each\nall_gather along shard of 2: 512 bf16 each\n"
+            "reduce\nreduce_scatter along world of 8: 128 bf16 each\n"
+            "share\nall_gather along replica of 2: 128 bf16 each\npublish\n");
+}
+
+TEST(Route, RanksAlongTheWorldStandByTheirParts) {
+  const Mesh mesh({{.name = "replica", .size = 2}, {.name = "shard", .size = 3}});
+  EXPECT_EQ(ranks_along(kWorld, mesh, 1), (std::vector<int>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(ranks_along(kReplica, mesh, 1), (std::vector<int>{1, 4}));
 }
 
 TEST(Route, EverythingOverTheWorldGathersAlongReplicasFirst) {

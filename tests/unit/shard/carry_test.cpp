@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -77,6 +78,76 @@ TEST(Carry, AReductionLeavesEachRankItsPartOfTheSum) {
     for (size_t at = 0; at < part.size(); ++at) {
       ASSERT_EQ(part[at], 2 * (static_cast<float>(mine.begin) + static_cast<float>(at)) + 1);
     }
+  });
+}
+
+// Values whose fp32 sum shows the order in which they are added.
+float leaf_of(int rank, size_t at) {
+  return rank == 0 ? 1.0e8f : rank == 1 ? -1.0e8f : 0.1f * static_cast<float>(at % 7 + 1);
+}
+
+FlatLayout flat_on(const Mesh& mesh) {
+  FlatLayout flat;
+  flat.numel = 128 * mesh.world();
+  cut_evenly(flat, mesh);
+  return flat;
+}
+
+TEST(Carry, LeavesAreAddedInTheOrderOfRanksOnEveryMesh) {
+  for (const auto& [replicas, shards] : {std::pair{2, 3}, {3, 2}, {4, 1}, {2, 2}}) {
+    const Mesh mesh({{.name = "replica", .size = replicas}, {.name = "shard", .size = shards}});
+    testing::run_ranks(mesh.world(), [&](Group& group) {
+      const FlatLayout flat = flat_on(mesh);
+      const Cut mine = Cuts(mesh, group.rank(), 3).own(flat);
+      std::vector<float> whole;
+      for (int64_t at = 0; at < flat.numel; ++at) whole.push_back(leaf_of(group.rank(), static_cast<size_t>(at)));
+      std::vector<float> part(static_cast<size_t>(mine.numel()));
+      ReduceScatter args;
+      args.subject = {"reduce", "u"};
+      args.whole = whole.data();
+      args.shard = part.data();
+      carry_reduce(reduce_route(flat, mesh, {DType::f32}), AxisGroups(group, mesh), std::move(args)).wait();
+      for (size_t at = 0; at < part.size(); ++at) {
+        const size_t element = static_cast<size_t>(mine.begin) + at;
+        float sum = leaf_of(0, element);
+        for (int rank = 1; rank < mesh.world(); ++rank) sum += leaf_of(rank, element);
+        ASSERT_EQ(part[at], sum) << mesh.to_text();
+      }
+    });
+  }
+}
+
+TEST(Carry, SumsOfGroupsAreAddedInTheOrderOfGroups) {
+  const Mesh mesh({{.name = "replica", .size = 2}, {.name = "shard", .size = 3}});
+  testing::run_ranks(6, [&](Group& group) {
+    const FlatLayout flat = flat_on(mesh);
+    const Cut mine = Cuts(mesh, group.rank(), 3).own(flat);
+    std::vector<float> whole;
+    for (int64_t at = 0; at < flat.numel; ++at) whole.push_back(leaf_of(5 - group.rank(), static_cast<size_t>(at)));
+    std::vector<float> part(static_cast<size_t>(mine.numel()), 0.5f);
+    const Route route = reduce_route(flat, mesh, {DType::f32}, Travel::sums);
+    const auto sums = Slab::create(sums_nbytes(route), Slab::Backing::anonymous, std::make_shared<Ledger>(),
+                                   MemoryKind::reduce_slots);
+    ReduceScatter args;
+    args.subject = {"reduce", "u"};
+    args.whole = whole.data();
+    args.shard = part.data();
+    args.carry = 1;
+    args.groups.size = 3;
+    const AxisGroups groups(group, mesh);
+    carry_reduce(route, groups, std::move(args), sums).wait();
+    for (size_t at = 0; at < part.size(); ++at) {
+      const size_t element = static_cast<size_t>(mine.begin) + at;
+      float sum = 0.5f;
+      for (const int first : {0, 3}) {
+        float of_group = leaf_of(5 - first, element);
+        for (int rank = first + 1; rank < first + 3; ++rank) of_group += leaf_of(5 - rank, element);
+        sum += of_group;
+      }
+      ASSERT_EQ(part[at], sum);
+    }
+    // What the axes carried is counted, beside the channel.
+    EXPECT_EQ(groups.traffic().sent_nbytes, sent_nbytes(route));
   });
 }
 

@@ -7,9 +7,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
+#include <cmath>
+
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/convert.h"
+#include "layout/norm_tops.h"
 #include "unit/comm/rank_threads.h"
 #include "unit/shard/model_parts.h"
 
@@ -41,7 +47,7 @@ std::vector<float> grad_of(int rank, int64_t numel) {
 
 ReduceOptions mean_over(int world) {
   ReduceOptions reduce;
-  reduce.post = 1.0f / static_cast<float>(world);
+  reduce.factor = 1.0f / static_cast<float>(world);
   reduce.piece_numel = 100;
   return reduce;
 }
@@ -133,6 +139,13 @@ TEST(Gradients, HasNoRoomForWhatIsAddedOrConverted) {
   EXPECT_EQ(gradients.target(0, 0, kept), nullptr);
 }
 
+// Of this rank's shard of the first flat.
+double squares_of(const ModelParts& parts, Gradients& gradients) {
+  const FlatTops flat = norm_tops(parts.layout).flats[0];
+  const double* sums = gradients.sum_shard_squares();
+  return std::accumulate(sums, sums + flat.places, 0.0);
+}
+
 TEST(Gradients, EveryStageGivesEachRankItsShardOfTheMean) {
   for (int world = 1; world <= 4; ++world) {
     for (int stage = 0; stage <= 3; ++stage) {
@@ -154,8 +167,7 @@ TEST(Gradients, EveryStageGivesEachRankItsShardOfTheMean) {
           ASSERT_EQ(shard[static_cast<size_t>(i)], expected) << "world " << world << " stage " << stage << " at " << at;
           squares += static_cast<double>(expected) * expected;
         }
-        ASSERT_EQ(gradients.trainable_flats(), 1u);
-        EXPECT_NEAR(gradients.sum_shard_squares()[0], squares, 1e-9 * squares);
+        EXPECT_NEAR(squares_of(parts, gradients), squares, 1e-9 * squares);
         EXPECT_EQ(gradients.whole(0, 0) != nullptr, stage <= 1 || world == 1);
       });
     }
@@ -195,20 +207,21 @@ TEST(Gradients, AParameterWithoutOneCountsAsZeroThoughItsMemoryWasUsedBefore) {
   }
 }
 
-TEST(Gradients, AccumulateOverMicroStepsInFp32ByDefault) {
-  const std::vector<float> micro_steps = {1, 1.0f / 512, 1.0f / 512};
+TEST(Gradients, AccumulateOverMicroStepsInFp32AndAreRoundedOnce) {
+  const std::vector<float> micro_steps = {1, 1.0f / 256, 1.0f / 256};  // each too small to move 1 in bf16
   for (int stage = 0; stage <= 3; ++stage) {
     for (const bool reproducible : {false, true}) {
       const GradientOptions options = {.reproducible = reproducible};
-      EXPECT_EQ(after_micro_steps(stage, micro_steps, options, DType::bf16), 1 + 1.0f / 256) << "stage " << stage;
+      EXPECT_EQ(after_micro_steps(stage, micro_steps, options, DType::bf16), 1 + 1.0f / 128) << "stage " << stage;
     }
   }
 }
 
-TEST(Gradients, AccumulateInTheDtypeThatWasAskedFor) {
-  const std::vector<float> micro_steps = {1, 1.0f / 512, 1.0f / 512};  // too small to move 1 in bf16
+TEST(Gradients, AreRoundedToTheDtypeThatWasAskedFor) {
+  const std::vector<float> micro_steps = {1, 1.0f / 512, 1.0f / 512};  // their sum is no bf16 number
   for (int stage = 0; stage <= 3; ++stage) {
     EXPECT_EQ(after_micro_steps(stage, micro_steps, {.accumulation_dtype = DType::bf16}, DType::bf16), 1);
+    EXPECT_EQ(after_micro_steps(stage, micro_steps, {.accumulation_dtype = DType::f32}, DType::bf16), 1 + 1.0f / 256);
     EXPECT_EQ(after_micro_steps(stage, {1, 1.0f / 512}, {.accumulation_dtype = DType::f16}, DType::f32),
               1 + 1.0f / 512);
   }
@@ -225,15 +238,13 @@ TEST(Gradients, TravelInTheCommunicationDtype) {
   }
 }
 
-TEST(Gradients, AreScaledBeforeAndAfterTheSum) {
-  for (const auto& [pre, post, expected] :
-       std::vector<std::tuple<float, float, float>>{{1, 1, 6}, {0.5f, 1, 3}, {1, 0.25f, 1.5f}, {0.5f, 4, 12}}) {
+TEST(Gradients, AreMultipliedAfterTheSum) {
+  for (const auto& [factor, expected] : std::vector<std::pair<float, float>>{{1.0f, 6.0f}, {0.25f, 1.5f}}) {
     for (int stage = 0; stage <= 3; ++stage) {
-      testing::run_ranks(3, [&, pre = pre, post = post, expected = expected](Group& group) {
+      testing::run_ranks(3, [&, factor = factor, expected = expected](Group& group) {
         ModelParts parts({unit_spec(0, {1})}, stage, group);
         ReduceOptions reduce;
-        reduce.pre = pre;
-        reduce.post = post;
+        reduce.factor = factor;
         Gradients gradients = parts.gradients({}, reduce);
         gradients.begin_micro_step(0);
         gradients.deposit(0, 0, tensor_of({static_cast<float>(group.rank() + 1)}));
@@ -246,12 +257,11 @@ TEST(Gradients, AreScaledBeforeAndAfterTheSum) {
   }
 }
 
-TEST(Gradients, WhatOverflowsInTheWireDtypeIsSavedByDividingFirst) {
+TEST(Gradients, ASumThatTheWireCouldNotHoldIsDividedInFp32) {
   testing::run_ranks(2, [](Group& group) {
     ModelParts parts({unit_spec(0, {1}, DType::f16)}, 2, group);
-    ReduceOptions reduce;
-    reduce.pre = 0.5f;
-    Gradients gradients = parts.gradients({}, reduce);
+    Gradients gradients = parts.gradients({});
+    gradients.set_factor(0.5f);
     gradients.begin_micro_step(0);
     gradients.deposit(0, 0, tensor_of({60000}));
     gradients.reduce(0);
@@ -259,6 +269,114 @@ TEST(Gradients, WhatOverflowsInTheWireDtypeIsSavedByDividingFirst) {
     if (group.rank() != 0) return;  // the element lies in rank 0's shard
     EXPECT_EQ(shard_of(parts, gradients)[0], 60000);
   });
+}
+
+// Leaves of small integers and of values that lose bits, folded at every number of ranks: see [Note: the fold].
+TEST(Gradients, TheMeanHasTheSameBitsAtEveryNumberOfRanks) {
+  constexpr int kLeaves = 12;
+  const auto leaf = [](int64_t number, int64_t i) {
+    return std::ldexp(static_cast<float>((number * 7919 + i * 104729) % 1009 - 504), static_cast<int>(number % 5) - 9);
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const int64_t group : {0, 1, 2, 3, 5}) {
+      for (int stage = 0; stage <= 3; ++stage) {
+        std::vector<float> expected;
+        for (const int world : {1, 2, 3, 4, 6, 12}) {
+          std::vector<float> whole(333);
+          testing::run_ranks(world, [&](Group& ranks) {
+            ModelParts parts({unit_spec(0, {333}, dtype)}, stage, ranks);
+            GradientOptions options;
+            options.accumulation_steps = kLeaves / world;
+            options.reproducible = true;
+            options.fold_group = group;
+            options.data_ranks = world;
+            ReduceOptions reduce;
+            reduce.factor = 1.0f / kLeaves;
+            Gradients gradients = parts.gradients(options, reduce);
+            for (int step = 0; step < 2; ++step) {
+              for (int64_t micro_step = 0; micro_step < options.accumulation_steps; ++micro_step) {
+                gradients.begin_micro_step(micro_step);
+                gradients.set_last(micro_step + 1 == options.accumulation_steps);
+                const int64_t number = micro_step * world + ranks.rank();
+                std::vector<float> values;
+                for (int64_t i = 0; i < 333; ++i) values.push_back(leaf(number, i + step));
+                gradients.deposit(0, 0, tensor_of(values));
+                if (number % 2 == 0) gradients.deposit(0, 0, tensor_of(values));  // used twice
+                gradients.reduce(0);
+                gradients.wait();
+              }
+            }
+            const std::vector<float> shard = shard_of(parts, gradients);
+            const auto begin = static_cast<size_t>(ranks.rank()) * shard.size();
+            for (size_t i = 0; i < shard.size() && begin + i < whole.size(); ++i) whole[begin + i] = shard[i];
+          });
+          if (expected.empty()) expected = whole;
+          EXPECT_EQ(std::memcmp(whole.data(), expected.data(), whole.size() * sizeof(float)), 0)
+              << "stage " << stage << ", " << world << " ranks, groups of " << group << ", " << name_of(dtype);
+        }
+      }
+    }
+  }
+}
+
+TEST(Gradients, MoreMicroStepsGoOnFromAMean) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    testing::run_ranks(2, [&](Group& group) {
+      ModelParts parts({unit_spec(0, {1})}, stage, group);
+      GradientOptions options;
+      options.data_ranks = 2;
+      Gradients gradients = parts.gradients(options, mean_over(2));
+      for (int micro_step = 0; micro_step < 3; ++micro_step) {
+        if (micro_step == 1) gradients.accumulate_more();
+        gradients.begin_micro_step(micro_step);
+        gradients.set_last(true);
+        gradients.deposit(0, 0, tensor_of({static_cast<float>(10 * micro_step + group.rank())}));
+        gradients.reduce(0);
+        gradients.wait();
+      }
+      if (group.rank() == 0) {
+        EXPECT_EQ(shard_of(parts, gradients)[0], 0.5f + 10.5f + 20.5f);
+      }
+    });
+  }
+}
+
+// Micro-steps after a mean that do not end the step, in groups that they do not fill.
+TEST(Gradients, AMeanIsKeptUntilAGroupIsAddedToIt) {
+  for (const int64_t fold_group : {0, 2, 3, 4, 6}) {
+    for (const std::vector<bool>& ends :
+         {std::vector<bool>{true, false, true}, {true, false, false, true}, {false, true, false, false, false, true}}) {
+      for (int stage = 0; stage <= 3; ++stage) {
+        testing::run_ranks(2, [&](Group& group) {
+          ModelParts parts({unit_spec(0, {1})}, stage, group);
+          GradientOptions options;
+          options.data_ranks = 2;
+          options.fold_group = fold_group;
+          options.accumulation_steps = 2;
+          Gradients gradients = parts.gradients(options, mean_over(2));
+          float expected = 0;
+          bool more = false;
+          for (size_t index = 0; index < ends.size(); ++index) {
+            if (index > 0 && ends[index - 1] && !more) {
+              gradients.accumulate_more();
+              more = true;
+            }
+            gradients.begin_micro_step(static_cast<int64_t>(index));
+            gradients.set_last(ends[index]);
+            const auto value = static_cast<float>(10 * index);
+            gradients.deposit(0, 0, tensor_of({value + static_cast<float>(group.rank())}));
+            gradients.reduce(0);
+            gradients.wait();
+            expected += value + 0.5f;
+          }
+          if (group.rank() == 0) {
+            EXPECT_EQ(shard_of(parts, gradients)[0], expected)
+                << "groups of " << fold_group << ", stage " << stage << ", " << ends.size() << " micro-steps";
+          }
+        });
+      }
+    }
+  }
 }
 
 TEST(Gradients, SlotsGrowOnlyWhileMoreUnitsCollectThanThereAre) {
@@ -309,7 +427,7 @@ TEST(Gradients, SquareSumsCoverTrainableFlatsInOrder) {
   for (const int unit : {1, 0}) gradients.reduce(unit);
   gradients.wait();
   const double* sums = gradients.sum_shard_squares();
-  EXPECT_EQ(std::vector<double>(sums, sums + gradients.trainable_flats()), (std::vector<double>{5, 25, 25}));
+  EXPECT_EQ(std::vector<double>(sums, sums + 3), (std::vector<double>{5, 25, 25}));
 }
 
 TEST(Gradients, WhatIsWrittenIsReadAgainAndCountsInTheSquares) {
@@ -338,7 +456,7 @@ TEST(Gradients, WhatIsWrittenIsReadAgainAndCountsInTheSquares) {
               EXPECT_EQ(found, values);
               squares += 9 + 16 - 1 - 1;
             }
-            EXPECT_EQ(gradients.sum_shard_squares()[0], squares) << "world " << world << " stage " << stage;
+            EXPECT_EQ(squares_of(parts, gradients), squares) << "world " << world << " stage " << stage;
           }
         });
       }
@@ -374,7 +492,8 @@ std::string bits_after_two_steps(Group& group, int stage, DType dtype, const Gra
       EXPECT_EQ(gradients.is_in_host(unit, 0), in_host);
       for (const float value : shard_of(parts, gradients, unit)) bits.append(reinterpret_cast<const char*>(&value), 4);
     }
-    bits.append(reinterpret_cast<const char*>(gradients.sum_shard_squares()), 3 * sizeof(double));
+    const auto places = static_cast<size_t>(norm_tops(parts.layout).places);
+    bits.append(reinterpret_cast<const char*>(gradients.sum_shard_squares()), places * sizeof(double));
   }
   EXPECT_EQ(parts.ledger->line(MemoryKind::gradients).nbytes > 0, !in_host);
   EXPECT_EQ(parts.ledger->line(MemoryKind::host_gradients).nbytes > 0, in_host);

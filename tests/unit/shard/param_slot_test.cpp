@@ -142,14 +142,14 @@ TEST(ParamSlot, LeavesARecordThatKeepsTheMemoryUntilTheParameterIsTakenAgain) {
     ShardRecord record;
     record.home = make_resident_home(slab);
     record.piece = {0, 128, 4};
-    record.world = 3;
+    record.mesh = 3;
     slot.leave(std::move(record));
   }
   const ShardRecord* found = find_shard_record(param);
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->fetch(), slab->data());
   EXPECT_EQ(found->piece.offset, 128);
-  EXPECT_EQ(found->world, 3);
+  EXPECT_EQ(found->world(), 3);
   EXPECT_THAT(message_of([&] { param.sum(); }), HasSubstr("[parameter w] is released"));
 
   slab.reset();

@@ -212,7 +212,7 @@ TEST(Weights, LeaveRecordsShardsOfReleasedParametersAndKeepsWholeOnes) {
     }
     const ShardRecord* record = find_shard_record(tensors[0][0]);
     ASSERT_NE(record, nullptr);
-    EXPECT_EQ(record->world, 2);
+    EXPECT_EQ(record->world(), 2);
     EXPECT_EQ(record->piece.numel, 300);
     EXPECT_EQ(floats_at(record->fetch(), 2), values_of(0, group.rank() * record->flat.shard_numel, 2));
     EXPECT_THAT(message_of([&] { at::sum(tensors[0][0]); }), HasSubstr("is released"));

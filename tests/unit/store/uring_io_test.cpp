@@ -5,7 +5,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstring>
 #include <future>
+#include <thread>
 
 #include "store/block_io.h"
 #include "temp_folder.h"
@@ -46,6 +50,36 @@ TEST(UringIo, RegisteredMemoryIsUsedInsideAndAcrossItsEnds) {
         2 * kUringPage);
   }
   EXPECT_TRUE(same_bytes(written, read));
+  ::close(fd);
+}
+
+// Whoever is told may take long, over a checksum say, and the disk has its next request meanwhile.
+TEST(UringIo, TheNextRequestIsUnderWayBeforeOneIsTold) {
+  std::string why_not;
+  const AlignedMemory written = random_memory(2 * kUringPage, 1);
+  AlignedMemory seen(kUringPage);
+  auto io = make_uring_io(1, &why_not);
+  if (io == nullptr) GTEST_SKIP() << why_not;
+  const TempFolder temp;
+  const int fd = ::open((temp / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  std::atomic<bool> has_all = false, came = false;
+  const auto wait_for_all = [&](int64_t) {
+    while (!has_all) std::this_thread::yield();
+  };
+  const auto wait_for_the_last = [&](int64_t) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!came && std::chrono::steady_clock::now() < end) {
+      came = ::pread(fd, seen.data(), kUringPage, kUringPage) == kUringPage &&
+             std::memcmp(seen.data(), written.data() + kUringPage, kUringPage) == 0;
+    }
+  };
+  const auto write = BlockRequest::Kind::write;
+  io->start({write, fd, 0, written.data(), kUringPage, wait_for_all});  // the others are queued when the ring goes on
+  io->start({write, fd, 0, written.data(), kUringPage, wait_for_the_last});
+  io->start({write, fd, kUringPage, written.data() + kUringPage, kUringPage, [](int64_t) {}});
+  has_all = true;
+  io.reset();
+  EXPECT_TRUE(came);
   ::close(fd);
 }
 

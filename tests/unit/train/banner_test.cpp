@@ -23,6 +23,7 @@ BannerFacts facts_of(int stage, int world, const std::string& more = "") {
   }
   facts.layout = lay_out(units, {.mesh = world});
   facts.transport = "shared memory";
+  facts.same_bits = "same bits at 1, 2, 4 ranks";
   return facts;
 }
 
@@ -32,6 +33,7 @@ TEST(Banner, SaysWhereEveryByteLivesAndWhatAStepMoves) {
             "weights    made with seed 1: toy comes without any\n"
             "data       synthetic: 100 tokens\n"
             "run        stage 3, bf16, 2 ranks over shared memory, 1 thread each\n"
+            "exactness  same bits at 1, 2, 4 ranks\n"
             "batch      16 samples a step = 4 (micro-batch) x 2 (micro-steps) x 2 (ranks)\n"
             "a step     each rank sends and receives 12 MiB: 8 MiB of weights gathered, 4 MiB of gradients\n"
             "host memory, each rank       stage 3    at stage 0\n"
@@ -48,6 +50,7 @@ TEST(Banner, SaysHowProductsAreMadeWhereTheCpuLacksThePrecision) {
   BannerFacts facts = facts_of(0, 1, R"(, "bf16": {"enabled": true})");
   facts.products = "bf16: products in fp32, this processor has no bf16 arithmetic";
   EXPECT_NE(banner(facts).find("run        stage 0, bf16, one rank, 1 thread each\n"
+                               "exactness  same bits at 1, 2, 4 ranks\n"
                                "numbers    bf16: products in fp32, this processor has no bf16 arithmetic\n"
                                "batch      "),
             std::string::npos)

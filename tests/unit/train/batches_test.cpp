@@ -83,16 +83,17 @@ TEST(Batches, ValidationHasTheLastSamplesAndTrainingNoneOfThem) {
     const Batches batches(source, {.sequence = 4, .validation = 0.1, .seed = 1}, {batch_of(8, 2, 2), rank, 2});
     EXPECT_EQ(batches.validation_samples(), 11);
     EXPECT_EQ(batches.train_samples(), 90);
-    EXPECT_EQ(batches.evaluation_steps(), 2);
-    for (int64_t step = 0; step < 2; ++step) {
-      const std::vector<int64_t> tokens = batches.validation(step);
+    EXPECT_EQ(batches.validation_leaves(), 5) << "of all ranks together, however many there are";
+    for (int64_t leaf = 0; leaf < 5; ++leaf) {
+      const std::vector<int64_t> tokens = batches.validation(leaf);
+      EXPECT_EQ(tokens[0] / 4, 90 + 2 * leaf) << "rank " << rank;
       validated.insert({tokens[0] / 4, tokens[5] / 4});
     }
     for (int64_t consumed = 0; consumed < 96; consumed += 8) {
       for (const int64_t sample : batches.train_sample_indices(consumed, 1)) EXPECT_LT(sample, 90);
     }
   }
-  EXPECT_EQ(validated, (std::set<int64_t>{90, 91, 92, 93, 94, 95, 96, 97}));
+  EXPECT_EQ(validated, (std::set<int64_t>{90, 91, 92, 93, 94, 95, 96, 97, 98, 99}));
 }
 
 TEST(Batches, TooFewTokensForOneGlobalBatchIsAnError) {

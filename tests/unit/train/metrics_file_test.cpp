@@ -35,15 +35,25 @@ TEST(MetricsLine, HasEveryKeyInOrder) {
                             .wait_comm_ms = 0.25,
                             .wait_host_ms = 0.125,
                             .wait_disk_ms = 0.5,
+                            .wait_weights_ms = 0.125,
+                            .wait_gradients_ms = 0.0625,
+                            .wait_losses_ms = 0.03125,
+                            .carried_ms = 0.75,
+                            .data_ms = 2,
+                            .slow_rank = 3,
                             .host_to_gpu_nbytes = 40,
                             .gpu_to_host_nbytes = 30,
                             .disk_read_nbytes = 20,
-                            .disk_written_nbytes = 10};
+                            .disk_written_nbytes = 10,
+                            .sent_nbytes = 7,
+                            .sent_between_hosts_nbytes = 5};
   EXPECT_EQ(to_line(metrics),
             R"({"step": 3, "loss": 2.5, "grad_norm": 0.1, "lr": 0.0003, "loss_scale": 65536, "skipped": true, )"
             R"("tokens": 1024, "tokens_per_s": 12.5, "step_ms": 1.5, "wait_comm_ms": 0.25, "wait_host_ms": 0.125, )"
-            R"("wait_disk_ms": 0.5, "host_to_gpu_bytes": 40, "gpu_to_host_bytes": 30, "disk_read_bytes": 20, )"
-            R"("disk_written_bytes": 10})");
+            R"("wait_disk_ms": 0.5, "wait_weights_ms": 0.125, "wait_gradients_ms": 0.0625, "wait_losses_ms": 0.03125, )"
+            R"("carried_ms": 0.75, "data_ms": 2, "slow_rank": 3, "host_to_gpu_bytes": 40, "gpu_to_host_bytes": 30, )"
+            R"("disk_read_bytes": 20, )"
+            R"("disk_written_bytes": 10, "sent_bytes": 7, "sent_between_hosts_bytes": 5})");
 }
 
 TEST(MetricsLine, FloatsReadBackToTheSameBits) {
@@ -103,6 +113,19 @@ TEST(MetricsFile, ALineThatCannotBeReadDoesNotTakeTheLaterOnesWithIt) {
   folder.write("m", lines + "{\"step\": 4}\n");
   { MetricsFile file(folder / "m", 3); }
   EXPECT_EQ(folder.read("m"), lines);
+}
+
+TEST(LastStep, IsThatOfTheLastWholeLine) {
+  const TempFolder folder;
+  EXPECT_EQ(last_step_in(folder / "m"), 0);
+  folder.write("m", "");
+  EXPECT_EQ(last_step_in(folder / "m"), 0);
+  folder.write("m", "{\"step\": 1}\n{\"step\": 20, \"loss\": 2}\n{\"st\n{\"step\": 21}");
+  EXPECT_EQ(last_step_in(folder / "m"), 20);
+  std::string many;
+  for (int step = 1; step <= 5000; ++step) many += "{\"step\": " + std::to_string(step) + ", \"loss\": 2.5}\n";
+  folder.write("m", many);
+  EXPECT_EQ(last_step_in(folder / "m"), 5000);
 }
 
 TEST(MetricsFile, SaysWhenTheDiskIsFull) {

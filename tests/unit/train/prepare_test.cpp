@@ -97,8 +97,9 @@ TEST(PrepareRun, SaysWhatToChange) {
   EXPECT_THAT(message([](TrainOptions& o) { o.validation = 1; }), HasSubstr("[--validation]"));
   EXPECT_THAT(message([](TrainOptions& o) { o.save_every = 5; }), HasSubstr("[--out]"));
   EXPECT_THAT(message([](TrainOptions& o) { o.resume = "auto"; }), HasSubstr("[--out]"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.digest_every = 1; }), HasSubstr("[--digest-every]"));
   EXPECT_THAT(message([](TrainOptions& o) { o.sequence = 1 << 20; }), HasSubstr("[--sequence]"));
-  EXPECT_THAT(message([](TrainOptions& o) { o.eval_every = 1, o.validation = 0.01; }), HasSubstr("[--eval-every]"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.eval_every = 1, o.validation = 0.001; }), HasSubstr("[--eval-every]"));
   EXPECT_THAT(message([](TrainOptions& o) { o.data = "synthetic:tokens=1000"; }), HasSubstr("fewer than one global"));
   EXPECT_THAT(message([](TrainOptions& o) { o.overrides = {"train_batch_size=3"}; }), HasSubstr("[config"));
 }
@@ -131,6 +132,18 @@ TEST(FindStart, DoesNotWriteOneRunOverAnother) {
   EXPECT_THAT(message_of([&] { find_start(options); }), HasSubstr("holds another run"));
   options.out = folder / "a";
   EXPECT_EQ(message_of([&] { find_start(options); }), "");
+}
+
+TEST(FindStart, ARestartGoesOnFromWhatItIsTold) {
+  const TempFolder folder;
+  TrainOptions options = tiny();
+  options.out = folder / "run";
+  folder.write("run/metrics.jsonl", "");
+  options.restarted_from = "";
+  EXPECT_EQ(find_start(options), "");
+  options.restarted_from = folder / "run/checkpoints/step-00000004";
+  options.resume = folder / "elsewhere";
+  EXPECT_EQ(find_start(options), *options.restarted_from);
 }
 
 TEST(FindStart, GoesOnOnlyWhenTold) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include <cmath>
 #include <functional>
 #include <vector>
 
@@ -94,7 +97,7 @@ TEST(Progress, TheTimesOfALineAreMeansSinceTheLineBefore) {
   EXPECT_EQ(printed({.log_every = 2}, 1, {1000, 300, 310, 390, 1}),
             "step 1/5 | " + times("500", "1000", "2") + " | 4 s left\nstep 2/5 | " + times("1,666", "300", "8") +
                 " | 1 s left\nstep 4/5 | " + times("1,428", "350", "7") + " | 1 s left\nstep 5/5 | " +
-                times("500,000", "1", "2500") + "\n");
+                times("500,000", "1.0", "2500") + "\n");
 }
 
 TEST(Progress, TheFirstStepOfAResumedRunCountsInNoMean) {
@@ -125,10 +128,49 @@ TEST(Progress, ANarrowTerminalLosesTheLeastImportantFirst) {
   };
   EXPECT_EQ(at_step_15(90), "[##########..........] step 15/30 | loss 3.2100 | norm 1.23 | 1,234 tokens/s | 2 s left");
   EXPECT_EQ(at_step_15(80), "[##########..........] step 15/30 | loss 3.2100 | 1,234 tokens/s | 2 s left");
-  EXPECT_EQ(at_step_15(60), "[#####.....] step 15/30 | loss 3.2100 | 2 s left");
+  EXPECT_EQ(at_step_15(75), "[#####.....] step 15/30 | loss 3.2100 | 1,234 tokens/s | 2 s left");
+  EXPECT_EQ(at_step_15(60), "step 15/30 | loss 3.2100 | 1,234 tokens/s | 2 s left");
   EXPECT_EQ(at_step_15(40), "step 15/30 | loss 3.2100 | 2 s left");
   EXPECT_EQ(at_step_15(30), "step 15/30 | loss 3.2100");
   EXPECT_EQ(at_step_15(8), "step 15");
+}
+
+// Long numbers shorten the bar before they cost the speed.
+TEST(Progress, EightyColumnsKeepTheSpeedAndWhatIsLeft) {
+  const std::string all =
+      printed_by({.columns = 80, .steps = 1'000'000, .mfu_per_token = 1e-6}, [](Progress& progress) {
+        for (const int64_t step : {123'455, 123'456}) {
+          StepMetrics metrics = metrics_at(step);
+          metrics.tokens_per_s = 412'345;
+          progress.show(metrics, false);
+        }
+      });
+  const std::string line = all.substr(all.rfind("step 123456"));
+  EXPECT_EQ(line.substr(0, line.find('\r')),
+            "step 123456/1000000 | loss 3.2100 | 412,345 tokens/s | MFU 41.2 % | 29.2 h left");
+  for (size_t begin = 0; (begin = all.find("\r\033[K", begin)) != std::string::npos;) {
+    begin += 4;
+    EXPECT_LE(std::min(all.find_first_of("\r\n", begin), all.size()) - begin, 79u);
+  }
+}
+
+TEST(Progress, SaysTheEpochAndTheShareOfThePeak) {
+  const std::string all = printed_by({.steps = 30, .log_every = 10, .tokens_per_epoch = 2000, .mfu_per_token = 4e-4},
+                                     [](Progress& progress) {
+                                       StepMetrics metrics = metrics_at(1);
+                                       metrics.tokens = 500;
+                                       progress.show(metrics, true);
+                                     });
+  EXPECT_EQ(all,
+            "step 1/30 | loss 3.2100 | norm 1.23 | lr 0.0003 | epoch 0.25 | 1,234 tokens/s | MFU 49.4 % | 120 ms | "
+            "wait 10 %\n");
+}
+
+TEST(StepText, OfAStepWithoutATimeHasNoSpeed) {
+  StepMetrics metrics = metrics_at(2);
+  metrics.step_ms = 0;
+  metrics.tokens_per_s = INFINITY;
+  EXPECT_EQ(step_text(metrics, 30), "step 2/30 | loss 3.2100 | norm 1.23 | lr 0.0003 | wait 0 %");
 }
 
 // The first step starts everything; a run may end before its schedule does.
@@ -166,6 +208,14 @@ TEST(StepText, SaysTheScaleAndWhySomethingWasSkipped) {
   EXPECT_EQ(step_text(metrics, 30),
             "step 2/30 | loss 3.2100 | norm 1.23 | lr 0.0003 | scale 65536 | 1,234 tokens/s | 120 ms | wait 10 % | "
             "skipped: a gradient is not finite");
+}
+
+TEST(StepText, NamesTheRankThatOthersWaitFor) {
+  StepMetrics metrics = metrics_at(2);
+  metrics.slow_rank = 3;
+  EXPECT_EQ(step_text(metrics, 30),
+            "step 2/30 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,234 tokens/s | 120 ms | wait 10 % | ranks wait for "
+            "rank 3");
 }
 
 TEST(BarText, GoesFromEmptyToFull) {

@@ -121,5 +121,25 @@ TEST(RunConfig, MistakesNameTheFile) {
               HasSubstr("bad.json line 1"));
 }
 
+// The banner's promise stands on it: with batch and micro-batch given, the accumulation follows from the ranks.
+TEST(RunConfig, FindsTheNumbersOfRanksWithTheSameLeaves) {
+  const auto worlds = [](std::vector<std::string> overrides, int world) {
+    TrainOptions options = options_with("");
+    options.overrides = std::move(overrides);
+    return make_run_config(options, world, 64).same_leaves;
+  };
+  const std::string batch = "train_batch_size=24", micro = "train_micro_batch_size_per_gpu=2";
+  for (const int world : {1, 2, 3, 4, 6, 12}) {
+    TrainOptions options = options_with("");
+    options.overrides = {batch, micro};
+    EXPECT_EQ(make_run_config(options, world, 64).config.batch.accumulation_steps, 12 / world);
+    EXPECT_THAT(worlds({batch, micro}, world), ElementsAre(1, 2, 3, 4, 6, 12));
+  }
+  EXPECT_THAT(worlds({batch}, 2), ElementsAre(2)) << "the micro-batch follows from the ranks";
+  EXPECT_THAT(worlds({micro}, 2), ElementsAre(2)) << "the batch follows from the ranks";
+  EXPECT_THAT(worlds({batch, micro, "gradient_accumulation_steps=6"}, 2), ElementsAre(2));
+  EXPECT_THAT(worlds({}, 4), ElementsAre(4));
+}
+
 }  // namespace
 }  // namespace shoal::train

@@ -6,6 +6,8 @@
 #include <set>
 #include <vector>
 
+#include "base/mix.h"
+
 namespace shoal::train {
 namespace {
 

@@ -31,6 +31,16 @@ TEST(StopSignalDeathTest, TheThirdEndsTheProcess) {
       ::testing::KilledBySignal(SIGINT), "");
 }
 
+// A batch system sends it ahead of time, and SIGTERM later: the patience is not used up by it.
+TEST(StopSignal, TakesSigusr1AsOftenAsItComes) {
+  const StopSignal signals;
+  for (int i = 0; i < 5; ++i) ::raise(SIGUSR1);
+  EXPECT_EQ(signals.received(), SIGUSR1);
+  ::raise(SIGTERM);
+  ::raise(SIGTERM);
+  EXPECT_EQ(signals.received(), SIGUSR1);
+}
+
 TEST(StopSignalDeathTest, GivesTheSignalsBack) {
   EXPECT_EXIT(
       {

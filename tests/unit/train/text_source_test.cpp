@@ -56,5 +56,18 @@ TEST(TextSource, NothingToReadIsAnError) {
   EXPECT_THAT(message_of([&] { open_text(folder.path()); }), HasSubstr("holds no file"));
 }
 
+TEST(TextSource, WhatIsNoTextIsAnErrorAndRowsOfJsonAreDoubted) {
+  const TempFolder folder;
+  const std::string binary = folder.write("model", std::string("GGUF\0\0\0", 7));
+  EXPECT_THAT(message_of([&] { open_text(binary); }), HasSubstr("is no text: byte 4 is zero."));
+  EXPECT_THAT(message_of([&] { open_text(folder.path()); }), HasSubstr(binary + "] is no text"));
+  EXPECT_THAT(open_text(folder.write("chat.jsonl", "{\"messages\": []}\n{\"messages\": []}\n"))->doubt(),
+              HasSubstr("chat.jsonl holds rows of JSON"));
+  EXPECT_THAT(open_text(folder.write("one.json", "{\"a\": 1}"))->doubt(), HasSubstr("holds rows of JSON"));
+  for (const std::string text : {"{ is a brace\n", "{\n\"a\": 1\n}\n", "[1]\n", "plain", "{"}) {
+    EXPECT_EQ(open_text(folder.write("text", text))->doubt(), "") << text;
+  }
+}
+
 }  // namespace
 }  // namespace shoal::train

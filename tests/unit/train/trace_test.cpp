@@ -30,6 +30,42 @@ TEST(Trace, ReadsAStepOrASpanOfThem) {
   }
 }
 
+TEST(Trace, ReadsWhichRanks) {
+  EXPECT_EQ(read_rank_list("all", 3), (std::set<int>{0, 1, 2}));
+  EXPECT_EQ(read_rank_list("0", 1), (std::set<int>{0}));
+  EXPECT_EQ(read_rank_list("0,2-3", 4), (std::set<int>{0, 2, 3}));
+  for (const char* wrong : {"", "-1", "1-", "3-2", "0,", "x", "0;1", "alle"}) {
+    EXPECT_NE(testing::message_of([&] { read_rank_list(wrong, 9); }).find("[--trace-ranks]"), std::string::npos)
+        << wrong;
+  }
+  EXPECT_EQ(testing::message_of([] { read_rank_list("1-4", 4); }),
+            "[--trace-ranks] \"1-4\" names rank 4, and there are 4. Write all, 0, or 0,2-3.");
+  EXPECT_EQ(trace_name(0), "trace.json");
+  EXPECT_EQ(trace_name(3), "trace-rank-3.json");
+}
+
+TEST(Trace, HasTheRangesOfStepsAndPhases) {
+  const testing::TempFolder folder;
+  Trace trace({1, 1}, folder / "trace.json");
+  { const TraceRange before("before"); }
+  trace.begin_step(1);
+  {
+    const TraceRange step("step 1");
+    const TraceRange phase("forward");
+    at::ones({10}).sum();
+  }
+  EXPECT_NE(trace.end_step(1), "");
+  const json::Value file = json::parse(folder.read("trace.json"), "trace.json");
+  std::map<std::string, double> begins;
+  for (const json::Value& event : file.find("traceEvents")->as_array()) {
+    if (event.find("dur") != nullptr) begins[event.find("name")->as_text()] = event.find("ts")->as_number();
+  }
+  EXPECT_EQ(begins.count("before"), 0u);
+  ASSERT_EQ(begins.count("step 1"), 1u);
+  ASSERT_EQ(begins.count("forward"), 1u);
+  EXPECT_LE(begins["step 1"], begins["forward"]);
+}
+
 TEST(Trace, CountsTimeThatIntervalsShareOnce) {
   EXPECT_EQ(covered({}), 0u);
   EXPECT_EQ(covered({{5, 9}, {0, 2}}), 6u);

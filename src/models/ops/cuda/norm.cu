@@ -85,10 +85,13 @@ void launch_backward(const NormBackward& args, int64_t lines, Stream stream) {
   const auto kernel = norm_backward<T, kWidth, kThreads, kDepth, kCentered>;
   constexpr int kRowNbytes = kThreads * kBackwardElements * static_cast<int>(sizeof(T));
   const int nbytes = std::max(kRowNbytes * kDepth * (args.dsum != nullptr ? 3 : 2), kSumNbytes<kWidth, kThreads>);
-  if constexpr (kDepth > 1) {
-    constexpr int kStaticNbytes = 1024;  // of the kernel, at most
-    if (nbytes + kStaticNbytes > most_shared_nbytes()) {
-      return launch_backward<kCentered, T, kWidth, kThreads, 1>(args, lines, stream);
+  constexpr int kStaticNbytes = 1024;      // of the kernel, at most
+  constexpr int kLeastShared = 99 * 1024;  // of a block, on any GPU from compute capability 8.0 on
+  if constexpr (kDepth > 1 || (kDepth == 1 && kRowNbytes * 3 + kStaticNbytes > kLeastShared)) {
+    const int most = args.block_shared > 0 ? args.block_shared : most_shared_nbytes();
+    if (nbytes + kStaticNbytes > most) {
+      constexpr int kNext = kDepth == 1 ? 0 : 1;
+      return launch_backward<kCentered, T, kWidth, kThreads, kNext>(args, lines, stream);
     }
   }
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes), "cudaFuncSetAttribute");

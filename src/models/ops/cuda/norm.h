@@ -44,6 +44,9 @@ struct NormBackward {
   float* partials = nullptr;     // norm_partials_numel(...) floats to work in
   int64_t rows = 0, columns = 0;
   DType dtype = DType::f32;
+  // Bytes of shared memory that a block may take; 0: what the device has. With less the bits are the same, and slower:
+  // it stands for another GPU in tests.
+  int block_shared = 0;
 };
 void rms_norm_backward(const NormBackward& args, Stream stream);
 void layer_norm_backward(const NormBackward& args, Stream stream);

@@ -20,13 +20,14 @@ constexpr int kBackwardElements = 16;  // a thread
 // to 4096 elements, of which it then takes several at a time.
 constexpr int kFewThreads = 768, kManyThreads = 1024;
 
-// Rows in the ring, of x, dy and dsum. A GPU that has less memory has a ring of one row, and the same bits.
+// Rows in the ring, of x, dy and dsum. A GPU that has less memory has a ring of one row, or none and reads each element
+// where it lies, twice; with the same bits.
 template <typename T, int kThreads>
 constexpr int kRingDepth = 220 * 1024 / (kThreads * 3 * kBackwardElements * static_cast<int>(sizeof(T)));
 
-// At the end a block adds its groups' sums of each column, for which they lie in shared memory, [element][thread]. Lines
-// of it are a little longer than a block, so that a warp's 32 columns, of kWidth elements and the packs beside each
-// other, are in 32 banks.
+// At the end a block adds its groups' sums of each column, for which they lie in shared memory, [element][thread].
+// Lines of it are a little longer than a block, so that a warp's 32 columns, of kWidth elements and the packs beside
+// each other, are in 32 banks.
 template <int kWidth, int kThreads>
 constexpr int kSumStride = kThreads + 32 / kWidth;
 template <int kWidth, int kThreads>
@@ -36,7 +37,7 @@ template <typename T, int kWidth, int kThreads, int kDepth, bool kCentered>
 __global__ void __launch_bounds__(kThreads, 1) norm_backward(NormBackward args, int lanes) {
   constexpr int kPacks = kBackwardElements / kWidth;
   constexpr int kSums = kCentered ? 2 : 1;
-  static_assert(kDepth >= 1 && kDepth <= 4);
+  static_assert(kDepth >= 0 && kDepth <= 4);
   using HeldPack = Held<T, kWidth>;
   extern __shared__ uint4 memory[];
   __shared__ float shared[2][kSums * kThreads / 32];
@@ -54,6 +55,7 @@ __global__ void __launch_bounds__(kThreads, 1) norm_backward(NormBackward args, 
   };
   // `begin` is the row's first element.
   const auto fetch = [&](bool exists, int64_t begin, int place) {
+    if constexpr (kDepth == 0) return;
     if (exists) {
 #pragma unroll
       for (int i = 0; i < kPacks; ++i) {
@@ -65,6 +67,15 @@ __global__ void __launch_bounds__(kThreads, 1) norm_backward(NormBackward args, 
       }
     }
     end_group();
+  };
+
+  // Of the row that begins there, from the ring or from where it lies.
+  const auto load = [&](HeldPack& held, int64_t begin, int place, int tensor, int i) {
+    if constexpr (kDepth == 0) {
+      held.load(tensor == 0 ? args.x : tensor == 1 ? args.dy : args.dsum, begin + column_of(i));
+    } else {
+      held.load(ring(place, tensor, i), 0);
+    }
   };
 
   const int64_t step = int64_t{gridDim.x} * groups;
@@ -92,14 +103,14 @@ __global__ void __launch_bounds__(kThreads, 1) norm_backward(NormBackward args, 
       next_rstd = args.rstd[row + step];
       if (kCentered) next_mean = args.mean[row + step];
     }
-    wait_for_groups(kDepth - 1);
+    if constexpr (kDepth > 0) wait_for_groups(kDepth - 1);
     float sums[kSums] = {};
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       if (column_of(i) >= end) continue;
       HeldPack held[2];
-      held[0].load(ring(place, 0, i), 0);
-      held[1].load(ring(place, 1, i), 0);
+      load(held[0], begin, place, 0, i);
+      load(held[1], begin, place, 1, i);
       float x[kWidth], dy[kWidth], w[kWidth];
       held[0].to_floats(x);
       held[1].to_floats(dy);
@@ -129,9 +140,9 @@ __global__ void __launch_bounds__(kThreads, 1) norm_backward(NormBackward args, 
     for (int i = 0; i < kPacks; ++i) {
       if (column_of(i) >= end) continue;
       HeldPack held[3];
-      held[0].load(ring(place, 0, i), 0);
-      held[1].load(ring(place, 1, i), 0);
-      if (with_dsum) held[2].load(ring(place, 2, i), 0);
+      load(held[0], begin, place, 0, i);
+      load(held[1], begin, place, 1, i);
+      if (with_dsum) load(held[2], begin, place, 2, i);
       float x[kWidth], dx[kWidth], w[kWidth], added[kWidth];
       held[0].to_floats(x);
       held[1].to_floats(dx);
@@ -147,7 +158,7 @@ __global__ void __launch_bounds__(kThreads, 1) norm_backward(NormBackward args, 
       held[0].store(args.dx, begin + column_of(i));
     }
     fetch(row + kDepth * step < args.rows, begin + kDepth * stride, place);
-    place = place + 1 == kDepth ? 0 : place + 1;
+    place = place + 1 >= kDepth ? 0 : place + 1;
     row += step;
     begin += stride;
   }

@@ -2,6 +2,7 @@
 
 #include "cuda/tensors.h"
 #include "models/ops/cuda/norm.h"
+#include "models/ops/launch.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -173,6 +174,46 @@ TEST_F(FusedNorms, MemoryMayLieAtAnyElement) {
             return {t[0].add(t[1]), plain_layer(t[0].add(t[1]), t[2], t[3]), plain_rms(t[0], t[2])};
           },
           2 * tolerance_of(dtype), words_of("unaligned", dtype, {columns}));
+    }
+  }
+}
+
+// What GPUs of other compute capabilities have: the ring of rows is of one there, or none. See norm_backward.cuh.
+TEST_F(FusedNorms, LessSharedMemoryGivesTheSameBits) {
+  namespace fused = models::ops::cuda;
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const int64_t columns : {1, 7, 64, 2048, 4096, 4097, 4104, 8192, 16384}) {
+      for (const bool with_dsum : {false, true}) {
+        constexpr int64_t kRows = 301;
+        const at::Tensor x = on_gpu({kRows, columns}, dtype), dy = on_gpu({kRows, columns}, dtype);
+        const at::Tensor dsum = on_gpu({kRows, columns}, dtype), weight = on_gpu({columns}, dtype);
+        const at::Tensor mean = on_gpu({kRows}, at::kFloat), rstd = on_gpu({kRows}, at::kFloat);
+        const at::Tensor partials = at::empty({fused::norm_partials_numel(kRows, columns, true)}, rstd.options());
+        Tensors expected;
+        for (const int block_shared : {0, 163 * 1024, 99 * 1024}) {
+          const Tensors made = {at::zeros_like(x), at::zeros_like(weight), at::zeros_like(weight)};
+          const fused::NormBackward args{.x = x.data_ptr(),
+                                         .weight = weight.data_ptr(),
+                                         .mean = mean.data_ptr<float>(),
+                                         .rstd = rstd.data_ptr<float>(),
+                                         .dy = dy.data_ptr(),
+                                         .dsum = with_dsum ? dsum.data_ptr() : nullptr,
+                                         .dx = made[0].data_ptr(),
+                                         .dweight = made[1].data_ptr(),
+                                         .dbias = made[2].data_ptr(),
+                                         .partials = partials.data_ptr<float>(),
+                                         .rows = kRows,
+                                         .columns = columns,
+                                         .dtype = models::ops::dtype_of(x),
+                                         .block_shared = block_shared};
+          fused::layer_norm_backward(args, nullptr);
+          if (expected.empty()) expected = made;
+          for (size_t i = 0; i < made.size(); ++i) {
+            EXPECT_TRUE(made[i].equal(expected[i]))
+                << words_of("layer_norm_backward", dtype, {columns}) << ", gradient " << i << " in " << block_shared;
+          }
+        }
+      }
     }
   }
 }

@@ -25,6 +25,10 @@ TEST(Failure, EachRankSaysWhatItWasDoingAndWhoIsToBlame) {
 
 TEST(Failure, LateRanksAreAllNamed) {
   EXPECT_THAT(cause_late({2}, 600s), StartsWith("rank 2 did not arrive within 600 s."));
+  EXPECT_THAT(cause_not_joined({1, 3}, 8s, "a:29500"), StartsWith("ranks 1, 3 did not arrive within 8 s at a:29500, "));
+  EXPECT_THAT(
+      cause_unreachable(2, "b", "10.0.0.2:7", "10.0.0.1", "no answer within 3 s"),
+      StartsWith("rank 2 cannot be reached at 10.0.0.2:7 (b) from 10.0.0.1: no answer within 3 s. Ranks connect"));
   EXPECT_THAT(cause_late({1, 3}, 1500ms), StartsWith("ranks 1, 3 did not arrive within 1.5 s."));
 }
 

@@ -132,8 +132,35 @@ TEST_F(WatchdogTest, ARankThatEndsAfterItsPartIsNoFailure) {
   EXPECT_EQ(alarm_within(400ms), "");
 }
 
+TEST_F(WatchdogTest, WhoIsToBlameIsSaidWhereThatIsKnown) {
+  Watchdog::Options known = options(50ms);
+  known.blame = [](uint64_t sequence) { return sequence == 42 ? "rank 2 did not arrive." : ""; };
+  std::atomic<uint64_t> looked_at{0};
+  known.looked = [&](uint64_t sequence, bool begun) {
+    if (begun) looked_at = sequence;
+  };
+  Watchdog dog(std::move(known));
+  dog.watch("gather of block.3 (weights #42)", std::make_shared<FakeCollective>(true), 42);
+  EXPECT_EQ(alarm_within(10s), "[comm rank 1] gather of block.3 (weights #42): rank 2 did not arrive.");
+  EXPECT_EQ(looked_at, 42u);
+}
+
+TEST_F(WatchdogTest, ADeathThatIsSeenAMomentAfterTheTransportsErrorIsTheCause) {
+  Watchdog::Options of_transport = options(1h);
+  of_transport.patience = 60s;
+  std::atomic<bool> cut{false};
+  of_transport.trouble = [&] { return cut ? "NCCL failed meanwhile: remote process exited." : ""; };
+  Watchdog dog(std::move(of_transport));
+  dog.watch("gather of a (#1)", std::make_shared<FakeCollective>());
+  cut = true;
+  std::this_thread::sleep_for(200ms);
+  fate->kill(cause_died(2, "process 12 is gone"));
+  EXPECT_THAT(alarm_within(10s), StartsWith("[comm rank 1] gather of a (#1): rank 2 died (process 12 is gone)"));
+}
+
 TEST_F(WatchdogTest, WhatTheTransportOrTheGpuSaysIsPassedOn) {
   Watchdog::Options of_transport = options(1h);
+  of_transport.patience = 10ms;
   of_transport.trouble = [] { return "NCCL failed meanwhile: remote process exited."; };
   Watchdog first(std::move(of_transport));
   first.watch("gather of a (#1)", std::make_shared<FakeCollective>());

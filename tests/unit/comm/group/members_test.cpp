@@ -26,6 +26,13 @@ TEST(Members, OfAPartCountFromZeroInTheirOwnOrder) {
   EXPECT_EQ(part.channel_name("weights"), "weights of shard");
 }
 
+TEST(Members, KnowWhoStandsOnAnotherHost) {
+  const Members part({5, 1, 3}, 3, "shard", {0, 0, 0, 1, 1, 1});
+  EXPECT_FALSE(part.is_elsewhere(0, part.rank()));
+  EXPECT_TRUE(part.is_elsewhere(1, part.rank()));
+  EXPECT_FALSE(Members::all(3, 2).is_elsewhere(0, 2)) << "no hosts are known: all are on one";
+}
+
 TEST(Members, KeysTellPartsOfOneNameApart) {
   EXPECT_EQ(Members({0, 2}, 0, "shard").channel_key("x"), "x of shard {0 2}");
   std::vector<int> many(100), others(100);

@@ -35,12 +35,11 @@ TEST(Reduction, IsTheSumInRankOrderWhateverThePartsAre) {
     args.whole = all[1].data();
     args.shard = shard.data();
     args.shard_numel = kShardNumel;
-    args.pre = 0.5f;
     args.post = 0.25f;
-    args.accumulate = true;
+    args.carry = 0.5f;
     reduce_scatter(carrier, {}, args);
     for (int64_t i = 0; i < kShardNumel; ++i) {
-      const float expected = testing::expected_sum(kWorld, DType::f32, kShardNumel + i, 1, 0.5f) * 0.25f + 2.0f;
+      const float expected = testing::expected_sum(kWorld, DType::f32, kShardNumel + i, 1, 1.0f) * 0.25f;
       EXPECT_TRUE(testing::same_element(shard.data(), DType::f32, i, expected)) << i;
     }
   }
@@ -56,8 +55,7 @@ TEST(Reduction, OfFewElementsIsMadeByEveryRankInOneMeeting) {
   EXPECT_EQ(carrier.exchanges, 1);
   EXPECT_EQ(carrier.gathered.whole, nullptr);
   for (int64_t i = 0; i < kShardNumel; ++i) {
-    EXPECT_TRUE(
-        testing::same_element(all[2].data(), DType::f32, i, testing::expected_sum(kWorld, DType::f32, i, 1, 1.0f)));
+    EXPECT_TRUE(testing::same_element(all[2].data(), DType::f32, i, testing::expected_sum(kWorld, DType::f32, i, 1)));
   }
 }
 
@@ -73,8 +71,7 @@ TEST(Reduction, OfManyElementsIsMadeInStripsOfWhichTheLastIsShort) {
   EXPECT_EQ(carrier.gathered.nbytes_at(2), 6666u * 4);
   EXPECT_EQ(carrier.gathered.own, carrier.gathered.place(2));
   for (int64_t i = 2 * 6667; i < kMany; ++i) {
-    ASSERT_TRUE(
-        testing::same_element(all[2].data(), DType::f32, i, testing::expected_sum(kWorld, DType::f32, i, 1, 1.0f)));
+    ASSERT_TRUE(testing::same_element(all[2].data(), DType::f32, i, testing::expected_sum(kWorld, DType::f32, i, 1)));
   }
 }
 

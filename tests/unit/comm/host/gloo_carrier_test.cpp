@@ -29,10 +29,38 @@ TEST_P(GlooGroups, CollectivesOfPartsGiveTheContractsBits) {
 }
 INSTANTIATE_TEST_SUITE_P(Worlds, GlooGroups, ::testing::Values(1, 2, 3, 4));
 
+// What crosses between hosts goes there once and is passed on; sizes on both sides of what is worth it, and of a piece.
+class GlooOnHosts : public ::testing::TestWithParam<std::vector<int>> {};
+
+TEST_P(GlooOnHosts, GathersGiveTheSameBytesByTwoSteps) {
+  const auto world = static_cast<int>(GetParam().size());
+  testing::run_ranks(testing::make_gloo_groups_on(GetParam(), world, kDefaultTimeout), [](Group& group) {
+    for (const size_t nbytes :
+         {size_t{0}, size_t{1}, (size_t{32} << 10) - 1, size_t{32} << 10, (size_t{1} << 20) + 1}) {
+      for (const bool in_place : {false, true}) {
+        testing::check_all_gather(group, testing::Memory::of_group, nbytes, in_place);
+        testing::check_all_gather(group, testing::Memory::foreign, nbytes, in_place);
+      }
+    }
+    testing::check_all_gather(group, testing::Memory::of_group, (size_t{3} << 20) + 5, true);
+    testing::check_all_reduce(group, testing::Memory::of_group, DType::f32, 300'001);
+    testing::check_reduce_scatter(group, testing::Memory::of_group, {DType::f32, DType::f32, 9001, true});
+  });
+}
+TEST_P(GlooOnHosts, PartsOfThemGiveTheContractsBits) {
+  const auto world = static_cast<int>(GetParam().size());
+  testing::run_ranks(testing::make_gloo_groups_on(GetParam(), world, kDefaultTimeout),
+                     [](Group& group) { testing::check_collectives_of_parts(group, testing::Memory::of_group); });
+}
+INSTANTIATE_TEST_SUITE_P(Hosts, GlooOnHosts,
+                         ::testing::Values(std::vector<int>{0, 1}, std::vector<int>{0, 1, 0},
+                                           std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 0, 1},
+                                           std::vector<int>{0, 1, 1, 1}, std::vector<int>{0, 0, 1, 2}));
+
 TEST(GlooCarrier, StagingStaysWithinThePieces) {
   testing::run_ranks(make_gloo_groups(2, kDefaultTimeout), [](Group& group) {
     testing::check_reduce_scatter(group, testing::Memory::of_group,
-                                  {DType::f32, DType::f32, 100'001, false, false, 50'000, 1.0f});
+                                  {DType::f32, DType::f32, 100'001, false, 0, 50'000});
     EXPECT_LE(full(group).staging_nbytes(), 50'000u * 4);
     EXPECT_GT(full(group).staging_nbytes(), 0u);
   });

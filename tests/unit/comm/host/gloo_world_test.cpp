@@ -9,11 +9,13 @@
 #include <future>
 #include <thread>
 
+#include "comm/rendezvous/door.h"
 #include "unit/comm/gloo_groups.h"
 
 namespace shoal {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -42,6 +44,35 @@ TEST(GlooWorld, WhatTheFirstRankWroteCounts) {
   const Failure settled = world->settle(kCut, {"channel//0", nullptr}, "gather of x (#1)");
   EXPECT_EQ(settled.reporter, 2);
   EXPECT_EQ(settled.cause, "rank 1 died (gone)");
+}
+
+TEST(GlooWorld, ARankThatCannotBeReachedIsNamedWithItsDoorWhenConnectingFails) {
+  const auto store = make_hash_store();
+  std::string closed;
+  {
+    const Door gone("127.0.0.1");
+    closed = gone.at();
+  }
+  std::vector<std::string> said(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      GlooWorld::Options options = testing::gloo_options(rank, 2, std::chrono::seconds(4), store);
+      options.places = {{0, "a", ""}, {1, "b", closed}};
+      if (rank == 1) options.address = "192.0.2.1";  // nobody's: it cannot listen there
+      try {
+        const GlooWorld world(options);
+      } catch (const std::exception& error) {
+        said[static_cast<size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  // Whoever finds it out first says so for both.
+  EXPECT_THAT(said[0],
+              AnyOf(HasSubstr("rank 1 cannot be reached at " + closed + " (b) from 127.0.0.1: Connection refused"),
+                    HasSubstr("over Gloo from 192.0.2.1: ")));
+  EXPECT_THAT(said[1], HasSubstr("[comm rank 1] connecting: "));
 }
 
 // Answers but for set_once, as a server that is frozen when ranks want to write why they stop.

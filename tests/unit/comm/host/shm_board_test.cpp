@@ -66,7 +66,7 @@ TEST(ShmBoard, StagingOfLargeMemoryGoesInPieces) {
   testing::run_ranks(make(2, kDefaultTimeout), [](Group& group) {
     testing::check_all_gather(group, testing::Memory::foreign, (size_t{9} << 20) + 5, true);
     testing::check_reduce_scatter(group, testing::Memory::foreign,
-                                  {DType::bf16, DType::f32, (3 << 20) + 7, false, true});
+                                  {DType::bf16, DType::f32, (3 << 20) + 7, false, 1.0f});
     testing::check_all_reduce(group, testing::Memory::foreign, DType::f32, (3 << 20) + 7);
     EXPECT_LE(full(group).staging_nbytes(), size_t{8} << 20);
   });

@@ -165,5 +165,20 @@ TEST(Rendezvous, ReadsHowSlurmSpreadsTasks) {
   }
 }
 
+TEST(Rendezvous, TheRunIsWhatTheLauncherCallsIt) {
+  const auto run = [](const Env& env) {
+    return read_run([&](const char* name) {
+      const auto found = env.find(name);
+      return found == env.end() ? nullptr : found->second.c_str();
+    });
+  };
+  EXPECT_EQ(run({}), "");
+  EXPECT_EQ(run({{"TORCHELASTIC_RUN_ID", "none"}}), "");
+  EXPECT_EQ(run({{"TORCHELASTIC_RUN_ID", "none"}, {"SLURM_JOB_ID", "7"}}), "SLURM_JOB_ID=7");
+  EXPECT_EQ(run({{"TORCHELASTIC_RUN_ID", "a"}, {"SLURM_JOB_ID", "7"}}), "TORCHELASTIC_RUN_ID=a");
+  EXPECT_EQ(run({{"PMIX_NAMESPACE", "123"}}), "PMIX_NAMESPACE=123");
+  EXPECT_EQ(run({{"SHOAL_RUN_ID", "mine"}, {"TORCHELASTIC_RUN_ID", "a"}}), "SHOAL_RUN_ID=mine");
+}
+
 }  // namespace
 }  // namespace shoal

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "comm/group/full_group.h"
 #include "shoal/error.h"
 #include "unit/comm/rank_threads.h"
 
@@ -58,6 +59,26 @@ TEST(ChannelGroup, AHandleKeepsItsBuffersAliveUntilItIsDoneAndNoLonger) {
     }
     handle.wait();
     EXPECT_TRUE(watched.expired());
+  });
+}
+
+TEST(ChannelGroup, LogsItsCollectivesAndThoseOfGroupsSplitFromItOnceAsked) {
+  run_ranks(make_thread_groups(2), [&](Group& group) {
+    group.barrier({"meet", "unasked"}).wait();
+    full(group).log_collectives(true);
+    float number = 1;
+    group.all_reduce({{"sum", "x"}, &number, DType::f32, 1, 1.0f, nullptr}).wait();
+    const std::unique_ptr<Group> part = group.split("lone", {{0}, {1}});
+    part->barrier({"meet", "alone"}).wait();
+    const std::vector<CollectiveRecord> records = full(group).take_collectives();
+    ASSERT_EQ(records.size(), 3u);
+    EXPECT_EQ(records[0].kind, "all_reduce");
+    EXPECT_EQ(records[0].nbytes, sizeof(float));
+    EXPECT_GE(records[0].seconds, 0.0);
+    EXPECT_EQ(records[2].subject, "meet of alone");
+    full(group).log_collectives(false);
+    group.barrier({"meet", "unasked"}).wait();
+    EXPECT_TRUE(full(group).take_collectives().empty());
   });
 }
 
@@ -151,6 +172,23 @@ TEST(ChannelGroup, AGroupAndThoseSplitFromItRunInTheOrderOfIssue) {
     }
     handles.back().wait();
     EXPECT_THAT(order, ::testing::ElementsAre("2", "2", "1", "2"));
+  });
+}
+
+// A later hop would go on from what this one left undone.
+TEST(ChannelGroup, WhatFailsInAGroupFailsInThoseThatAreSplitFromTheSame) {
+  run_ranks(make_thread_groups(2), [&](Group& group) {
+    const std::unique_ptr<Group> part = group.split("part", {{0, 1}}), other = group.split("other", {{0, 1}});
+    std::vector<float> whole(8, 1.0f), shard(4);
+    ReduceScatter args;
+    args.subject = {"reduce", "unit"};
+    args.whole = whole.data();
+    args.shard = shard.data();
+    args.shard_numel = 4;
+    args.groups = {.size = 3, .before = 1, .open = nullptr, .closes = true};  // no memory for the open group
+    EXPECT_ANY_THROW(part->reduce_scatter(args).wait());
+    EXPECT_ANY_THROW(other->barrier({"meet", "after it"}).wait());
+    EXPECT_ANY_THROW(group.barrier({"meet", "after it"}).wait());
   });
 }
 

@@ -1,0 +1,18 @@
+# Runs `command` for its man pages and completions, into the folder `pages`. Included when shoal is installed: see Pages.cmake.
+function(make_page file)
+  get_filename_component(folder ${file} DIRECTORY)
+  file(MAKE_DIRECTORY ${folder})
+  execute_process(COMMAND ${command} ${ARGN} OUTPUT_FILE ${file} ERROR_VARIABLE said RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "${command} ${ARGN} failed: ${failed} ${said}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${pages})
+make_page(${pages}/bash-completion/completions/shoal completion bash)
+make_page(${pages}/zsh/site-functions/_shoal completion zsh)
+make_page(${pages}/fish/vendor_completions.d/shoal.fish completion fish)
+execute_process(COMMAND ${command} man --out ${pages}/man/man1 ERROR_VARIABLE said RESULT_VARIABLE failed)
+if(failed)
+  message(FATAL_ERROR "${command} man failed: ${failed} ${said}")
+endif()

@@ -1,0 +1,46 @@
+// See decoder_shape.h.
+#include "forecast/decoder_shape.h"
+
+#include <fmt/format.h>
+
+namespace shoal::forecast {
+
+double model_flops_a_token(const DecoderShape& shape, int64_t time) {
+  const auto matrices = static_cast<double>(shape.layers * shape.block_numel() + shape.head_numel());
+  const double attention = 2.0 * static_cast<double>(shape.layers * shape.q_width * time);
+  return 6 * matrices + 3 * attention;
+}
+
+std::vector<UnitSpec> units_of(const DecoderShape& shape, DType dtype) {
+  const auto param = [&](const std::string& name, std::vector<int64_t> sizes) {
+    return ParamSpec{.name = name, .shape = std::move(sizes), .dtype = dtype};
+  };
+  std::vector<UnitSpec> units;
+  units.push_back({.name = "embedding", .params = {param("embedding", {shape.vocab, shape.hidden})}, .borrows = {}});
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    UnitSpec unit{.name = fmt::format("block.{}", layer), .params = {}, .borrows = {}};
+    const auto add = [&](const char* name, std::vector<int64_t> sizes) {
+      unit.params.push_back(param(fmt::format("{}.{}", unit.name, name), std::move(sizes)));
+    };
+    add("attention_norm", {shape.hidden});
+    add("q", {shape.q_width, shape.hidden});
+    add("k", {shape.kv_width, shape.hidden});
+    add("v", {shape.kv_width, shape.hidden});
+    add("o", {shape.hidden, shape.q_width});
+    add("ffn_norm", {shape.hidden});
+    if (shape.gated) add("gate", {shape.ffn, shape.hidden});
+    add("up", {shape.ffn, shape.hidden});
+    add("down", {shape.hidden, shape.ffn});
+    units.push_back(std::move(unit));
+  }
+  UnitSpec head{.name = "head", .params = {param("norm", {shape.hidden})}, .borrows = {}};
+  if (shape.tied) {
+    head.borrows = {0};
+  } else {
+    head.params.push_back(param("head", {shape.vocab, shape.hidden}));
+  }
+  units.push_back(std::move(head));
+  return units;
+}
+
+}  // namespace shoal::forecast
