@@ -15,6 +15,8 @@
 
 #include "base/text.h"
 #include "base/unix_time.h"
+#include "cli/device_flag.h"
+#include "cli/own_ranks.h"
 #include "cli/recompute_flag.h"
 #include "cli/verbs.h"
 #include "launch/launch_ranks.h"
@@ -48,22 +50,6 @@ struct TrainFlags {
   bool no_final_save = false;
   bool no_report = false;
 };
-
-// An sbatch script has SLURM's variables too, for the one task that it is: asked for more ranks there, we start them.
-bool under_launcher(int ranks) {
-  if (std::getenv("RANK") != nullptr || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return true;
-  if (std::getenv("SLURM_PROCID") == nullptr) return false;
-  return ranks <= 1 || world_size_of_environment() > 1;
-}
-
-// This command again, word for word.
-std::vector<std::string> own_command() {
-  std::vector<std::string> words;
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  words.at(0) = std::filesystem::read_symlink("/proc/self/exe").string();
-  return words;
-}
 
 // A page of the run, at its end: also of one that failed. What cannot be shown fails nothing.
 void leave_report(const TrainFlags& flags) {
@@ -150,29 +136,13 @@ void check_restarts(const TrainFlags& flags, bool launched) {
   }
 }
 
-// As torch spells it; people say gpu too.
-std::string device_named(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (name == "gpu" || name.starts_with("gpu:")) name.replace(0, 3, "cuda");
-  const bool numbered =
-      name.starts_with("cuda:") && name.size() > 5 && name.find_first_not_of("0123456789", 5) == std::string::npos;
-  if (name == "auto" || name == "cpu" || name == "cuda" || numbered) return name;
-  const std::string nearest = nearest_word(name, {"auto", "cpu", "cuda"});
-  throw UsageError("--device", fmt::format("{} is not a device.{} Use auto, cpu, cuda or cuda:<number>.", name,
-                                           nearest.empty() ? "" : fmt::format(" Did you mean {}?", nearest)));
-}
-
 int run_train(TrainFlags flags) {
   flags.options.device = device_named(flags.options.device);
   flags.options.recompute = recompute_named(flags.recompute);
   flags.options.on_save_error = flags.on_save_error == "stop" ? train::OnSaveError::stop : train::OnSaveError::go_on;
   flags.options.save_at_end = !flags.no_final_save;
   const bool launched = under_launcher(flags.ranks);
-  const int world = launched ? world_size_of_environment() : std::max(flags.ranks, 1);
-  if (launched && flags.ranks != 0 && flags.ranks != world) {
-    throw UsageError("--ranks",
-                     fmt::format("{} contradicts the launcher, which started {}. Leave it out.", flags.ranks, world));
-  }
+  const int world = ranks_asked(flags.ranks);
   if (flags.share_gpu && flags.options.device == "cpu") {
     throw UsageError("--share-gpu", "is for ranks on a GPU, and --device is cpu. Leave one of them out.");
   }
@@ -284,6 +254,12 @@ void add_train(CLI::App& app, int& exit_code) {
                    "steps between digests of weights and moments, into metrics.jsonl and, by parameter, digests.jsonl "
                    "of --out; for shoal compare. Each reads every state of a rank once, about 3 ns an element: for "
                    "1e9 parameters with two moments about 9 s divided by the ranks; states on disk are read from there")
+      ->check(CLI::Range(int64_t{1}, kMost));
+  verb->add_option(
+          "--audit-every", options.audit_every,
+          "steps between searches for a rank that computes wrong: two ranks run the same micro-batch and compare "
+          "gradients, and weights that all hold are compared; the run ends and names the rank. Takes two "
+          "micro-steps each time. On GPUs it needs --deterministic")
       ->check(CLI::Range(int64_t{1}, kMost));
   verb->add_option("--log", options.log,
                    "tensorboard, csv or both with a comma: numbers of each step for other programs, in --out or where "

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@ namespace shoal {
 
 class Engine;
 class EngineImpl;
+
+// The gradient of a parameter, counted in its unit, both from 0; valid inside the call.
+using GradientWatch = std::function<void(int unit, int param, const at::Tensor& grad)>;
 
 class HooksView {
  public:
@@ -52,6 +56,13 @@ class HooksView {
   // With the config's leaf_seed: what to seed generators with for a training forward that begins now, the n-th since
   // the last backward, counted from 0. The same at every number of ranks. Nothing: leave them alone.
   std::optional<uint64_t> leaf_seed(int64_t forward) const;
+
+  // Until it is called with nothing: passes draw the random numbers of this leaf of the step, counted over all ranks,
+  // in place of this rank's own. For who runs other ranks' leaves, and drops what comes of it.
+  void run_leaf(std::optional<int64_t> leaf) const;
+  // Calls `watch` with each gradient of this rank's micro-steps as it comes, before ranks add theirs up; an empty one
+  // ends it. A parameter that is used in several places may have several.
+  void watch_gradients(GradientWatch watch) const;
 
   // Adam's and Lion's betas from the next step on, instead of the schedule's and the config's.
   void set_betas(double beta1, double beta2) const;

@@ -1,6 +1,8 @@
 // See include/shoal/hooks_view.h. Which kind of use a call of a module is, is found out in module_calls.h.
 #include "shoal/hooks_view.h"
 
+#include <utility>
+
 #include "base/mix.h"
 #include "engine/engine_impl.h"
 
@@ -35,6 +37,11 @@ void HooksView::finish_gathered(int id, std::optional<int> written_by) const {
 std::optional<uint64_t> HooksView::leaf_seed(int64_t forward) const {
   const std::optional<uint64_t> seed = engine_->training.next_leaf_seed();
   return seed && forward > 0 ? mixed(*seed, static_cast<uint64_t>(forward)) : seed;
+}
+
+void HooksView::run_leaf(std::optional<int64_t> leaf) const { engine_->training.run_leaf(leaf); }
+void HooksView::watch_gradients(GradientWatch watch) const {
+  engine_->parts.passes.when_gradient_comes(std::move(watch));
 }
 
 void HooksView::set_betas(double beta1, double beta2) const { engine_->parts.stepper.set_betas(beta1, beta2); }

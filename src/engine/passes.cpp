@@ -317,7 +317,10 @@ void Passes::take_gradient(int unit, int param, const at::Tensor& grad) {
   } else if (pass.recomputed_uses == 0) {
     pass.unseen = true;
   }
-  if (grad.defined()) gradients_.deposit(unit, param, grad, factor_);
+  if (grad.defined()) {
+    if (on_gradient_) on_gradient_(unit, param, grad);
+    gradients_.deposit(unit, param, grad, factor_);
+  }
   if (!nested_held_.empty()) return;
   ++pass.gradients_in;
   if (graph_ == Graph::runs) {

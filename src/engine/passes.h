@@ -60,6 +60,7 @@
 #include "shard/gradients.h"
 #include "shard/weights.h"
 #include "shoal/group.h"
+#include "shoal/hooks_view.h"
 
 namespace shoal {
 
@@ -118,6 +119,8 @@ class Passes {
   void when_weights_are_needed(std::function<void(int unit)> call) { on_need_ = std::move(call); }
   // Called when a unit's reduction has begun.
   void when_reduced(std::function<void(int unit)> call) { on_reduced_ = std::move(call); }
+  // Called with each gradient as it comes, of this rank's own micro-step, before it is added to others.
+  void when_gradient_comes(GradientWatch call) { on_gradient_ = std::move(call); }
   // Called between the parts of training passes, often: other work may keep step with them.
   void when_work_goes_on(std::function<void()> call) { on_work_ = std::move(call); }
 
@@ -228,6 +231,7 @@ class Passes {
   int judged_graph_ = -1;  // the last one that runs_aside() was asked about
   bool judged_aside_ = false;
   std::vector<int> nested_graphs_;  // ids of those inside it that have begun
+  GradientWatch on_gradient_;
   std::function<void(int)> on_need_;
   std::function<void(int)> on_reduced_;
   std::function<void()> on_work_;

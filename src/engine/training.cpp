@@ -68,10 +68,12 @@ std::optional<uint64_t> Training::next_leaf_seed() const {
   const int64_t seed = parts_.config.shoal.leaf_seed;
   if (seed < 0) return std::nullopt;
   const Mesh& mesh = parts_.layout.mesh;
+  const int ranks = mesh.data_ranks();
+  const int64_t leaf = leaf_.value_or(micro_steps_.count() * ranks + mesh.data_rank(parts_.rank()));
   return leaf_seed(static_cast<uint64_t>(seed), {.step = parts_.stepper.taken_steps(),
-                                                 .micro_step = micro_steps_.count(),
-                                                 .data_rank = mesh.data_rank(parts_.rank()),
-                                                 .data_ranks = mesh.data_ranks()});
+                                                 .micro_step = leaf / ranks,
+                                                 .data_rank = static_cast<int>(leaf % ranks),
+                                                 .data_ranks = ranks});
 }
 
 void Training::begin_leaf() {

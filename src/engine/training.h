@@ -28,6 +28,8 @@ class Training {
   // Before the first use of a training pass, where the config has a leaf_seed: the engine's generator draws by it.
   // Elsewhere nothing happens.
   void begin_leaf();
+  // Passes draw as this leaf of the step does; nothing: as this rank's own.
+  void run_leaf(std::optional<int64_t> leaf) { leaf_ = leaf; }
   // What the generators of the next micro-step are seeded with; nothing: as they stand.
   std::optional<uint64_t> next_leaf_seed() const;
   void evaluate(const std::function<void()>& forward);
@@ -74,6 +76,7 @@ class Training {
   OffloadTuning tuning_;
   MicroSteps micro_steps_;
   bool hooked_;
+  std::optional<int64_t> leaf_;  // see run_leaf()
   bool loss_is_scaled_ = false;
   bool caller_divides_ = false;    // by the accumulation steps, in this step: its first backward decides
   bool accumulates_more_ = false;  // than the config says, in a step

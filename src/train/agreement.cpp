@@ -30,6 +30,7 @@ std::vector<Fact> facts_of(const TrainOptions& options, const PreparedRun& run) 
       {"--model", run.model->config_json()},
       {"--recompute", models::name_of(options.recompute)},
       {"--eval-every", fmt::format("{} ({} batches)", options.eval_every, options.eval_batches)},
+      {"--audit-every", std::to_string(options.audit_every)},
       {"--digest-every", std::to_string(options.digest_every)},
       {"--out", yes_or_no(!options.out.empty())},
       {"--save-every", std::to_string(options.save_every)},

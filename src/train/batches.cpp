@@ -55,8 +55,12 @@ Batches::Batches(const TokenSource& source, const CutOptions& cut, const BatchPl
 int64_t Batches::validation_leaves() const { return validation_samples_ / place_.batch.micro_batch_size; }
 
 std::vector<int64_t> Batches::train_sample_indices(int64_t consumed, int64_t micro_step) const {
+  return leaf_samples(consumed, micro_step * place_.data_ranks + place_.data_rank);
+}
+
+std::vector<int64_t> Batches::leaf_samples(int64_t consumed, int64_t leaf) const {
   const int64_t micro = place_.batch.micro_batch_size;
-  const int64_t begin = consumed + (micro_step * place_.data_ranks + place_.data_rank) * micro;
+  const int64_t begin = consumed + leaf * micro;
   std::vector<int64_t> samples;
   for (int64_t i = 0; i < micro; ++i) samples.push_back(order_.at(begin + i));
   return samples;
@@ -64,6 +68,10 @@ std::vector<int64_t> Batches::train_sample_indices(int64_t consumed, int64_t mic
 
 std::vector<int64_t> Batches::train(int64_t consumed, int64_t micro_step) const {
   return read(train_sample_indices(consumed, micro_step));
+}
+
+std::vector<int64_t> Batches::train_leaf(int64_t consumed, int64_t leaf) const {
+  return read(leaf_samples(consumed, leaf));
 }
 
 std::vector<int64_t> Batches::validation(int64_t leaf) const {

@@ -39,12 +39,15 @@ class Batches {
   // `consumed`: samples that all ranks have taken so far. The global batch is the next train_batch_size of the row;
   // micro-step a of data rank r takes its (a * data_ranks + r)-th micro-batch.
   std::vector<int64_t> train(int64_t consumed, int64_t micro_step) const;
+  // A leaf of the global batch, whichever rank's it is.
+  std::vector<int64_t> train_leaf(int64_t consumed, int64_t leaf) const;
   // A micro-batch of validation, by its number among them all: the same on every rank.
   std::vector<int64_t> validation(int64_t leaf) const;
   // The samples that train() reads, for tests and messages.
   std::vector<int64_t> train_sample_indices(int64_t consumed, int64_t micro_step) const;
 
  private:
+  std::vector<int64_t> leaf_samples(int64_t consumed, int64_t leaf) const;
   std::vector<int64_t> read(const std::vector<int64_t>& samples) const;
 
   const TokenSource& source_;

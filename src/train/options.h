@@ -30,6 +30,7 @@ struct TrainOptions {
   int64_t eval_every = 0;     // steps; 0: never
   int64_t eval_batches = 16;  // micro-batches an evaluation runs, over all ranks, at most
   int64_t digest_every = 0;   // steps between digests of weights and moments; 0: none
+  int64_t audit_every = 0;    // steps between searches for ranks that compute wrong (train/audit.h); 0: none
   models::Recompute recompute = models::Recompute::none;
   std::string device = "auto";  // see open_device in shoal/device.h
   bool deterministic = false;   // the same bits in every run on a GPU, where it costs speed

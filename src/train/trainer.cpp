@@ -25,6 +25,7 @@
 #include "shoal/device.h"
 #include "shoal/error.h"
 #include "train/agreement.h"
+#include "train/audit.h"
 #include "train/banner.h"
 #include "train/fitted_run.h"
 #include "train/metrics_file.h"
@@ -35,6 +36,7 @@
 #include "train/run_facts.h"
 #include "train/run_lines.h"
 #include "train/run_lock.h"
+#include "train/run_trace.h"
 #include "train/same_bits.h"
 #include "train/slow_rank.h"
 #include "train/state_digests.h"
@@ -101,18 +103,20 @@ class Trainer {
     open_files();
     const int64_t last = options_.stop_at > 0 ? std::min(options_.stop_at, options_.steps) : options_.steps;
     if (step_ >= last) progress_.say(fmt::format("step {} is reached already: nothing to do", last));
-    choose_traced(last);
+    trace_.emplace(options_, world_.rank(), world_.size(), step_ + 1, last);
+    if (!trace_->missing().empty()) progress_.say(trace_->missing());
     while (step_ < last && stop_reason_ == 0) {
-      if (trace_) trace_->begin_step(step_ + 1);
+      trace_->begin_step(step_ + 1);
       auto range = std::make_unique<TraceRange>(fmt::format("step {}", step_ + 1));
+      if (options_.audit_every > 0 && (step_ + 1) % options_.audit_every == 0) audit();
       begin_step();
       const bool evaluates = options_.eval_every > 0 && step_ % options_.eval_every == 0;
       const bool saves = options_.save_every > 0 && step_ % options_.save_every == 0;
-      const bool ends_trace = traced_ && traced_->last == step_;  // on every rank: they read steps together
+      const bool ends_trace = trace_->ends_with(step_);
       finish_steps(evaluates || saves || ends_trace || is_digested(step_) || step_ == last ? 0 : lag_, last);
-      if (trace_ && ends_trace) await_gpu();
+      if (trace_->writes() && ends_trace) await_gpu();
       range.reset();
-      if (trace_) say_trace(trace_->end_step(step_));
+      say_trace(trace_->end_step(step_));
       if (evaluates) evaluate();
       if (saves) {
         save();
@@ -121,7 +125,8 @@ class Trainer {
       }
     }
     finish_steps(0, last);
-    if (trace_) end_trace();
+    if (trace_->writes()) await_gpu();
+    say_trace(trace_->end_with(step_));  // of a run that was stopped
     return finish(last);
   }
 
@@ -285,6 +290,14 @@ class Trainer {
     if (nonfinite_.too_many()) refuse_to_go_on();
   }
 
+  // Of the step that comes.
+  void audit() {
+    const auto begin = Clock::now();
+    const auto loss = [this](int64_t leaf) { return loss_of(batches_.train_leaf(position_.samples, leaf)); };
+    Audit(engine_, run_.model->units(), world_, mesh_of(config_, world_.size())).check(step_ + 1, loss);
+    happened_.add("audit", step_ + 1, {{"ms", milliseconds_since(begin)}});
+  }
+
   bool is_digested(int64_t step) const { return options_.digest_every > 0 && step % options_.digest_every == 0; }
 
   // Of the state after the last step that was begun, which is this one: it was not read behind another.
@@ -298,34 +311,10 @@ class Trainer {
   // On every rank at the same step: what it goes by is equal on all.
   [[noreturn]] void refuse_to_go_on() { throw Error("train", why_it_ends(nonfinite_)); }
 
-  // Those of the steps asked for that this run takes; a run that resumes takes the later ones.
-  void choose_traced(int64_t last) {
-    if (options_.trace_steps.empty() || step_ >= last) return;
-    StepSpan asked = read_step_span(options_.trace_steps);
-    asked.first = std::max(asked.first, step_ + 1);
-    asked.last = std::min(asked.last, last);
-    if (asked.first > asked.last) {
-      progress_.say(fmt::format("--trace-steps {}: this run takes steps {} to {}, so there is no trace",
-                                options_.trace_steps, step_ + 1, last));
-      return;
-    }
-    traced_ = asked;
-    const int rank = world_.rank();
-    if (read_rank_list(options_.trace_ranks, world_.size()).contains(rank)) {
-      trace_.emplace(asked, options_.out + "/" + trace_name(rank));
-    }
-  }
-
-  // Of a run that was stopped.
-  void end_trace() {
-    await_gpu();
-    say_trace(trace_->end_with(step_));
-  }
-
   void say_trace(const std::string& said) {
     if (said.empty()) return;
     progress_.say(said);
-    happened_.add("trace", step_, {{"first", traced_->first}, {"ranks", options_.trace_ranks}, {"said", said}});
+    happened_.add("trace", step_, {{"first", trace_->first()}, {"ranks", options_.trace_ranks}, {"said", said}});
   }
 
   // A step is read once it is decided, and what updates it may still be at work.
@@ -450,8 +439,7 @@ class Trainer {
   RunEvents happened_;
   std::unique_ptr<MetricsFile> metrics_, evaluations_, digest_lines_;  // rank 0 with a folder only
   std::unique_ptr<MonitorLogs> monitors_;                              // rank 0 only
-  std::optional<StepSpan> traced_;                                     // steps that rank 0 traces
-  std::optional<Trace> trace_;                                         // of rank 0, where asked for
+  std::optional<RunTrace> trace_;                                      // from the first step on
   int64_t step_ = 0;                                                   // taken so far
   int64_t first_step_ = 0;                                             // taken before this run
   int64_t last_saved_ = -1;
@@ -467,6 +455,7 @@ int train(const TrainOptions& options, const PreparedRun& run) {
   at::set_num_threads(threads);
   if (device.is_cuda()) prefer_cudnn_attention();
   if (options.deterministic) make_deterministic(device);
+  if (options.audit_every > 0) check_auditable(device, options.deterministic);
   if (device.is_cuda()) allow_tf32(run.config.shoal.tf32);
   const std::unique_ptr<Group> world =
       run.world == 1 ? make_single_group() : make_process_group(process_group_options(run.config));

@@ -112,6 +112,24 @@ TEST(Trainer, StepsThatAreReadBehindTheNextLeaveTheSameLines) {
   }
 }
 
+TEST(Trainer, AnAuditLeavesNoMark) {
+  std::vector<std::string> metrics, digests;
+  for (const int64_t every : {0, 2}) {
+    const TempFolder folder;
+    TrainOptions options = small(folder);
+    options.digest_every = 1;
+    options.audit_every = every;
+    options.read_behind = 1;
+    EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
+    metrics.push_back(numbers_in(folder, "run/metrics.jsonl"));
+    digests.push_back(folder.read("run/digests.jsonl"));
+    const std::string events = folder.read("run/events.jsonl");
+    EXPECT_EQ(events.find("\"audit\"") != std::string::npos, every > 0);
+  }
+  EXPECT_EQ(metrics[1], metrics[0]);
+  EXPECT_EQ(digests[1], digests[0]);
+}
+
 // The least step as a share of the median one, of a run that reads results so late. All steps are within the run's
 // time.
 double least_step_of_a_run(int behind) {
