@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "process/command.h"
+#include "temp_folder.h"
 
 namespace shoal {
 namespace {
@@ -37,6 +38,16 @@ TEST(Cli, EveryVerbsHelpEndsWithAnExample) {
   }
 }
 
+TEST(Cli, DoctorMeasuresRanks) {
+  const testing::TempFolder folder;
+  const Result result = shoal({"doctor", "--ranks", "2", "--device", "cpu", "--disk", folder.path(), "--json"});
+  EXPECT_THAT(result.exit_code, ::testing::AnyOf(0, 3)) << result.err;  // 3: the machine has other work for one of them
+  EXPECT_THAT(result.out, ContainsRegex("\"host\": \"[^\"]+\""));
+  EXPECT_THAT(result.out, HasSubstr("\"rank\": 1"));
+  EXPECT_THAT(result.out, HasSubstr("\"odd\": ["));
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("null"))) << "everything was measured";
+}
+
 struct Mistake {
   std::vector<std::string> words;
   std::string answer;
@@ -53,6 +64,9 @@ TEST(Cli, AMistakeIsAnsweredWithTheNearestWordAndCode2) {
       {{"launch", "-n", "none", "--", "true"}, "shoal launch: "},
       {{"launch", "-n", "100000", "--", "true"}, "shoal launch: --ranks: Value 100000 not in range"},
       {{"train", "--ranks", "100000"}, "shoal train: --ranks: Value 100000 not in range"},
+      {{"doctor", "--ranks", "1"}, "shoal: [--ranks] one rank has no others to be compared with. Give 2 or more.\n"},
+      {{"doctor", "--disk", "."}, "shoal doctor: --disk requires --ranks"},
+      {{"doctor", "--ranks", "2", "--device", "gpo"}, "shoal: [--device] gpo is not a device."},
       {{}, "shoal: A subcommand is required\nSee shoal --help.\n"},
       {{"plan", "--world", "8"}, "shoal: [--model] give either a model or --params, the number of parameters.\n"},
       {{"plan", "--params", "7e9", "--world", "2", "--ranks-per-host", "8"},
