@@ -43,6 +43,12 @@ int open_or_throw(std::string_view verb, const std::string& path, int flags) {
   return fd;
 }
 
+// Some file systems take O_DIRECT and refuse the writes: then through the page cache. False: it was not asked for.
+bool leave_direct(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_DIRECT) != 0 && ::fcntl(fd, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
 }  // namespace
 
 void throw_io_error(std::string_view verb, const std::string& path, int error_number) {
@@ -52,6 +58,19 @@ void throw_io_error(std::string_view verb, const std::string& path, int error_nu
 
 DurableFile DurableFile::create(const std::string& path) {
   return DurableFile(path, open_or_throw("create", path, O_WRONLY | O_CREAT | O_TRUNC));
+}
+DurableFile DurableFile::create_sized(const std::string& path, int64_t nbytes) {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
+  const int fd = ::open(path.c_str(), kFlags | O_DIRECT, 0666);
+  const bool refused = fd < 0 && errno == EINVAL;  // a file system that has no such way
+  if (fd < 0 && !refused) throw_io_error("create", path, errno);
+  DurableFile file(path, refused ? open_or_throw("create", path, O_RDWR | O_CREAT | O_TRUNC) : fd);
+  while (nbytes > 0 && ::fallocate(file.fd_, 0, 0, nbytes) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EOPNOTSUPP || errno == ENODEV) break;  // what cannot take space says so when it is written
+    throw_io_error("write", path, errno);
+  }
+  return file;
 }
 DurableFile DurableFile::open_read(const std::string& path) {
   const OpenedFile opened = open_regular(path);
@@ -73,6 +92,7 @@ void DurableFile::write_at(int64_t offset, const void* data, size_t nbytes) {
   while (nbytes > 0) {
     const ssize_t written = ::pwrite(fd_, from, nbytes, offset);
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EINVAL && leave_direct(fd_)) continue;
     if (written < 0) throw_io_error("write", path_, errno);
     if (written == 0) throw_io_error("write", path_, ENOSPC);
     from += written, offset += written, nbytes -= static_cast<size_t>(written);
@@ -97,6 +117,10 @@ int64_t DurableFile::nbytes() const {
   struct stat info {};
   if (::fstat(fd_, &info) != 0) throw_io_error("read", path_, errno);
   return info.st_size;
+}
+
+void DurableFile::cut(int64_t nbytes) {
+  if (::ftruncate(fd_, nbytes) != 0) throw_io_error("write", path_, errno);
 }
 
 void DurableFile::sync() {

@@ -12,11 +12,16 @@ namespace shoal::checkpoint {
 // Throws "cannot <verb> <path>: <the system's words> (ENOSPC). <what to do>".
 [[noreturn]] void throw_io_error(std::string_view verb, const std::string& path, int error_number);
 
-// An open file; closed by the destructor.
+inline constexpr size_t kDirectAlignment = 4096;  // of what passes the page cache
+
+// An open file; closed by the destructor. Several threads may write and read it.
 class DurableFile {
  public:
   static DurableFile create(const std::string& path);     // new or emptied, to write
   static DurableFile open_read(const std::string& path);  // to read; a regular file only, so that nothing waits
+  // New or emptied, with space for nbytes taken where the file system can, and past the page cache where it can: then
+  // write_at takes its bytes at addresses, offsets and in numbers that are multiples of kDirectAlignment.
+  static DurableFile create_sized(const std::string& path, int64_t nbytes);
   DurableFile(DurableFile&& other) noexcept;
   DurableFile& operator=(DurableFile&&) = delete;
   ~DurableFile();
@@ -25,6 +30,7 @@ class DurableFile {
   // Throws when the file ends before.
   void read_at(int64_t offset, void* data, size_t nbytes) const;
   int64_t nbytes() const;
+  void cut(int64_t nbytes);  // what is behind is gone
   // Returns when the bytes are on the disk.
   void sync();
   const std::string& path() const { return path_; }

@@ -25,20 +25,13 @@ DType stored_dtype(const ParamInfo& param, StateKind kind, const KeptDTypes& kep
   return param.trainable && !kept.narrow_masters ? DType::f32 : param.dtype;
 }
 
-RankPart write_rank_file(const std::string& path, const StateSource& source, int64_t piece_numel) {
+RankPart lay_out_rank_file(const StateSource& source, int64_t piece_numel) {
   RankPart part;
-  part.file.name = std::filesystem::path(path).filename().string();
-  DurableFile file = DurableFile::create(path);
-  int64_t end = 0;
-  const auto append = [&](const void* data, int64_t nbytes) {
-    const int64_t offset = align_up(end);
-    file.write_at(offset, data, static_cast<size_t>(nbytes));
-    end = offset + nbytes;
+  const auto append = [&](int64_t nbytes) {
+    const int64_t offset = align_up(part.file.nbytes);
+    part.file.nbytes = offset + nbytes;
     return offset;
   };
-
-  std::vector<float> values;
-  std::vector<uint8_t> stored;
   for (const StateRun& run : source.runs) {
     for (int64_t at = 0; at < run.numel; at += piece_numel) {
       Piece piece;
@@ -46,27 +39,46 @@ RankPart write_rank_file(const std::string& path, const StateSource& source, int
       piece.kind = run.kind;
       piece.begin = run.begin + at;
       piece.numel = std::min(piece_numel, run.numel - at);
-      piece.dtype = stored_dtype(source.params[run.param], run.kind, source.kept);
-      values.resize(static_cast<size_t>(piece.numel));
-      source.read({run.param, run.kind, piece.begin, piece.numel}, values.data());
-      const void* bytes = values.data();
-      if (piece.dtype != DType::f32) {
-        stored.resize(static_cast<size_t>(piece.nbytes()));
-        kernels::convert(values.data(), DType::f32, stored.data(), piece.dtype, piece.numel);
-        bytes = stored.data();
-      }
-      piece.digest = digest_of(bytes, static_cast<size_t>(piece.nbytes()));
-      piece.offset = append(bytes, piece.nbytes());
+      piece.dtype = stored_dtype(source.params[static_cast<size_t>(run.param)], run.kind, source.kept);
+      piece.offset = append(piece.nbytes());
       part.pieces.push_back(piece);
     }
   }
+  if (const auto nbytes = static_cast<int64_t>(source.progress.random_state.size()); nbytes > 0) {
+    part.random.nbytes = nbytes;
+    part.random.offset = append(nbytes);
+  }
+  return part;
+}
+
+void read_stored(const StateSource& source, const Piece& piece, std::vector<float>& values, void* stored) {
+  const StateRun run = {piece.param, piece.kind, piece.begin, piece.numel};
+  if (piece.dtype == DType::f32) {
+    source.read(run, static_cast<float*>(stored));
+    return;
+  }
+  values.resize(static_cast<size_t>(piece.numel));
+  source.read(run, values.data());
+  kernels::convert(values.data(), DType::f32, stored, piece.dtype, piece.numel);
+}
+
+RankPart write_rank_file(const std::string& path, const StateSource& source, int64_t piece_numel) {
+  RankPart part = lay_out_rank_file(source, piece_numel);
+  part.file.name = std::filesystem::path(path).filename().string();
+  DurableFile file = DurableFile::create(path);
+  std::vector<float> values;
+  std::vector<uint8_t> stored;
+  for (Piece& piece : part.pieces) {
+    stored.resize(static_cast<size_t>(piece.nbytes()));
+    read_stored(source, piece, values, stored.data());
+    piece.digest = digest_of(stored.data(), stored.size());
+    file.write_at(piece.offset, stored.data(), stored.size());
+  }
   if (const std::vector<uint8_t>& random = source.progress.random_state; !random.empty()) {
-    part.random.nbytes = static_cast<int64_t>(random.size());
     part.random.digest = digest_of(random.data(), random.size());
-    part.random.offset = append(random.data(), part.random.nbytes);
+    file.write_at(part.random.offset, random.data(), random.size());
   }
   file.sync();
-  part.file.nbytes = end;
   return part;
 }
 

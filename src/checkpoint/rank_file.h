@@ -18,6 +18,13 @@ std::string rank_file_name(int rank);
 // has no master.
 DType stored_dtype(const ParamInfo& param, StateKind kind, const KeptDTypes& kept);
 
+// Which pieces a source's file has, of at most `piece_numel` elements each, and where, behind them its random state:
+// all but the checksums, without a look at a value.
+RankPart lay_out_rank_file(const StateSource& source, int64_t piece_numel = kPieceNumel);
+
+// A piece as it is stored, of piece.nbytes() bytes. `values` is room to work in, kept from piece to piece.
+void read_stored(const StateSource& source, const Piece& piece, std::vector<float>& values, void* stored);
+
 // Writes and syncs the runs of a source, cut into pieces of at most `piece_numel` elements, and its random state.
 // Memory: one piece.
 RankPart write_rank_file(const std::string& path, const StateSource& source, int64_t piece_numel = kPieceNumel);
