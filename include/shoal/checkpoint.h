@@ -3,10 +3,21 @@
 //
 //   shoal::save_checkpoint(engine, *world, {.folder = "run/checkpoints", .step = 100, .keep_last = 3});
 //   auto loaded = shoal::load_checkpoint(engine, *world, "run/checkpoints");   // the latest complete one
+//
+// Behind training:
+//   shoal::CheckpointSaver saver(engine, *world);
+//   for (...) {
+//     ... a step ...
+//     saver.poll_saved();
+//     if (step % 100 == 0) saver.save_later({.folder = "run/checkpoints", .step = step});
+//   }
+//   saver.wait_saved();
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +46,57 @@ class SaveError : public Error {
 // complete nothing of it is seen under its name; what was saved before is not touched. Throws SaveError on every rank
 // if any rank could not write (no space, no permission); the half is removed. Returns the checkpoint's path.
 std::string save_checkpoint(const Engine& engine, Group& world, const SaveOptions& options);
+
+struct SavedCheckpoint {
+  std::string path;
+  int64_t step = 0;
+  double seconds = 0;  // from save_later until it was known to be complete
+};
+
+// Saves whose files are written behind training: the same files, to the byte, with the same promises. save_later takes
+// a picture of the state and returns; threads of its own write, checksum and sync. A save becomes a checkpoint when the
+// ranks come by together: in poll_saved, wait_saved, or the next save_later. Until then it is none, and what was saved
+// before stays. The picture is a copy in host memory, kept from save to save, of shoal.save_memory bytes at most; what
+// that does not hold is written before save_later returns. One save is under way at a time.
+//
+// Every rank has one and makes the same calls in the same order; is_ready() and the like are a rank's own. One thread
+// calls it. The engine is read in save_later alone and may be gone after; the world outlives this object.
+class CheckpointSaver {
+ public:
+  CheckpointSaver(const Engine& engine, Group& world);
+  // Communicates nothing. A save that is still under way is lost, and rank 0 says so on stderr: call wait_saved first.
+  ~CheckpointSaver();
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+
+  // Between passes, as save_checkpoint. Waits for a save that is under way, and says so on stderr. Throws SaveError on
+  // every rank if that one failed, or if this one cannot begin; then none is under way, and the run may go on.
+  void save_later(const SaveOptions& options);
+  // Once a step: notices what has been written. Waits for no disk, and takes one small collective while a save is under
+  // way, else none. True: none is under way. A save that failed is told on stderr, and thrown by the next call of
+  // wait_saved or save_later.
+  bool poll_saved();
+  // Waits for the save that is under way, if any. Throws SaveError on every rank if it failed. The last that became
+  // complete; nothing: none did.
+  std::optional<SavedCheckpoint> wait_saved();
+
+  bool under_way() const;
+  // For loops that tell each other more than this once a step: whether go_on() finds this rank's part done, and the
+  // call itself, which all ranks make together when all of them said so. It throws SaveError.
+  bool is_ready() const;
+  void go_on();
+  // Waits for no other rank: until is_ready(), for so many seconds at most. True: it is.
+  bool wait_ready(double seconds) const;
+  const std::optional<SavedCheckpoint>& last() const;
+  double written_share() const;  // of this rank's file
+  // Bytes of this rank's file, and of memory for the picture; of the last save_later.
+  size_t state_nbytes() const;
+  size_t picture_nbytes() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 struct LoadedCheckpoint {
   std::string path;

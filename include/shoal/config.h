@@ -152,6 +152,7 @@ struct ShoalConfig {
   bool speculative_update = false;  // the host updates before the step is decided, beside what there is
   bool scale_loss = false;          // by the rules of fp16, whatever the dtype of the weights
   Reduce reduce = Reduce::exact;    // who adds gradients that NCCL carries
+  int64_t save_memory = 0;          // bytes of a rank's picture of what it saves behind training; 0: what it needs
   int64_t max_nonfinite = 20;       // steps in a row without finite loss or gradients that end a run; 0: none do
   int64_t leaf_seed = -1;           // of random numbers by (leaf_seed, step, leaf); -1: as the generators stand
 

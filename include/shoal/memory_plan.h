@@ -23,11 +23,14 @@ struct MemoryPlan {
   size_t disk_weights = 0;  // on disk, in whole pages
   size_t disk_states = 0;   // the same
   size_t disk_buffers = 0;  // in host memory, for both on their way
+  // In host memory: a picture of what is saved behind training. Planned where shoal.save_memory is given, at most so
+  // much; without it a picture takes what is free when it is needed.
+  size_t save_pictures = 0;
 
   size_t model_states() const { return weights + gradients + states; }
   // Of the device.
   size_t total() const { return model_states() + gather_arena + reduce_slots + state_ring + second_weights; }
-  size_t host_total() const { return host_weights + host_gradients + host_states + disk_buffers; }
+  size_t host_total() const { return host_weights + host_gradients + host_states + disk_buffers + save_pictures; }
   size_t disk_total() const { return disk_weights + disk_states; }
   bool operator==(const MemoryPlan&) const = default;
 };

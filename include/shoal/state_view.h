@@ -6,7 +6,9 @@
 //   for (const shoal::StateRun& run : engine.state().owned()) engine.state().read(run, values);
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,9 @@ class ConstStateView {
   void read(const StateRun& part, float* values) const;
   // Throws unless it can be read now. Talks to nobody.
   void check_readable(const std::string& place) const;
+  // Host memory for a copy of the state, in whole pages, counted as MemoryPlan::save_pictures while it lives; memory
+  // that a GPU copies to by itself, on a rank that has one.
+  std::shared_ptr<std::byte> picture_memory(size_t nbytes) const;
 
   // The mean gradients that this rank holds, with the loss scale; after the backward that ends a step, before step().
   // Their runs have the kind of weights.

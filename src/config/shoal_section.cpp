@@ -215,6 +215,14 @@ std::vector<Section> shoal_sections() {
                   "a loss that is not finite where only its rank knows it: on several ranks outside `shoal train`. 0: "
                   "none do.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.max_nonfinite; })),
+          nbytes("save_memory", 0)
+              .at_least(0)
+              .means(
+                  "Host memory of a rank for saves behind training (`shoal train --save-every`, save_later): a copy of "
+                  "what it saves, taken at once and written behind. What does not fit is written before training goes "
+                  "on; less than 20 MiB is as 20 MiB. 0: all that the rank saves, where the host has it "
+                  "free.")
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.save_memory; })),
           number("timeout_seconds", 600.0)
               .above(0)
               .at_most(1e6)

@@ -25,6 +25,7 @@ std::string_view name_of(MemoryKind kind) {
     case MemoryKind::disk_buffers: return "disk_buffers";
     case MemoryKind::host_inputs: return "host_inputs";
     case MemoryKind::second_weights: return "second_weights";
+    case MemoryKind::save_pictures: return "save_pictures";
   }
   return "?";
 }

@@ -28,8 +28,9 @@ enum class MemoryKind : uint8_t {
   disk_buffers,    // in host memory, for what is on its way from or to the disk
   host_inputs,     // of recomputed regions, in host memory until backward
   second_weights,  // stage 3: a second copy of weights, cut over the shard axis of the mesh
+  save_pictures,   // in host memory, of states that are saved behind training
 };
-inline constexpr size_t kMemoryKinds = 16;
+inline constexpr size_t kMemoryKinds = 17;
 
 std::string_view name_of(MemoryKind kind);
 

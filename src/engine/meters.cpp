@@ -33,6 +33,7 @@ MemoryReport Meters::memory() const {
   report.held.disk_buffers = ledger.line(MemoryKind::disk_buffers).nbytes;
   report.user_gathered = ledger.line(MemoryKind::user_gather).nbytes;
   report.host_activations = ledger.line(MemoryKind::host_inputs).nbytes;
+  report.held.save_pictures = ledger.line(MemoryKind::save_pictures).nbytes;
   return report;
 }
 

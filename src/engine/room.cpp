@@ -24,12 +24,15 @@ std::string read_all(const char* path) {
   return text.str();
 }
 
+size_t available_now() {
+  return available_nbytes(read_all("/proc/meminfo"), read_all("/sys/fs/cgroup/memory.max"),
+                          read_all("/sys/fs/cgroup/memory.current"));
+}
+
 Room own_room(const Config& config, Group& world, at::Device device) {
   const auto device_budget = static_cast<size_t>(config.shoal.device_budget);
   const auto host_budget = static_cast<size_t>(config.shoal.host_budget);
-  const size_t available = available_nbytes(read_all("/proc/meminfo"), read_all("/sys/fs/cgroup/memory.max"),
-                                            read_all("/sys/fs/cgroup/memory.current"));
-  const size_t of_host = host_budget > 0 ? host_budget : usable_of_host(available);
+  const size_t of_host = host_budget > 0 ? host_budget : usable_of_host(available_now());
   const size_t host = of_host / static_cast<size_t>(local_ranks(world.size()));
   if (!device.is_cuda()) return {device_budget > 0 ? device_budget : host, host};
   const int ranks_on_gpu = ranks_that_share(gpus_of_ranks(world, device.index()), world.rank());
@@ -73,6 +76,8 @@ size_t available_nbytes(const std::string& meminfo, const std::string& limit, co
   if (most == 0) return available;
   return std::min(available, most > taken ? most - taken : 0);
 }
+
+size_t free_for_rank(int world) { return usable_of_host(available_now()) / static_cast<size_t>(local_ranks(world)); }
 
 Room room_of_ranks(const Config& config, Group& world, at::Device device) {
   return least_room(own_room(config, world, device), world);

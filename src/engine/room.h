@@ -18,6 +18,9 @@ int local_ranks(int world);
 // limit, where `limit` and `used` are the numbers of its memory.max and memory.current.
 size_t available_nbytes(const std::string& meminfo, const std::string& limit = "", const std::string& used = "");
 
+// Of what is free on this host now a little less than this rank's part. A rank's own number.
+size_t free_for_rank(int world);
+
 // What each rank may take (plan/placement.h says what a Room is): the config's budgets, or of what is free a little
 // less than the rank's part. The same on all ranks, so that they decide alike: the least that one of them has. Without
 // a GPU the device is the host. Every rank calls it.

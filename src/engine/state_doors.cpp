@@ -44,6 +44,11 @@ void StateDoors::edit(const StateRun& part, const float* values) {
   parts_.state_access.write(part, values);
 }
 
+std::shared_ptr<std::byte> StateDoors::picture_memory(size_t nbytes) {
+  const std::shared_ptr<Slab> slab = parts_.queue->allocate_host(nbytes, parts_.ledger, MemoryKind::save_pictures);
+  return {slab, slab->data()};
+}
+
 void StateDoors::publish(const std::string& place) {
   check_readable(place);
   parts_.stepper.settle_all();

@@ -1,6 +1,8 @@
 // The doors to an engine's state: when it may be read or written, and what belongs to a checkpoint beside it.
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,7 @@ class StateDoors {
   void read(const StateRun& part, float* values);
   void write(const StateRun& part, const float* values);
   void edit(const StateRun& part, const float* values);
+  std::shared_ptr<std::byte> picture_memory(size_t nbytes);
   // Brings whole weights to where they are read.
   void publish(const std::string& place);
 

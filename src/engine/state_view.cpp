@@ -10,6 +10,9 @@ std::vector<StateRun> ConstStateView::owned() const { return engine_->parts.stat
 std::vector<StateRun> ConstStateView::kept() const { return engine_->parts.state_access.kept(); }
 void ConstStateView::read(const StateRun& part, float* values) const { engine_->doors.read(part, values); }
 void ConstStateView::check_readable(const std::string& place) const { engine_->doors.check_readable(place); }
+std::shared_ptr<std::byte> ConstStateView::picture_memory(size_t nbytes) const {
+  return engine_->doors.picture_memory(nbytes);
+}
 
 std::vector<StateRun> ConstStateView::owned_gradients() const { return engine_->doors.owned_gradients(); }
 void ConstStateView::read_gradient(const StateRun& part, float* values) const {

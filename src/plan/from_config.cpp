@@ -240,6 +240,7 @@ MemoryOptions memory_options(const Config& config, bool on_gpu) {
           .host_gradients = on_gpu && moves_gradients(config),
           .receives_gradients = on_gpu && config.shoal.reduce == Reduce::exact,
           .receive_numel = config.zero.reduce_bucket_size,
+          .save_memory = static_cast<size_t>(config.shoal.save_memory),
           .spare_states = updates_ahead(config, on_gpu)};
 }
 

@@ -44,6 +44,23 @@ size_t open_group_nbytes(const FlatLayout& flat, const GradientOptions& options)
   return static_cast<size_t>(numel_over(flat, ways_of(flat, options.stage).summed)) * sizeof(float);
 }
 
+size_t saved_nbytes(const ModelLayout& layout, const ChunkOptions& states) {
+  size_t nbytes = 0;
+  for (const UnitLayout& unit : layout.units) {
+    for (const FlatLayout& flat : unit.flats) {
+      const bool narrow = !flat.trainable || states.narrow_masters;
+      size_t element = narrow ? nbytes_of(flat.dtype) : sizeof(float);
+      size_t kinds = 1;
+      if (flat.trainable) {
+        element += static_cast<size_t>(states.moments) * nbytes_of(states.moment_dtype);
+        kinds += static_cast<size_t>(states.moments);
+      }
+      nbytes += static_cast<size_t>(flat.rank_numel) * element + flat.pieces.size() * kinds * kDiskPage;
+    }
+  }
+  return in_pages(nbytes);
+}
+
 size_t slot_nbytes(const UnitLayout& unit, const GradientOptions& options) {
   size_t nbytes = 0;
   for (const FlatLayout& flat : unit.flats) {
@@ -275,6 +292,8 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
   second.stage = stage;
   plan.second_weights = second_nbytes(layout, second);
   add_states(plan, layout, chunks, options);
+  if (options.save_memory > 0)
+    plan.save_pictures = std::min(options.save_memory, saved_nbytes(layout, options.offload));
   if (options.on_gpu) {
     const int64_t piece_numel = fetched_piece_numel(options.offload.chunk_numel);
     plan.state_ring += kFetchedSlots * fetched_slot_nbytes(layout, stage, shards, by_host, piece_numel);
@@ -311,6 +330,7 @@ std::string to_text(const MemoryPlan& plan) {
   line_if_any("disk weights", plan.disk_weights);
   line_if_any("disk states", plan.disk_states);
   line_if_any("disk buffers", plan.disk_buffers);
+  line_if_any("save pictures", plan.save_pictures);
   return text;
 }
 

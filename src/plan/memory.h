@@ -32,6 +32,7 @@ struct MemoryOptions {
   // Gradients of other ranks are received before they are added: over NCCL, unless it adds by itself.
   bool receives_gradients = false;
   int64_t receive_numel = 0;  // reduce_bucket_size: so many elements at a time
+  size_t save_memory = 0;     // shoal.save_memory
   bool spare_states = false;  // states of the host tier, and their weights, have a second place there
 };
 
@@ -48,6 +49,9 @@ int64_t kept_gradient_numel(const FlatLayout& flat, const GradientOptions& optio
 int64_t state_numel(const FlatLayout& flat, const Stage& stage);
 // The sum of a group of leaves that is open between micro-steps.
 size_t open_group_nbytes(const FlatLayout& flat, const GradientOptions& options);
+
+// What a rank saves, as its file has it: at most so much, each piece of it in whole pages.
+size_t saved_nbytes(const ModelLayout& layout, const ChunkOptions& states);
 
 // Of one unit on one rank.
 size_t slot_nbytes(const UnitLayout& unit, const GradientOptions& options);  // what it puts into a reduce slot

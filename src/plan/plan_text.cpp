@@ -186,6 +186,7 @@ std::string plan_json(const PlanReport& report) {
         {"host_gradients", number(plan.memory.host_gradients), {}},
         {"host_states", number(plan.memory.host_states), {}},
         {"disk_buffers", number(plan.memory.disk_buffers), {}},
+        {"save_pictures", number(plan.memory.save_pictures), {}},
         {"disk_weights", number(plan.memory.disk_weights), {}},
         {"disk_states", number(plan.memory.disk_states), {}},
         {"classic_model_states", classic_nbytes(report.subject.numel(), plan.stage, ranks_of_states(report)), {}}};

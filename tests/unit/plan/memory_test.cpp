@@ -56,6 +56,23 @@ TEST(MemoryPlan, OffloadedStatesAreCountedOnTheirTier) {
   EXPECT_EQ(disk.host_total(), disk.disk_buffers);
 }
 
+TEST(MemoryPlan, APictureOfASaveIsCountedWhereMemoryIsGivenForIt) {
+  MemoryOptions options;
+  const ModelLayout layout = three_units(4, DType::bf16);
+  EXPECT_EQ(plan_memory(layout, options).save_pictures, 0u) << "it takes what is free";
+  options.save_memory = 5000;
+  EXPECT_EQ(plan_memory(layout, options).save_pictures, 5000u);
+  EXPECT_EQ(plan_memory(layout, options).host_total(), 5000u);
+  options.save_memory = size_t{1} << 40;
+  const size_t whole = plan_memory(layout, options).save_pictures;  // a master and two moments, each piece in whole pages
+  EXPECT_GE(whole, 4096u * 12 / 4);
+  EXPECT_EQ(whole, saved_nbytes(layout, options.offload));
+  ChunkOptions narrow = options.offload;
+  narrow.narrow_masters = true;
+  narrow.moment_dtype = DType::bf16;
+  EXPECT_LT(saved_nbytes(layout, narrow), whole);
+}
+
 TEST(MemoryPlan, GradientsThatAreReceivedBeforeTheyAreAddedTakeTheLargestFlatsBuffers) {
   MemoryOptions options;
   options.gradients.stage = 2;
