@@ -226,8 +226,15 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_option("--resume", options.resume, "auto: the latest in --out, if any; or a checkpoint's folder");
   verb->add_option("--stop-at", options.stop_at, "end after this step, with a checkpoint; schedules still see --steps")
       ->check(CLI::Range(int64_t{1}, kMost));
-  verb->add_option("--save-every", options.save_every, "steps between checkpoints")
-      ->check(CLI::Range(int64_t{1}, kMost));
+  CLI::Option* save_every =
+      verb->add_option(
+              "--save-every", options.save_every,
+              "steps between checkpoints; they are written behind training, from a copy of the state in memory "
+              "(shoal.save_memory of the config)")
+          ->check(CLI::Range(int64_t{1}, kMost));
+  verb->add_flag("--save-and-wait", options.save_and_wait,
+                 "training waits until a checkpoint of --save-every is complete, and no memory is taken for a copy")
+      ->needs(save_every);
   verb->add_option("--keep-last", options.keep_last, "checkpoints to keep; left out: all")
       ->check(CLI::Range(int64_t{1}, kMost));
   verb->add_flag("--no-report", flags->no_report, "no report.html in --out at the end");

@@ -34,6 +34,7 @@ std::vector<Fact> facts_of(const TrainOptions& options, const PreparedRun& run) 
       {"--digest-every", std::to_string(options.digest_every)},
       {"--out", yes_or_no(!options.out.empty())},
       {"--save-every", std::to_string(options.save_every)},
+      {"--save-and-wait", yes_or_no(options.save_and_wait)},
       {"--no-final-save", yes_or_no(!options.save_at_end)},
       {"--save-on-exit", yes_or_no(options.save_on_exit)},
       {"--on-save-error", yes_or_no(options.on_save_error == OnSaveError::stop)},

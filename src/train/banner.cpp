@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "plan/from_config.h"
 #include "plan/memory.h"
@@ -62,6 +64,7 @@ std::string memory_table(const BannerFacts& facts) {
   below("gradients, host tier", here.plan.host_gradients);
   below("states, host tier", here.plan.host_states);
   below("buffers of the disk", here.plan.disk_buffers);
+  below("picture of a save", here.plan.save_pictures);
   below("activations on host", facts.host_activations);
   const size_t beside = facts.on_gpu ? 0 : here.plan.host_total();  // in the same memory, without a GPU
   line("total", here.plan.total() + beside, there.plan.total());
@@ -83,6 +86,17 @@ std::string traffic_line(const BannerFacts& facts) {
       has_hosts ? fmt::format("by link    {} inside a host, {} between hosts\n", format_nbytes(traffic.inside_hosts()),
                               format_nbytes(traffic.between_hosts))
                 : "");
+}
+
+std::string saves_line(const BannerFacts& facts) {
+  if (!facts.saves_behind) return "";
+  const MemoryOptions options = memory_options(facts.config, facts.on_gpu);
+  const size_t whole = saved_nbytes(facts.layout, options.offload);
+  const size_t most = options.save_memory > 0 ? std::min(options.save_memory, whole) : whole;
+  return fmt::format("saves      behind training, through {} of host memory a rank{}\n", format_nbytes(most),
+                     options.save_memory == 0 ? " where it is free (shoal.save_memory)"
+                     : most < whole ? fmt::format(" for {}: training waits for the rest", format_nbytes(whole))
+                                    : "");
 }
 
 }  // namespace
@@ -108,7 +122,7 @@ std::string banner(const BannerFacts& facts) {
   text +=
       fmt::format("batch      {} samples a step = {} (micro-batch) x {} (micro-steps) x {} (ranks)\n",
                   config.batch.train_batch_size, config.batch.micro_batch_size, config.batch.accumulation_steps, world);
-  return text + traffic_line(facts) + memory_table(facts);
+  return text + traffic_line(facts) + saves_line(facts) + memory_table(facts);
 }
 
 }  // namespace shoal::train

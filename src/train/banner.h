@@ -21,6 +21,7 @@ struct BannerFacts {
   bool on_gpu = false;
   std::string recompute = "none";  // of activations
   size_t host_activations = 0;     // that wait there for backward
+  bool saves_behind = false;       // checkpoints of the run are written behind training
   std::string products;            // how they are made where the CPU lacks the precision: prepare_products
 };
 

@@ -71,6 +71,7 @@ std::string to_line(const StepMetrics& metrics) {
   line.set("wait_losses_ms", finite(metrics.wait_losses_ms));
   line.set("carried_ms", finite(metrics.carried_ms));
   line.set("data_ms", finite(metrics.data_ms));
+  line.set("save_ms", finite(metrics.save_ms));
   line.set("slow_rank", metrics.slow_rank ? json::Value(*metrics.slow_rank) : json::Value());
   line.set("host_to_gpu_bytes", static_cast<int64_t>(metrics.host_to_gpu_nbytes));
   line.set("gpu_to_host_bytes", static_cast<int64_t>(metrics.gpu_to_host_nbytes));

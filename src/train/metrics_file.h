@@ -27,6 +27,7 @@ struct StepMetrics {
   double wait_weights_ms = 0, wait_gradients_ms = 0, wait_losses_ms = 0;
   double carried_ms = 0;  // that collectives were under way, waited for or not; 0 on a GPU, where it is not measured
   double data_ms = 0;     // of step_ms, reading tokens and giving them to the device
+  double save_ms = 0;     // beside step_ms: how long saves held training up since the step before was told
   std::optional<int> slow_rank = {};  // that the others wait for: see train/slow_rank.h
   // Between the results of two steps, on this rank: states that lie in host memory or on disk.
   uint64_t host_to_gpu_nbytes = 0, gpu_to_host_nbytes = 0, disk_read_nbytes = 0, disk_written_nbytes = 0;

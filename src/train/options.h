@@ -42,11 +42,12 @@ struct TrainOptions {
   // What a start after a failure goes on from, as who starts the ranks has found it, in place of `resume`; "": the
   // beginning. Nothing: this is no such start.
   std::optional<std::string> restarted_from;
-  int64_t save_every = 0;     // steps; 0: only at the end
-  bool save_at_end = true;    // needs `out`, as all saving does
-  int keep_last = 0;          // checkpoints to keep; 0: all
-  bool save_on_exit = false;  // also when Ctrl-C ends the run, and with save_at_end off
-  double ends_at = 0;         // Unix time after which the run stops at the end of its step and saves; 0: never
+  int64_t save_every = 0;      // steps; 0: only at the end
+  bool save_and_wait = false;  // checkpoints of save_every are written before training goes on, not behind it
+  bool save_at_end = true;     // needs `out`, as all saving does
+  int keep_last = 0;           // checkpoints to keep; 0: all
+  bool save_on_exit = false;   // also when Ctrl-C ends the run, and with save_at_end off
+  double ends_at = 0;          // Unix time after which the run stops at the end of its step and saves; 0: never
   OnSaveError on_save_error = OnSaveError::stop;
 
   std::string log;  // "tensorboard,csv": what else numbers are written to (train/monitor_logs.h); "": the config says

@@ -42,6 +42,7 @@ std::vector<Part> parts_of(const StepMetrics& metrics, int64_t steps, const Step
   if (metrics.wait_host_ms > 0) wait += fmt::format(", host {:.0f} ms", metrics.wait_host_ms);
   if (metrics.wait_disk_ms > 0) wait += fmt::format(", disk {:.0f} ms", metrics.wait_disk_ms);
   parts.push_back({std::move(wait), 0});
+  if (metrics.save_ms >= 0.5) parts.push_back({fmt::format("save {:.0f} ms", metrics.save_ms), 2});
   if (metrics.slow_rank) parts.push_back({fmt::format("ranks wait for rank {}", *metrics.slow_rank), 5});
   if (!words.left.empty()) parts.push_back({words.left, 7});
   if (metrics.skipped) parts.push_back({"skipped: a gradient is not finite", 6});
@@ -147,6 +148,7 @@ void Progress::add(const StepMetrics& metrics) {
   sums_.wait_comm_ms += metrics.wait_comm_ms;
   sums_.wait_host_ms += metrics.wait_host_ms;
   sums_.wait_disk_ms += metrics.wait_disk_ms;
+  sums_.save_ms += metrics.save_ms;
 }
 
 StepMetrics Progress::with_means(StepMetrics metrics) const {
@@ -156,6 +158,7 @@ StepMetrics Progress::with_means(StepMetrics metrics) const {
   metrics.wait_comm_ms = sums_.wait_comm_ms / steps;
   metrics.wait_host_ms = sums_.wait_host_ms / steps;
   metrics.wait_disk_ms = sums_.wait_disk_ms / steps;
+  metrics.save_ms = sums_.save_ms;
   return metrics;
 }
 

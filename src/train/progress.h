@@ -11,7 +11,7 @@ namespace shoal::train {
 
 // "step 10/200 | loss 3.2100 | norm 1.23 | lr 0.0003 | epoch 0.25 | 1,234 tokens/s | MFU 41.2 % | 120 ms | wait 12 % |
 // 23 s left" (MFU where the device's peak is known), and ", host 5
-// ms, disk 31 ms" behind the wait where tiers were waited for.
+// ms, disk 31 ms" behind the wait where tiers were waited for; "save 12 ms" where saves held training up.
 // Within so many characters: the least important parts are left out, the wait first.
 struct StepWords {
   std::string left;  // see left_text
@@ -44,7 +44,8 @@ class Progress {
   ~Progress() { clear(); }
 
   // `last`: print it wherever it falls. The times of a line of its own are means over the steps since the line before
-  // it, or since the first step, which also starts everything: results come in bursts where they are read late.
+  // it, or since the first step, which also starts everything: results come in bursts where they are read late. What
+  // saves took is the sum.
   void show(const StepMetrics& metrics, bool last);
   // A line of its own.
   void say(const std::string& line);
@@ -53,7 +54,7 @@ class Progress {
   // Of the steps since the last line.
   struct Sums {
     int64_t steps = 0;
-    double ms = 0, tokens = 0, wait_comm_ms = 0, wait_host_ms = 0, wait_disk_ms = 0;
+    double ms = 0, tokens = 0, wait_comm_ms = 0, wait_host_ms = 0, wait_disk_ms = 0, save_ms = 0;
   };
 
   void add(const StepMetrics& metrics);

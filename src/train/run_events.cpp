@@ -25,6 +25,7 @@ json::Value object_of(const MemoryPlan& plan) {
   set("host_gradients", plan.host_gradients);
   set("host_states", plan.host_states);
   set("disk_buffers", plan.disk_buffers);
+  set("save_pictures", plan.save_pictures);
   set("disk_weights", plan.disk_weights);
   set("disk_states", plan.disk_states);
   return object;

@@ -8,13 +8,14 @@
 
 namespace shoal::train {
 
-StepNews StepExchange::share(const std::vector<double>& losses, int64_t leaves, int stop_reason,
-                             const RankTimes& times) {
+StepNews StepExchange::share(const std::vector<double>& losses, int64_t leaves, const RankSays& says) {
   const size_t data_ranks = counted_.size();
   SHOAL_CHECK(leaves > 0);
   SHOAL_CHECK_EQ(losses.size(), (static_cast<size_t>(leaves) + data_ranks - 1) / data_ranks);
   std::vector<double> own = losses;
-  own.insert(own.end(), {times.comm, times.host, times.disk, times.data, static_cast<double>(stop_reason)});
+  const RankTimes& times = says.times;
+  own.insert(own.end(), {times.comm, times.host, times.disk, times.data, says.save_ready ? 1.0 : 0.0,
+                         static_cast<double>(says.stop_reason)});
   const size_t row = own.size();
   const size_t ranks = static_cast<size_t>(channel_->size());
   std::vector<double> all(row * ranks);
@@ -29,6 +30,7 @@ StepNews StepExchange::share(const std::vector<double>& losses, int64_t leaves, 
   for (size_t rank = 0; rank < ranks; ++rank) {
     const double* said = all.data() + rank * row + losses.size();
     news.ranks.push_back({said[0], said[1], said[2], said[3]});
+    news.save_ready = news.save_ready && said[4] != 0;
   }
   for (size_t rank = 0; rank < ranks && news.stop_reason == 0; ++rank) {
     news.stop_reason = static_cast<int>(all[rank * row + row - 1]);

@@ -1,6 +1,6 @@
-// What ranks tell each other once a step: their losses, and whether one was asked to stop. So every rank knows the loss
-// of the global batch, and all stop after the same step. The loss is a fold over leaves (see docs/glossary.md), which
-// no number of ranks shows in.
+// What ranks tell each other once a step: their losses, whether one was asked to stop, and whether a save behind
+// training is written. So every rank knows the loss of the global batch, and all stop after the same step. The loss is
+// a fold over leaves (see docs/glossary.md), which no number of ranks shows in.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,17 @@ struct RankTimes {
   double comm = 0, host = 0, disk = 0, data = 0;
 };
 
+// What a rank says beside its losses.
+struct RankSays {
+  int stop_reason = 0;     // see stop_wish.h; 0: it is not to stop
+  bool save_ready = true;  // its part of a save behind training needs no waiting for
+  RankTimes times = {};
+};
+
 struct StepNews {
-  double mean_loss = 0;  // over the leaves: the same bits on every rank, at every stage and number of ranks
-  int stop_reason = 0;   // of some rank that is to stop, see stop_wish.h; 0: none is
+  double mean_loss = 0;    // over the leaves: the same bits on every rank, at every stage and number of ranks
+  int stop_reason = 0;     // of some rank that is to stop, see stop_wish.h; 0: none is
+  bool save_ready = true;  // on all ranks
   double waited_seconds = 0;
   std::vector<RankTimes> ranks;  // of each
 };
@@ -32,7 +40,7 @@ class StepExchange {
   // Every rank calls it with its losses in the order of micro-steps, as many on each rank. Leaf v ran on data rank
   // v mod D at micro-step v div D, and the losses of the first `leaves` are summed in fp64 in their order. What a rank
   // ran beyond them has weight 0.
-  StepNews share(const std::vector<double>& losses, int64_t leaves, int stop_reason, const RankTimes& times = {});
+  StepNews share(const std::vector<double>& losses, int64_t leaves, const RankSays& own = {});
   // Only why to stop, where no losses are shared.
   int share_stop(int stop_reason);
 

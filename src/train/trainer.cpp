@@ -36,6 +36,7 @@
 #include "train/run_facts.h"
 #include "train/run_lines.h"
 #include "train/run_lock.h"
+#include "train/run_saves.h"
 #include "train/run_trace.h"
 #include "train/same_bits.h"
 #include "train/slow_rank.h"
@@ -119,7 +120,7 @@ class Trainer {
       say_trace(trace_->end_step(step_));
       if (evaluates) evaluate();
       if (saves) {
-        save();
+        save(/*at_end=*/false);
         // Who was told to stop meanwhile is not to take another step and save again.
         if (stop_reason_ == 0) stop_reason_ = exchange_.share_stop(stop_wish_.reason());
       }
@@ -160,6 +161,7 @@ class Trainer {
                                                .threads = threads_});
     facts.recompute = models::describe(fitted_.recomputed, info.layers);
     facts.host_activations = fitted_.activations.host;
+    facts.saves_behind = options_.save_every > 0 && !options_.save_and_wait;
     facts.products = prepare_products(engine_.device(), dtype_of(config_.precision));
     std::string text = banner(facts);
     text.pop_back();  // say() ends the line
@@ -172,7 +174,7 @@ class Trainer {
     position_.samples = resumed_samples(loaded.extra, run_.start);
     step_ = first_step_ = loaded.step;
     const bool own = options_.resume == "auto" || (options_.restarted_from && options_.resume.empty());
-    last_saved_ = own ? step_ : -1;
+    if (own) saves_.found(step_);
     const ResumeFacts facts = {.ranks = world_.size(),
                                .threads = threads_,
                                .optimizer = checkpoint::optimizer_in(config_.to_json()),
@@ -267,7 +269,7 @@ class Trainer {
     for (const at::Tensor& loss : begun.losses) losses.push_back(loss.item<double>());
     const TraceRange range("share losses");
     const int64_t leaves = config_.batch.train_batch_size / config_.batch.micro_batch_size;
-    const StepNews news = exchange_.share(losses, leaves, stop_wish_.reason(), meter_.totals());
+    const StepNews news = exchange_.share(losses, leaves, {stop_wish_.reason(), saves_.is_ready(), meter_.totals()});
     meter_.add_shared(news.waited_seconds);
     if (stop_reason_ == 0) stop_reason_ = news.stop_reason;
     StepMetrics metrics;
@@ -279,6 +281,8 @@ class Trainer {
     metrics.skipped = !result.applied;
     metrics.tokens = begun.samples * run_.cut.sequence;
     meter_.take(config_.batch.train_batch_size * run_.cut.sequence, metrics);
+    saves_.see(news.save_ready);
+    metrics.save_ms = saves_.take_held_up_ms();
     slow_rank_.see(news.ranks, metrics.step_ms * 1e-3);
     metrics.slow_rank = slow_rank_.now();
     happened_.add_ranks(begun.step, news.ranks);
@@ -309,7 +313,14 @@ class Trainer {
   }
 
   // On every rank at the same step: what it goes by is equal on all.
-  [[noreturn]] void refuse_to_go_on() { throw Error("train", why_it_ends(nonfinite_)); }
+  [[noreturn]] void refuse_to_go_on() {
+    try {
+      saves_.wait();
+    } catch (const SaveError& error) {
+      progress_.say(error.what());
+    }
+    throw Error("train", why_it_ends(nonfinite_));
+  }
 
   void say_trace(const std::string& said) {
     if (said.empty()) return;
@@ -334,7 +345,7 @@ class Trainer {
     }
     EvalMetrics metrics;
     metrics.step = step_;
-    metrics.loss = exchange_.share(losses, leaves, 0).mean_loss;
+    metrics.loss = exchange_.share(losses, leaves).mean_loss;
     metrics.tokens = leaves * config_.batch.micro_batch_size * run_.cut.sequence;
     metrics.eval_ms = milliseconds_since(begin);
     if (evaluations_ != nullptr) append(*evaluations_, to_line(metrics));
@@ -353,8 +364,8 @@ class Trainer {
     }
   }
 
-  void save() {
-    if (last_saved_ == step_) return;
+  void save(bool at_end) {
+    if (saves_.has(step_)) return;
     // Nobody wants to go on from it, and it may push a good one out of --keep-last.
     if (nonfinite_.lost() || nonfinite_.nothing_else()) {
       progress_.say(fmt::format("step {} is not saved: {}", step_,
@@ -369,21 +380,10 @@ class Trainer {
     saving.extra["model"] = options_.model;
     saving.extra["model_config"] = run_.model->config_json();
     saving.extra["threads"] = std::to_string(threads_);
-    const auto begin = Clock::now();
-    try {
-      const std::string path = save_checkpoint(engine_, world_, saving);
-      const double ms = milliseconds_since(begin);
-      progress_.say(fmt::format("saved      {} in {:.0f} ms", path, ms));
-      happened_.flush_ranks();
-      happened_.add("save", step_, {{"ms", ms}, {"path", path}});
-      last_saved_ = step_;
-      last_save_failed_ = false;
-    } catch (const SaveError& error) {  // anything else, a dead rank say, ends the run
-      if (options_.on_save_error == OnSaveError::stop) throw;
-      progress_.say(fmt::format("{} The run goes on (--on-save-error continue).", error.what()));
-      happened_.add("save failed", step_, {{"ms", milliseconds_since(begin)}, {"why", first_line(error.what())}});
-      last_save_failed_ = true;
-      last_saved_ = step_;  // tried; not again for the same step
+    if (at_end) {
+      saves_.save(saving);
+    } else {
+      saves_.begin(saving);
     }
   }
 
@@ -408,15 +408,18 @@ class Trainer {
     say_what_it_took();
     // A wish to stop that came in the last step changes nothing: all steps are taken.
     const bool stops = stop_reason_ != 0 && step_ < last;
-    if (stops ? saves_before(stop_reason_, options_) : !options_.out.empty() && options_.save_at_end) save();
+    if (stops ? saves_before(stop_reason_, options_) : !options_.out.empty() && options_.save_at_end) {
+      save(/*at_end=*/true);
+    }
+    saves_.wait();
     if (stops) {
       progress_.say(stop_text(stop_reason_, step_));
       happened_.add("stopped", step_, stop_facts(stop_reason_));
-      return last_save_failed_ ? 1 : exit_code_of(stop_reason_);
+      return saves_.last_failed() ? 1 : exit_code_of(stop_reason_);
     }
     if (step_ > first_step_ && (nonfinite_.lost() || nonfinite_.nothing_else())) refuse_to_go_on();
     happened_.add("end", step_);
-    return last_save_failed_ ? 1 : 0;
+    return saves_.last_failed() ? 1 : 0;
   }
 
   const TrainOptions& options_;
@@ -437,14 +440,13 @@ class Trainer {
   std::deque<BegunStep> begun_;
   StepMeter meter_{engine_};
   RunEvents happened_;
+  RunSaves saves_{options_, engine_, world_, progress_, happened_};
   std::unique_ptr<MetricsFile> metrics_, evaluations_, digest_lines_;  // rank 0 with a folder only
   std::unique_ptr<MonitorLogs> monitors_;                              // rank 0 only
   std::optional<RunTrace> trace_;                                      // from the first step on
   int64_t step_ = 0;                                                   // taken so far
   int64_t first_step_ = 0;                                             // taken before this run
-  int64_t last_saved_ = -1;
-  bool last_save_failed_ = false;
-  int stop_reason_ = 0;  // that all ranks have agreed on; 0: none
+  int stop_reason_ = 0;                                                // that all ranks have agreed on; 0: none
 };
 
 }  // namespace

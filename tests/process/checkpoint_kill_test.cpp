@@ -66,6 +66,17 @@ class DeathWatch {
   timer_t timer_{};
 };
 
+// A save behind training, and steps until it is complete: the hash of each state that was reached meanwhile is told.
+int save_and_train_on(CheckpointSaver& saver, Trainee& trainee, const std::string& folder, int step,
+                      const std::function<void(const char*, int)>& tell) {
+  saver.save_later({folder, step, 2, {}});
+  do {
+    trainee.train(step, step + 1, run_options());
+    tell("reached", ++step);
+  } while (!saver.poll_saved());
+  return step;
+}
+
 // Takes up what is there, then trains and saves for ever. The rank that TEST_VICTIM names dies at a random moment of a
 // save; the first save shows how long one takes.
 int train_until_killed() {
@@ -85,6 +96,8 @@ int train_until_killed() {
     tell("resumed", step);
   }
   double save_seconds = 0;
+  CheckpointSaver saver(*trainee.engine, *world);
+  const bool behind = setting("TEST_BEHIND") == "1";
   for (;;) {
     trainee.train(step, step + 1, run_options());
     ++step;
@@ -94,10 +107,16 @@ int train_until_killed() {
     if (victim && save_seconds > 0) {
       watch = std::make_unique<DeathWatch>(std::uniform_real_distribution<double>(0, save_seconds)(random));
     }
-    save_checkpoint(*trainee.engine, *world, {folder, step, 2, {}});
+    const int saved = step;
+    const uint64_t hash = hash_text(state_bits(*trainee.engine, *world));
+    if (behind) {
+      step = save_and_train_on(saver, trainee, folder, step, tell);
+    } else {
+      save_checkpoint(*trainee.engine, *world, {folder, step, 2, {}});
+    }
     watch.reset();
     save_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    tell("saved", step);
+    if (world->rank() == 0) say(fmt::format("saved {} {:016x}", saved, hash));
   }
 }
 
@@ -138,7 +157,7 @@ TEST(LinesOfARun, AreTheRunsOwn) {
   EXPECT_THAT(lines_of("\n[test] saving 4 0123"), IsEmpty());  // killed while it wrote
 }
 
-void expect_kills_to_do_no_harm(int world, int kills) {
+void expect_kills_to_do_no_harm(int world, int kills, bool behind = false) {
   const TempFolder temp;
   std::map<int, std::string> hashes;  // of each step that was reached
   int saved = 0;                      // the last step whose save returned
@@ -148,6 +167,7 @@ void expect_kills_to_do_no_harm(int world, int kills) {
                  .mode = "train_until_killed",
                  .env = {{"TEST_FOLDER", temp.path()},
                          {"TEST_SEED", std::to_string(kill)},
+                         {"TEST_BEHIND", behind ? "1" : "0"},
                          {"TEST_VICTIM", std::to_string(kill % world)}},
                  .limit = 60s});
     const std::vector<Outcome> outcomes = ranks.wait();
@@ -184,6 +204,11 @@ TEST(KilledSave, FiftyKillsOfOneRankLoseNothing) { expect_kills_to_do_no_harm(1,
 
 TEST(KilledSave, KillsOfEitherOfTwoRanksLoseNothing) { expect_kills_to_do_no_harm(2, tests_are_small() ? 2 : 8); }
 
+TEST(KilledSave, KillsWhileASaveIsUnderWayBehindTrainingLoseNothing) {
+  expect_kills_to_do_no_harm(1, tests_are_small() ? 2 : 8, /*behind=*/true);
+  expect_kills_to_do_no_harm(2, tests_are_small() ? 2 : 6, /*behind=*/true);
+}
+
 // A save that cannot be written, and one that can again, on two ranks.
 int save_where_space_runs_out(const std::string& folder, const std::string& cause, const std::function<void()>& run_out,
                               const std::function<void()>& free) {
@@ -196,6 +221,12 @@ int save_where_space_runs_out(const std::string& folder, const std::string& caus
     barrier();
     if (world.rank() == 0) run_out();
     barrier();
+    CheckpointSaver saver(*trainee.engine, world);
+    EXPECT_THAT(message_of([&] {
+                  saver.save_later({folder, 2, 1, {}});
+                  saver.wait_saved();
+                }),
+                HasSubstr(cause));
     const std::string said = message_of([&] { save_checkpoint(*trainee.engine, world, {folder, 2, 1, {}}); });
     EXPECT_THAT(said, HasSubstr("[checkpoint save] rank "));
     EXPECT_THAT(said, HasSubstr("rank-0000"));

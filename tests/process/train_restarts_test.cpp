@@ -14,7 +14,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const Words kRun = {"--steps", "8", "--save-every", "2", "--digest-every", "1", "--log", "csv"};
+// Saves that are waited for: what a kill finds then is known.
+const Words kRun = {"--steps", "8", "--save-every", "2", "--save-and-wait", "--digest-every", "1", "--log", "csv"};
 
 void expect_the_same_run(const RunFolder& folder, const std::string& run, const std::string& whole) {
   expect_same_characters(folder, run, whole);

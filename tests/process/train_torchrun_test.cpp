@@ -15,8 +15,16 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 
 // Eight leaves a step, at any number of ranks that divides them.
-const Words kRun = {"--steps",        "8", "--save-every", "2",
-                    "--digest-every", "1", "--set",        "train_micro_batch_size_per_gpu=1"};
+// Saves that are waited for: what a kill finds then is known.
+const Words kRun = {"--steps",
+                    "8",
+                    "--save-every",
+                    "2",
+                    "--save-and-wait",
+                    "--digest-every",
+                    "1",
+                    "--set",
+                    "train_micro_batch_size_per_gpu=1"};
 
 Words torchrun(const Words& flags, const Words& program) {
   return Words{SHOAL_SOURCE_DIR "/.venv/bin/torchrun", "--no-python"} + flags + program;

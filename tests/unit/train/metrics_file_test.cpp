@@ -40,6 +40,7 @@ TEST(MetricsLine, HasEveryKeyInOrder) {
                             .wait_losses_ms = 0.03125,
                             .carried_ms = 0.75,
                             .data_ms = 2,
+                            .save_ms = 12.5,
                             .slow_rank = 3,
                             .host_to_gpu_nbytes = 40,
                             .gpu_to_host_nbytes = 30,
@@ -47,13 +48,14 @@ TEST(MetricsLine, HasEveryKeyInOrder) {
                             .disk_written_nbytes = 10,
                             .sent_nbytes = 7,
                             .sent_between_hosts_nbytes = 5};
-  EXPECT_EQ(to_line(metrics),
-            R"({"step": 3, "loss": 2.5, "grad_norm": 0.1, "lr": 0.0003, "loss_scale": 65536, "skipped": true, )"
-            R"("tokens": 1024, "tokens_per_s": 12.5, "step_ms": 1.5, "wait_comm_ms": 0.25, "wait_host_ms": 0.125, )"
-            R"("wait_disk_ms": 0.5, "wait_weights_ms": 0.125, "wait_gradients_ms": 0.0625, "wait_losses_ms": 0.03125, )"
-            R"("carried_ms": 0.75, "data_ms": 2, "slow_rank": 3, "host_to_gpu_bytes": 40, "gpu_to_host_bytes": 30, )"
-            R"("disk_read_bytes": 20, )"
-            R"("disk_written_bytes": 10, "sent_bytes": 7, "sent_between_hosts_bytes": 5})");
+  EXPECT_EQ(
+      to_line(metrics),
+      R"({"step": 3, "loss": 2.5, "grad_norm": 0.1, "lr": 0.0003, "loss_scale": 65536, "skipped": true, )"
+      R"("tokens": 1024, "tokens_per_s": 12.5, "step_ms": 1.5, "wait_comm_ms": 0.25, "wait_host_ms": 0.125, )"
+      R"("wait_disk_ms": 0.5, "wait_weights_ms": 0.125, "wait_gradients_ms": 0.0625, "wait_losses_ms": 0.03125, )"
+      R"("carried_ms": 0.75, "data_ms": 2, "save_ms": 12.5, "slow_rank": 3, "host_to_gpu_bytes": 40, "gpu_to_host_bytes": 30, )"
+      R"("disk_read_bytes": 20, )"
+      R"("disk_written_bytes": 10, "sent_bytes": 7, "sent_between_hosts_bytes": 5})");
 }
 
 TEST(MetricsLine, FloatsReadBackToTheSameBits) {

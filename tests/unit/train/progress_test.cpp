@@ -210,6 +210,25 @@ TEST(StepText, SaysTheScaleAndWhySomethingWasSkipped) {
             "skipped: a gradient is not finite");
 }
 
+TEST(StepText, SaysHowLongSavesHeldTrainingUp) {
+  StepMetrics metrics = metrics_at(2);
+  metrics.save_ms = 12.3;
+  EXPECT_EQ(step_text(metrics, 30),
+            "step 2/30 | loss 3.2100 | norm 1.23 | lr 0.0003 | 1,234 tokens/s | 120 ms | wait 10 % | save 12 ms");
+}
+
+TEST(Progress, TellsOfSavesTheSumSinceTheLineBefore) {
+  const std::string text = printed_by({.steps = 30, .log_every = 5}, [](Progress& progress) {
+    for (int64_t step = 1; step <= 10; ++step) {
+      StepMetrics metrics = metrics_at(step);
+      metrics.save_ms = step == 3 ? 40 : step == 4 ? 2 : 0;
+      progress.show(metrics, false);
+    }
+  });
+  EXPECT_NE(text.find("| save 42 ms |"), std::string::npos) << text;
+  EXPECT_EQ(text.find("save"), text.rfind("save")) << "in one line: " << text;
+}
+
 TEST(StepText, NamesTheRankThatOthersWaitFor) {
   StepMetrics metrics = metrics_at(2);
   metrics.slow_rank = 3;

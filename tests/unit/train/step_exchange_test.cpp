@@ -19,7 +19,7 @@ std::vector<StepNews> heard(const std::vector<std::vector<double>>& losses, cons
     threads.emplace_back([&, rank] {
       StepExchange exchange(*groups[rank], mesh);
       const int64_t all = static_cast<int64_t>(losses[rank].size()) * mesh.data_ranks();
-      news[rank] = exchange.share(losses[rank], leaves.value_or(all), signals[rank]);
+      news[rank] = exchange.share(losses[rank], leaves.value_or(all), {.stop_reason = signals[rank]});
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -86,7 +86,7 @@ TEST(StepExchange, EveryRankHearsTheTimesOfAll) {
     threads.emplace_back([&, rank] {
       StepExchange exchange(*groups[rank], Mesh(3));
       const auto r = static_cast<double>(rank);
-      news[rank] = exchange.share({1.5, 2.5}, 6, 0, {1 + r, 10 + r, 20 + r, 30 + r});
+      news[rank] = exchange.share({1.5, 2.5}, 6, {.times = {1 + r, 10 + r, 20 + r, 30 + r}});
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -104,6 +104,26 @@ TEST(StepExchange, EveryRankHearsTheTimesOfAll) {
   }
 }
 
+TEST(StepExchange, ASaveIsReadyWhenEveryRankSaysSo) {
+  for (const bool last_is : {true, false}) {
+    auto groups = make_thread_groups(3);
+    std::vector<StepNews> news(3);
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([&, rank] {
+        StepExchange exchange(*groups[rank], Mesh(3));
+        news[rank] = exchange.share({1.0}, 3, {.save_ready = rank < 2 || last_is});
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const StepNews& heard : news) {
+      EXPECT_EQ(heard.save_ready, last_is);
+      EXPECT_EQ(heard.mean_loss, 1);
+      EXPECT_EQ(heard.stop_reason, 0);
+    }
+  }
+}
+
 TEST(StepExchange, OneReasonToStopIsHeardByAll) {
   const std::vector<std::vector<int>> cases = {{0, 0, 0}, {0, 15, 0}, {0, -1, 2}};
   const std::vector<int> expected = {0, 15, -1};
@@ -115,7 +135,7 @@ TEST(StepExchange, OneReasonToStopIsHeardByAll) {
       threads.emplace_back([&, rank] {
         StepExchange exchange(*groups[rank], Mesh(3));
         heard[rank] = exchange.share_stop(cases[i][rank]);
-        EXPECT_EQ(exchange.share({1.0}, 3, cases[i][rank]).stop_reason, expected[i]);
+        EXPECT_EQ(exchange.share({1.0}, 3, {.stop_reason = cases[i][rank]}).stop_reason, expected[i]);
       });
     }
     for (std::thread& thread : threads) thread.join();
