@@ -23,6 +23,26 @@ void bind_checkpoint(py::module_& module) {
       },
       py::arg("engine"), py::arg("world"), py::arg("folder"), py::arg("step"), py::arg("keep_last") = 0,
       py::arg("extra") = std::map<std::string, std::string>{}, py::call_guard<py::gil_scoped_release>());
+  py::class_<SavedCheckpoint>(module, "SavedCheckpoint")
+      .def_readonly("path", &SavedCheckpoint::path)
+      .def_readonly("step", &SavedCheckpoint::step)
+      .def_readonly("seconds", &SavedCheckpoint::seconds);
+  py::class_<CheckpointSaver>(module, "CheckpointSaver")
+      .def(py::init<const Engine&, Group&>(), py::arg("engine"), py::arg("world"), py::keep_alive<1, 2>(),
+           py::keep_alive<1, 3>())
+      .def(
+          "save_later",
+          [](CheckpointSaver& saver, const std::string& folder, int64_t step, int keep_last,
+             const std::map<std::string, std::string>& extra) {
+            saver.save_later({.folder = folder, .step = step, .keep_last = keep_last, .extra = extra});
+          },
+          py::arg("folder"), py::arg("step"), py::arg("keep_last") = 0,
+          py::arg("extra") = std::map<std::string, std::string>{}, py::call_guard<py::gil_scoped_release>())
+      .def("poll_saved", &CheckpointSaver::poll_saved, py::call_guard<py::gil_scoped_release>())
+      .def("wait_saved", &CheckpointSaver::wait_saved, py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("under_way", &CheckpointSaver::under_way)
+      .def_property_readonly("picture_nbytes", &CheckpointSaver::picture_nbytes)
+      .def_property_readonly("state_nbytes", &CheckpointSaver::state_nbytes);
   module.def("load_checkpoint", &load_checkpoint, py::arg("engine"), py::arg("world"), py::arg("path"),
              py::call_guard<py::gil_scoped_release>());
   module.def(

@@ -45,6 +45,7 @@ void bind_memory_plan(py::module_& module) {
       .def_readonly("disk_weights", &MemoryPlan::disk_weights)
       .def_readonly("disk_states", &MemoryPlan::disk_states)
       .def_readonly("disk_buffers", &MemoryPlan::disk_buffers)
+      .def_readonly("save_pictures", &MemoryPlan::save_pictures)
       .def_property_readonly("host_total", &MemoryPlan::host_total)
       .def_property_readonly("model_states", &MemoryPlan::model_states)
       .def_property_readonly("total", &MemoryPlan::total)

@@ -1,32 +1,104 @@
-"""Engine.save and Engine.load: the core's files, and beside them what the core has not (beside.py)."""
+"""Engine.save, save_later and load: the core's files, and beside them what the core has not (beside.py)."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import warnings
+import weakref
 from typing import Any, SupportsIndex
 
 from shoal import _core, beside, buffers, durable
 
 
 def save(engine: Any, folder: str | os.PathLike, step: int, keep_last: int, extra: dict[str, str] | None) -> str:
+    core, folder, given, pending = _begin(engine, folder, step, extra)
+    try:
+        path = _core.save_checkpoint(core, engine.world, folder, step, keep_last, given)
+    finally:
+        _settle(pending)
+    if pending is not None:
+        engine.world.barrier()
+    return path
+
+
+def _begin(
+    engine: Any, folder: str | os.PathLike, step: int, extra: dict[str, str] | None
+) -> tuple[_core.Engine, str, dict[str, str], beside.Pending | None]:
+    """What comes before the core saves: a save that is under way ends, and what the core has not is written."""
     core = engine._live("save")
     if not isinstance(step, SupportsIndex):
         raise _core.Error(f"[save] step is {step!r}. Give the number of the step, 0 or more.")
     durable.act_together(engine.world, "save", lambda: core.check_readable("save"))
+    if engine.later is not None:
+        engine.later.wait()
     given, folder = dict(extra or {}), os.fspath(folder)
     for key in (beside.KEY, beside.SUMS):
         given.pop(key, None)  # of the checkpoint that it was loaded from
     if not buffers.names_of(engine.module) and engine.client is None:
-        return _core.save_checkpoint(core, engine.world, folder, step, keep_last, given)
+        return core, folder, given, None
     pending = beside.Pending(engine.world, folder, step, lambda: _values_beside(engine))
-    try:
-        path = _core.save_checkpoint(core, engine.world, folder, step, keep_last, given | pending.extra)
-    finally:
+    return core, folder, given | pending.extra, pending
+
+
+def _settle(pending: beside.Pending | None) -> None:
+    if pending is not None:
         pending.settle()
-    engine.world.barrier()
-    return path
+
+
+class LaterSaves:
+    """Saves behind training: one is under way at most. What the core has not is written before save() returns."""
+
+    def __init__(self, engine: Any):
+        self._held = [_core.CheckpointSaver(engine._live("save_later"), engine.world)]
+        # A save that nobody waits for is lost, and is to say so while there is somebody to say it to.
+        weakref.finalize(self, self._held.clear)
+        self._world = engine.world
+        self._beside: beside.Pending | None = None
+
+    def save(self, engine: Any, folder: str | os.PathLike, step: int, keep_last: int, extra: dict[str, str] | None) -> None:
+        _, folder, given, self._beside = _begin(engine, folder, step, extra)
+        try:
+            self._saver.save_later(folder, step, keep_last, given)
+        except BaseException:
+            self._end()
+            raise
+
+    @property
+    def _saver(self) -> _core.CheckpointSaver:
+        return self._held[0]
+
+    @property
+    def under_way(self) -> bool:
+        return self._saver.under_way
+
+    def drop(self) -> None:
+        """Without a word to other ranks: a save that is under way is lost."""
+        self._held.clear()
+        pending, self._beside = self._beside, None
+        if pending is not None:
+            pending.settle()
+
+    def poll(self) -> bool:
+        if not self._saver.under_way:
+            return True
+        done = self._saver.poll_saved()
+        if done:
+            self._end()
+        return done
+
+    def wait(self) -> _core.SavedCheckpoint | None:
+        try:
+            saved = self._saver.wait_saved()
+        finally:
+            self._end()
+        return saved
+
+    def _end(self) -> None:
+        pending, self._beside = self._beside, None
+        if pending is not None:
+            pending.settle()
+            self._world.barrier()
 
 
 def _values_beside(engine: Any) -> dict[str, Any]:
@@ -42,6 +114,8 @@ def _values_beside(engine: Any) -> dict[str, Any]:
 def load(engine: Any, path: str | os.PathLike) -> _core.LoadedCheckpoint:
     core = engine._live("load")
     path = os.fspath(path)
+    if engine.later is not None:
+        engine.later.wait()
     found: list[tuple[beside.Saved | None, dict[str, Any]]] = []
     failed = durable.together(engine.world, lambda: found.append(_read_beside(engine, path)))
     if failed is not None:

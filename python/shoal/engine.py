@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 import warnings
 from typing import Any, Iterable, Iterator, Mapping
 
@@ -102,6 +103,7 @@ class Engine:
         )
         devices.move_buffers(model, self.device)
         devices.make_current(self.device)  # the parameters' memory of before
+        self.later: checkpoint.LaterSaves | None = None  # once save_later was called
         self.client: ClientOptimizer | None = None
         if optimizer is not None:
             index_of = {key: self._index(name) for key, name in self.names.items()}
@@ -187,17 +189,36 @@ class Engine:
             self.client.known.check()
         self.stepping = True
         try:
-            return core.step(functools.partial(self.client.update, core)) if self.client is not None else core.step()
+            result = core.step(functools.partial(self.client.update, core)) if self.client is not None else core.step()
         finally:
             self.stepping = False
+        if self.later is not None and result.boundary:
+            self.later.poll()
+        return result
 
     def save(self, folder: str | os.PathLike, step: int, keep_last: int = 0, extra: dict[str, str] | None = None) -> str:
         """Saves a checkpoint that any number of ranks can load, and returns its path. Every rank calls it, between passes. Between the
         micro-steps of a step it is of the last step, and what is accumulated stays in memory alone."""
         return checkpoint.save(self, folder, step, keep_last, extra)
 
+    def save_later(self, folder: str | os.PathLike, step: int, keep_last: int = 0, extra: dict[str, str] | None = None) -> None:
+        """save(), written behind training: takes a copy of the state in host memory (shoal.save_memory) and returns. The ranks
+        notice in step() what has been written; wait_saved() waits for it. Until then the checkpoint is not there. One that is
+        under way is waited for first."""
+        if self.later is None:
+            self.later = checkpoint.LaterSaves(self)
+        self.later.save(self, folder, step, keep_last, extra)
+
+    def wait_saved(self) -> str | None:
+        """Waits for the save that is under way, if any, and returns the path of the last that save_later() completed; None: none.
+        Raises on every rank if it failed. Every rank calls it, at the end of a run for instance: destroy() waits too."""
+        if self.later is None:
+            return None
+        saved = self.later.wait()
+        return saved.path if saved is not None else None
+
     def load(self, path: str | os.PathLike) -> _core.LoadedCheckpoint:
-        """Loads a checkpoint, or the latest of a folder. Every rank calls it."""
+        """Loads a checkpoint, or the latest of a folder. Every rank calls it. A save that is under way is waited for first."""
         return checkpoint.load(self, path)
 
     def memory(self) -> _core.MemoryReport:
@@ -294,7 +315,18 @@ class Engine:
         return whole[:-1].reshape(shape) if whole[-1].item() > 0 else None
 
     def destroy(self) -> None:
-        """Gives memory back. At stage 3 the parameters stay sharded, for the next engine or for make_whole()."""
+        """Gives memory back. At stage 3 the parameters stay sharded, for the next engine or for make_whole(). Waits for a save that
+        is under way, so every rank calls it then; while an exception is handled nobody waits, and that save is lost."""
+        later, self.later = self.later, None
+        try:
+            if later is not None and later.under_way and sys.exc_info()[0] is None:
+                later.wait()
+        finally:
+            if later is not None:
+                later.drop()
+            self._take_off()
+
+    def _take_off(self) -> None:
         self.uses.remove()
         for module in self._watched:
             demand.unwatch(module)
