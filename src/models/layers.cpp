@@ -4,11 +4,15 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/softmax.h>
 
 #include <cmath>
 #include <limits>
+#include <optional>
+
+#include "models/ops/attention.h"
 
 namespace shoal::models {
 
@@ -21,15 +25,17 @@ at::Tensor repeat_heads(const at::Tensor& x, int64_t heads) {
 }
 
 // By hand, since the library's fused attention draws its dropout from the process's default generator.
-at::Tensor attention_with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double p,
+at::Tensor attention_with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Attention& how,
                                   const Randomness& randomness) {
   const int64_t time = q.size(2);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
-  const at::Tensor later = at::ones({time, time}, q.options().dtype(at::kBool)).triu(1);
-  const at::Tensor scores = at::matmul(q, repeat_heads(k, q.size(1)).transpose(2, 3)).mul(scale);
+  const double scale = how.scale != 0 ? how.scale : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  at::Tensor unseen = at::ones({time, time}, q.options().dtype(at::kBool)).triu(1);
+  if (how.window > 0) unseen = unseen.logical_or(at::ones_like(unseen).tril(-how.window));
+  at::Tensor scores = at::matmul(q, repeat_heads(k, q.size(1)).transpose(2, 3)).mul(scale);
+  if (how.softcap > 0) scores = scores.div(how.softcap).tanh().mul(how.softcap);
   const at::Tensor weights =
-      at::softmax(scores.masked_fill(later, -std::numeric_limits<double>::infinity()), -1, at::kFloat);
-  return at::matmul(dropout(weights.to(q.scalar_type()), p, randomness), repeat_heads(v, q.size(1)));
+      at::softmax(scores.masked_fill(unseen, -std::numeric_limits<double>::infinity()), -1, at::kFloat);
+  return at::matmul(dropout(weights.to(q.scalar_type()), how.dropout, randomness), repeat_heads(v, q.size(1)));
 }
 
 }  // namespace
@@ -42,10 +48,24 @@ at::Tensor dropout(const at::Tensor& x, double p, const Randomness& randomness) 
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double p,
                             const Randomness& randomness) {
-  const at::Tensor attended = p > 0 && randomness.training
-                                  ? attention_with_dropout(q, k, v, p, randomness)
-                                  : at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, {},
-                                                                     /*enable_gqa=*/q.size(1) != k.size(1));
+  return causal_attention(q, k, v, Attention{.dropout = p}, randomness);
+}
+
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Attention& how,
+                            const Randomness& randomness) {
+  const std::optional<double> scale = how.scale != 0 ? std::optional(how.scale) : std::nullopt;
+  at::Tensor attended;
+  if (how.dropout > 0 && randomness.training) {
+    attended = attention_with_dropout(q, k, v, how, randomness);
+  } else if (how.softcap > 0 || (how.window > 0 && how.window < q.size(2))) {
+    attended = ops::chunked_attention(q, k, v,
+                                      {.scale = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3)))),
+                                       .softcap = how.softcap,
+                                       .window = how.window});
+  } else {
+    attended = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, scale,
+                                                /*enable_gqa=*/q.size(1) != k.size(1));
+  }
   return attended.transpose(1, 2).flatten(2);
 }
 

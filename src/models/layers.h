@@ -22,6 +22,17 @@ at::Tensor dropout(const at::Tensor& x, double p, const Randomness& randomness);
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double p,
                             const Randomness& randomness);
 
+// The same with other scores: of the last `window` tokens only, itself included (0: of all), times `scale` (0: as
+// above), within c tanh(score / c).
+struct Attention {
+  double scale = 0;
+  double softcap = 0;  // c; 0: none
+  int64_t window = 0;
+  double dropout = 0;
+};
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Attention& how,
+                            const Randomness& randomness);
+
 // [batch, time, heads * dim] -> [batch, heads, time, dim].
 at::Tensor split_heads(const at::Tensor& x, int64_t dim);
 

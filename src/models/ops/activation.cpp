@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -78,6 +79,20 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
 Tensor gelu(const Tensor& x, bool exact) {
   if (runs_fused({x})) return FusedGelu::apply(x, exact);
   return at::gelu(x, exact ? "none" : "tanh");
+}
+
+Tensor activate(const Tensor& x, Activation activation) {
+  switch (activation) {
+    case Activation::silu: return at::silu(x);
+    case Activation::relu: return at::relu(x);
+    case Activation::gelu_tanh:
+    case Activation::gelu_exact: break;
+  }
+  return gelu(x, activation == Activation::gelu_exact);
+}
+
+Tensor activate_gated(const Tensor& gate, const Tensor& up, Activation activation) {
+  return activation == Activation::silu ? swiglu(gate, up) : activate(gate, activation).mul(up);
 }
 
 }  // namespace shoal::models::ops

@@ -34,7 +34,7 @@ int64_t padded(int64_t vocab) {
 // tokens. backward multiplies both by the incoming gradient / tokens in fp32 and rounds once.
 struct FusedLinearCrossEntropy final : ag::Function<FusedLinearCrossEntropy> {
   static Tensor forward(ag::AutogradContext* ctx, const Tensor& given, const Tensor& weight,
-                        const Tensor& given_targets, bool with_dx, bool with_dweight) {
+                        const Tensor& given_targets, bool with_dx, bool with_dweight, double softcap) {
     const Tensor x = given.reshape({-1, given.size(-1)}).contiguous();  // [tokens, hidden]
     const Tensor targets = given_targets.reshape({-1}).contiguous();
     const int64_t tokens = x.size(0);
@@ -50,6 +50,12 @@ struct FusedLinearCrossEntropy final : ag::Function<FusedLinearCrossEntropy> {
       const Tensor x_chunk = x.narrow(0, begin, count);
       Tensor logits = buffer.narrow(0, 0, count).narrow(1, 0, vocab);
       at::mm_out(logits, x_chunk, weight.t());
+      Tensor slope;  // of the cap at each logit
+      if (softcap > 0) {
+        logits.div_(softcap).tanh_();
+        slope = logits.to(at::kFloat).square_().neg_().add_(1);
+        logits.mul_(softcap);
+      }
       cuda::CrossEntropy args;
       args.logits = logits.mutable_data_ptr();
       args.targets = targets.const_data_ptr<int64_t>() + begin;
@@ -60,6 +66,7 @@ struct FusedLinearCrossEntropy final : ag::Function<FusedLinearCrossEntropy> {
       args.with_gradient = with_dx || with_dweight;
       args.dtype = dtype_of(x);
       cuda::cross_entropy(args, stream_of(x));
+      if (softcap > 0 && args.with_gradient) logits.mul_(slope);
       if (with_dx) {
         Tensor dx_chunk = dx.narrow(0, begin, count);
         at::mm_out(dx_chunk, logits, weight);
@@ -97,7 +104,7 @@ struct FusedLinearCrossEntropy final : ag::Function<FusedLinearCrossEntropy> {
     };
     Tensor dx = scaled(saved[1]);
     if (dx.defined()) dx = dx.view(ctx->saved_data["sizes"].toIntVector());
-    return {dx, scaled(saved[2]), Tensor(), Tensor(), Tensor()};
+    return {dx, scaled(saved[2]), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 
   // sum = a b, or sum += a b, in fp32 from any dtype.
@@ -118,13 +125,17 @@ struct FusedLinearCrossEntropy final : ag::Function<FusedLinearCrossEntropy> {
 
 }  // namespace
 
-Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets) {
+Tensor cap_logits(const Tensor& logits, double softcap) {
+  return softcap > 0 ? logits.div(softcap).tanh().mul(softcap) : logits;
+}
+
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets, double softcap) {
   if (runs_fused({x, weight}) && targets.is_cuda() && x.numel() > 0) {
     const bool with_graph = at::GradMode::is_enabled();
     return FusedLinearCrossEntropy::apply(x, weight, targets, with_graph && x.requires_grad(),
-                                          with_graph && weight.requires_grad());
+                                          with_graph && weight.requires_grad(), softcap);
   }
-  const Tensor logits = at::linear(x, weight);
+  const Tensor logits = cap_logits(at::linear(x, weight), softcap);
   return at::cross_entropy_loss(logits.to(at::kFloat).flatten(0, -2), targets.flatten());
 }
 
@@ -140,9 +151,10 @@ int64_t tokens_a_chunk(int64_t tokens, int64_t vocab, int64_t hidden, DType dtyp
   return std::min(tokens, (even + kTile - 1) / kTile * kTile);
 }
 
-size_t linear_cross_entropy_nbytes(int64_t tokens, int64_t vocab, int64_t hidden, DType dtype) {
+size_t linear_cross_entropy_nbytes(int64_t tokens, int64_t vocab, int64_t hidden, DType dtype, bool capped) {
   const auto in_dtype = static_cast<int64_t>(nbytes_of(dtype));
-  const int64_t logits = tokens_a_chunk(tokens, vocab, hidden, dtype) * padded(vocab) * in_dtype;
+  // With a cap its slope besides, in fp32.
+  const int64_t logits = tokens_a_chunk(tokens, vocab, hidden, dtype) * padded(vocab) * (in_dtype + (capped ? 4 : 0));
   const int64_t dx = tokens * hidden * in_dtype;
   const int64_t dweight = vocab * hidden * 4;
   // Forward holds the logits, backward the scaled gradients beside what forward made.

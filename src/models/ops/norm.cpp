@@ -123,6 +123,10 @@ AddedNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& we
   return {sum, at::rms_norm(sum, weight.sizes(), weight, eps)};
 }
 
+Tensor rms_norm_one(const Tensor& x, const Tensor& weight, double eps) {
+  return rms_norm(x.to(at::kFloat), weight.to(at::kFloat).add(1), eps).to(x.scalar_type());
+}
+
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   if (is_fused(x, weight) && runs_fused({x, bias}))
     return FusedNorm::apply(x, kNone, weight, std::optional(bias), eps, Fork::no)[0];

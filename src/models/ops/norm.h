@@ -20,6 +20,9 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 ForkedNorm fork_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 AddedNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, double eps);
 
+// By 1 + weight, as Gemma does it: the sum and the norm in fp32, rounded once.
+at::Tensor rms_norm_one(const at::Tensor& x, const at::Tensor& weight, double eps);
+
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
 ForkedNorm fork_layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
 AddedNorm add_layer_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,

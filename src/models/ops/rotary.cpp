@@ -73,6 +73,14 @@ Tensor rotate_one(const Tensor& x, const RotaryTable& table) {
 }  // namespace
 
 Rotated rotate(const Tensor& q, const Tensor& k, const RotaryTable& table) {
+  const int64_t turned = 2 * table.cos.size(1), dim = q.size(3);
+  if (turned < dim) {
+    const Rotated part = rotate(q.narrow(3, 0, turned), k.narrow(3, 0, turned), table);
+    const auto with_rest = [&](const Tensor& first, const Tensor& whole) {
+      return at::cat({first, whole.narrow(3, turned, dim - turned).transpose(1, 2)}, -1);
+    };
+    return {with_rest(part.q, q), with_rest(part.k, k)};
+  }
   if (runs_fused({q, k})) {
     SHOAL_CHECK(table.cos.scalar_type() == at::kFloat && table.cos.is_contiguous() && table.sin.is_contiguous());
     SHOAL_CHECK_EQ(table.cos.size(0), q.size(1));

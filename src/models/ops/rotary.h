@@ -7,7 +7,7 @@
 namespace shoal::models::ops {
 
 struct RotaryTable {
-  // [time, dim / 2]. On the CPU in the dtype of q and k, on a GPU in fp32.
+  // [time, dim / 2]; or of fewer pairs. On the CPU in the dtype of q and k, on a GPU in fp32.
   at::Tensor cos, sin;
 };
 
@@ -15,7 +15,8 @@ struct Rotated {
   at::Tensor q, k;  // [batch, heads, time, dim], [batch, kv_heads, time, dim]
 };
 
-// q [batch, time, heads, dim], k [batch, time, kv_heads, dim]. Dimension i turns with i + dim / 2.
+// q [batch, time, heads, dim], k [batch, time, kv_heads, dim]. Dimension i turns with i + dim / 2; of heads that are
+// wider than the table's turns the first dimensions do, and the others stay.
 Rotated rotate(const at::Tensor& q, const at::Tensor& k, const RotaryTable& table);
 
 // The dtype that a table for tensors like x must have.

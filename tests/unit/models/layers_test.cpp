@@ -53,6 +53,19 @@ TEST(CausalAttention, TheFormWithDropoutComputesTheSame) {
   }
 }
 
+TEST(CausalAttention, TheFormWithDropoutHasWindowsScalesAndCaps) {
+  const at::Tensor q = normal({2, 4, 5, 8}, 1), k = normal({2, 2, 5, 8}, 2), v = normal({2, 2, 5, 8}, 3);
+  for (const Attention& how :
+       {Attention{.window = 2}, Attention{.scale = 0.7}, Attention{.softcap = 0.5, .window = 3}}) {
+    Attention dropping = how;
+    dropping.dropout = 1e-12;  // no weight is dropped
+    const at::Tensor plain = causal_attention(q, k, v, how, {});
+    expect_close({causal_attention(q, k, v, dropping, training(1))}, {plain});
+    EXPECT_GT(plain.sub(causal_attention(q, k, v, 0, {})).abs().max().item<double>(), 1e-3);
+  }
+  EXPECT_TRUE(causal_attention(q, k, v, Attention{.window = 5}, {}).equal(causal_attention(q, k, v, 0, {})));
+}
+
 TEST(CausalAttention, DropoutComesFromTheGivenGeneratorOnly) {
   const auto out = [](uint64_t seed) { return bytes_of(attention_and_grads(2, 1, 0.5, training(seed))[0]); };
   const std::string first = out(1);

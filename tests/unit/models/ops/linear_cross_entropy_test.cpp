@@ -34,6 +34,18 @@ TEST(LinearCrossEntropy, IsTheMeanOfTheTokensLosses) {
   EXPECT_EQ(linear_cross_entropy(x.to(at::kBFloat16), weight.to(at::kBFloat16), targets).scalar_type(), at::kFloat);
 }
 
+TEST(LinearCrossEntropy, CapsLogits) {
+  const at::Tensor targets = at::arange(6).reshape({2, 3});
+  expect_same(
+      {normal_tensor({2, 3, 5}, 1), normal_tensor({7, 5}, 2)},
+      [&](const Tensors& t) -> Tensors { return {linear_cross_entropy(t[0], t[1], targets, 1.5)}; },
+      [&](const Tensors& t) -> Tensors {
+        const at::Tensor logits = at::linear(t[0], t[1]).div(1.5).tanh().mul(1.5);
+        return {at::cross_entropy_loss(logits.flatten(0, 1), targets.flatten())};
+      });
+  EXPECT_LE(cap_logits(normal_tensor({100}, 1).mul(100), 1.5).abs().max().item<double>(), 1.5);
+}
+
 TEST(TokensAChunk, AreAllWhereTheyAreFew) {
   EXPECT_EQ(tokens_a_chunk(1, 32000, 2048, DType::bf16), 1);
   EXPECT_EQ(tokens_a_chunk(1000, 32000, 2048, DType::bf16), 1000);

@@ -20,9 +20,17 @@ TEST(Origin, GivesTheBitsOfEachOperationWithoutAGraph) {
         {{Origin::Op::rms_norm, {x, weight}, 1e-5}, rms_norm(x, weight, 1e-5)},
         {{Origin::Op::rms_norm, {x, weight}, 1e-5}, add_rms_norm(x, at::zeros_like(x), weight, 1e-5).norm},
         {{Origin::Op::layer_norm, {x, weight, bias}, 1e-6}, layer_norm(x, weight, bias, 1e-6)},
+        {{Origin::Op::rms_norm_one, {x, weight}, 1e-5}, rms_norm_one(x, weight, 1e-5)},
         {{Origin::Op::swiglu, {x, y}}, swiglu(x, y)},
         {{Origin::Op::gelu_exact, {x}}, gelu(x, true)},
         {{Origin::Op::gelu_tanh, {x}}, gelu(x, false)},
+        {activation_origin(x, Activation::silu), activate(x, Activation::silu)},
+        {activation_origin(x, Activation::gelu_tanh), activate(x, Activation::gelu_tanh)},
+        {activation_origin(x, Activation::gelu_exact), activate(x, Activation::gelu_exact)},
+        {gated_origin(x, y, Activation::silu), activate_gated(x, y, Activation::silu)},
+        {gated_origin(x, y, Activation::gelu_tanh), activate_gated(x, y, Activation::gelu_tanh)},
+        {gated_origin(x, y, Activation::gelu_exact), activate_gated(x, y, Activation::gelu_exact)},
+        {gated_origin(x, y, Activation::relu), activate_gated(x, y, Activation::relu)},
     };
     for (const auto& [origin, expected] : cases) {
       const at::Tensor again = make_again(origin);
@@ -30,6 +38,10 @@ TEST(Origin, GivesTheBitsOfEachOperationWithoutAGraph) {
       EXPECT_FALSE(again.requires_grad());
     }
   }
+}
+
+TEST(Origin, ReluKeepsItsResult) {
+  EXPECT_EQ(activation_origin(normal_tensor({3}, 1), Activation::relu).op, Origin::Op::none);
 }
 
 }  // namespace shoal::models::ops
