@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "models/llama/rope.h"
+#include "models/dense/rope.h"
 #include "models/ops/activation.h"
 #include "models/ops/cuda/cross_entropy.h"
 #include "models/ops/fp8.h"

@@ -67,14 +67,15 @@ at::Tensor Decoder::loss(Engine& engine, const at::Tensor& tokens, const at::Ten
   }
   const at::Tensor x = run_blocks(engine, tokens);
   return engine.run(head_unit(), x, [&](const at::Tensor& t) {
-    return ops::linear_cross_entropy(last_norm(t), head_weight(), targets);
+    return ops::linear_cross_entropy(last_norm(t), head_weight(), targets, logits_softcap());
   });
 }
 
 at::Tensor Decoder::logits(Engine& engine, const at::Tensor& tokens) const {
   const at::Tensor x = run_blocks(engine, tokens);
-  return engine.run(head_unit(), x,
-                    [&](const at::Tensor& t) { return at::linear(last_norm(t), head_weight()).to(at::kFloat); });
+  return engine.run(head_unit(), x, [&](const at::Tensor& t) {
+    return ops::cap_logits(at::linear(last_norm(t), head_weight()), logits_softcap()).to(at::kFloat);
+  });
 }
 
 ActivationNbytes Decoder::activation_nbytes(const MicroStep& of, const RecomputedBlocks& recomputed) const {
@@ -87,9 +88,11 @@ ActivationNbytes Decoder::activation_nbytes(const MicroStep& of, const Recompute
   // The head: its input and the normed input; on the CPU logits, in fp32 and in the dtype, their log-softmax and its
   // gradient.
   const size_t vocab = rows * static_cast<size_t>(info_.vocab);
-  const size_t logits = vocab * (of.dtype == DType::f32 ? 3 * 4 : 3 * 4 + nbytes_of(of.dtype));
+  const bool capped = logits_softcap() > 0;
+  const size_t logits = vocab * (of.dtype == DType::f32 ? 3 * 4 : 3 * 4 + nbytes_of(of.dtype)) +
+                        (capped ? 2 * vocab * nbytes_of(of.dtype) : 0);
   const size_t head =
-      2 * x + (fused ? ops::linear_cross_entropy_nbytes(tokens, info_.vocab, info_.hidden, of.dtype) : logits);
+      2 * x + (fused ? ops::linear_cross_entropy_nbytes(tokens, info_.vocab, info_.hidden, of.dtype, capped) : logits);
   const BlockNbytes block = block_nbytes(of);
   const auto layers = static_cast<size_t>(info_.layers), full = static_cast<size_t>(recomputed.full),
              selective = static_cast<size_t>(recomputed.selective);

@@ -18,6 +18,7 @@ struct Pass {
   Randomness randomness;
   ops::Matmul matmul = ops::Matmul::plain;  // of the blocks
   ops::RotaryTable rotary;                  // undefined where a family has no rotary positions
+  ops::RotaryTable local_rotary;            // of layers that turn otherwise
   bool remakes = false;                     // this block recomputes selectively
 
   // A matmul's input, with what is kept of it for backward.
@@ -32,6 +33,13 @@ struct DecoderParts {
   std::vector<Unit> units;
   Recompute recompute = Recompute::none;
   std::string config_json;  // to export
+};
+
+// Bytes that one block keeps for backward, and gradients that its backward holds at once.
+struct BlockNbytes {
+  size_t kept = 0;
+  size_t remade = 0;  // of `kept`: what selective recompute makes again
+  size_t in_flight = 0;
 };
 
 class Decoder : public LanguageModel {
@@ -55,14 +63,10 @@ class Decoder : public LanguageModel {
   // What the head reads, in the dtype of x.
   virtual at::Tensor last_norm(const at::Tensor& x) const = 0;
   virtual const at::Tensor& head_weight() const = 0;  // [vocab, hidden]
+  // c: the logits are c tanh(logits / c); 0: as they are.
+  virtual double logits_softcap() const { return 0; }
   // Fills in what depends on the length of the sequence; x as embed() gave it.
   virtual void add_positions(Pass&, const at::Tensor& /*x*/) const {}
-  // Bytes that one block keeps for backward, and gradients that its backward holds at once.
-  struct BlockNbytes {
-    size_t kept = 0;
-    size_t remade = 0;  // of `kept`: what selective recompute makes again
-    size_t in_flight = 0;
-  };
   virtual BlockNbytes block_nbytes(const MicroStep& of) const = 0;
 
  private:

@@ -38,6 +38,11 @@ int64_t HfConfig::count(std::string_view key, std::optional<int64_t> otherwise) 
   return value->as_integer();
 }
 
+int64_t HfConfig::whole(std::string_view key, int64_t otherwise) const {
+  const json::Value* value = find(key);
+  return value != nullptr && *value == json::Value(0) ? 0 : count(key, otherwise);
+}
+
 int64_t HfConfig::layers(std::string_view key, std::optional<int64_t> otherwise) const {
   const int64_t layers = count(key, otherwise);
   if (layers > kMostLayers) wrong(key, fmt::format("a count of layers, at most {}", kMostLayers));

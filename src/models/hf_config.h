@@ -24,6 +24,7 @@ class HfConfig {
   const json::Value* find(std::string_view key) const;
   // Without a default the key must be there.
   int64_t count(std::string_view key, std::optional<int64_t> otherwise = {}) const;  // 1 or more
+  int64_t whole(std::string_view key, int64_t otherwise) const;                      // 0 or more
   // A count of layers, each of which is a unit with a list of its own: a slip of the pen would fill the memory.
   static constexpr int64_t kMostLayers = 1 << 16;
   int64_t layers(std::string_view key, std::optional<int64_t> otherwise = {}) const;

@@ -1,4 +1,4 @@
-// A causal language model as the trainer sees it: units for the engine, a loss, logits. Each family (llama/, gpt2/)
+// A causal language model as the trainer sees it: units for the engine, a loss, logits. Each family (dense/, gpt2/)
 // stands in a folder of its own; open_model (models/open_model.h) finds the right one.
 #pragma once
 

@@ -4,7 +4,7 @@
 // Model derives from Decoder, is made by Model(DecoderParts, Config, Weights), and has
 //   Config, with vocab, hidden, layers, max_positions and positions_by
 //   static Config read_config(const HfConfig&)
-//   static FileNames file_names()
+//   static FileNames file_names(const Config&)
 //   static Weights declare(const Config&, ParameterList&)       every parameter, unit by unit
 //   static forecast::DecoderShape shape_of(const Config&)                 how wide it is
 //   static std::string export_config(const HfConfig&, const Config&)      the config.json to export
@@ -21,7 +21,7 @@ namespace shoal::models {
 template <typename Model>
 std::unique_ptr<LanguageModel> open_decoder(const OpenRequest& request) {
   const auto config = Model::read_config(request.config);
-  ParameterList list(request.weights, Model::file_names());
+  ParameterList list(request.weights, Model::file_names(config));
   auto weights = Model::declare(config, list);
   DecoderParts parts;
   parts.units = list.finish();

@@ -9,9 +9,9 @@
 #include "checkpoint/durable_file.h"
 #include "checkpoint/safetensors_format.h"
 #include "models/builtin.h"
+#include "models/dense/model.h"
 #include "models/family.h"
 #include "models/gpt2/model.h"
-#include "models/llama/model.h"
 #include "shoal/error.h"
 
 namespace shoal::models {
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kBuiltinPrefix = "builtin:";
 constexpr const char* kConfigFile = "config.json";
 
-std::vector<Family> families() { return {llama_family(), gpt2_family()}; }
+std::vector<Family> families() { return {dense_family(), gpt2_family()}; }
 
 std::string known_types() {
   std::vector<std::string> names;
@@ -35,8 +35,11 @@ std::string known_types() {
 }
 
 [[noreturn]] void refuse_architecture(const HfConfig& config, const std::string& key, const std::string& value) {
-  throw Error(fmt::format("{} {}", config.origin(), key),
-              fmt::format("\"{}\" is not an architecture known here. Known: {}.", value, known_types()));
+  throw Error(
+      fmt::format("{} {}", config.origin(), key),
+      fmt::format("\"{}\" is not an architecture known here. Known: {}. Any other that transformers knows trains from "
+                  "a script with `import shoal` or `import deepspeed`: docs/huggingface.md.",
+                  value, known_types()));
 }
 
 // The one architecture that config.json names, or "".

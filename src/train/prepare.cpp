@@ -109,12 +109,8 @@ int threads_for(const TrainOptions& options, int local_ranks) {
 int64_t sequence_for(int64_t asked, const models::ModelInfo& info) {
   if (asked == 0) return std::min(kLongestDefaultSequence, info.max_positions);
   if (asked > info.max_positions) {
-    const bool by_window = info.positions_by == "sliding_window";
-    throw Error("--sequence",
-                fmt::format("{} tokens are more than {} can take, {}: that is its {}{}. Give {} or fewer.", asked,
-                            info.name, info.max_positions, info.positions_by,
-                            by_window ? ", and attention within a window shorter than the sequence is not built" : "",
-                            info.max_positions));
+    throw Error("--sequence", fmt::format("{} tokens are more than {} can take, {}: that is its {}. Give {} or fewer.",
+                                          asked, info.name, info.max_positions, info.positions_by, info.max_positions));
   }
   return asked;
 }

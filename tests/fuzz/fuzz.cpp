@@ -27,8 +27,8 @@
 #include "checkpoint/safetensors_format.h"
 #include "forecast/cluster.h"
 #include "fuzz/mutate.h"
+#include "models/dense/config.h"
 #include "models/gpt2/config.h"
-#include "models/llama/config.h"
 #include "models/open_model.h"
 #include "shoal/config.h"
 #include "shoal/error.h"
@@ -97,7 +97,7 @@ const std::map<std::string, Target>& targets() {
          for (const bool llama : {true, false}) {
            try {
              const models::HfConfig config(json::parse(input, "config.json"), "config.json");
-             if (llama) models::read_llama_config(config);
+             if (llama) models::read_dense_config(config);
              if (!llama) models::read_gpt2_config(config);
            } catch (const Error&) {
              refused = std::current_exception();

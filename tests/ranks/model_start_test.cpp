@@ -9,6 +9,7 @@
 #include "checkpoint/safetensors.h"
 #include "training/outcome.h"
 #include "unit/comm/rank_threads.h"
+#include "unit/models/tiny_families.h"
 #include "unit/models/tiny_model.h"
 
 namespace shoal {
@@ -116,6 +117,18 @@ TEST(ModelTraining, DropoutDiffersFromRankToRank) {
   EXPECT_NE(losses[0][0], losses[1][0]);
   const std::vector<std::vector<double>> plain = losses_of({.config_json = tiny_gpt2_json(testing::kNoDropout)}, 2);
   EXPECT_EQ(plain[0][0], plain[1][0]);
+}
+
+TEST(ModelStart, EveryFamilyTrainsWithTheSameBitsAtEveryStageOnTwoRanks) {
+  for (const std::string& config : testing::tiny_families()) {
+    TinyRun run = {.config_json = config, .stage = 0};
+    const std::vector<std::vector<double>> expected = losses_of(run, 2);
+    EXPECT_NE(expected[0][3], expected[0][2]) << config;
+    for (const int stage : {1, 2, 3}) {
+      run.stage = stage;
+      EXPECT_EQ(losses_of(run, 2), expected) << config << " stage " << stage;
+    }
+  }
 }
 
 }  // namespace shoal

@@ -92,7 +92,7 @@ class Gpt2 final : public Decoder {
  public:
   using Config = Gpt2Config;
   static Config read_config(const HfConfig& config) { return read_gpt2_config(config); }
-  static FileNames file_names() {
+  static FileNames file_names(const Config&) {
     // Old files hold the causal mask of each block as attn.bias and attn.masked_bias.
     return {.base_prefix = "transformer.", .ignored_suffixes = {".attn.bias", ".attn.masked_bias"}};
   }

@@ -1,21 +1,23 @@
 #include "models/decoder.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "training/outcome.h"
-#include "unit/models/counting_allocator.h"
+#include "unit/models/measured_nbytes.h"
+#include "unit/models/tiny_families.h"
 #include "unit/models/tiny_model.h"
 
 namespace shoal::models {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::measured_nbytes;
 using testing::message_of;
 using testing::open_json;
+using testing::tiny_families;
 using testing::tiny_gpt2_json;
 using testing::tiny_llama_json;
 using testing::TinyTraining;
@@ -43,6 +45,48 @@ TEST(Decoder, RecomputeDoesNotChangeABitAlsoWithDropout) {
       }
     }
   }
+}
+
+TEST(Decoder, RecomputeDoesNotChangeABitInAnyFamily) {
+  const auto world = make_single_group();
+  for (const std::string& config : tiny_families()) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      TinyTraining kept({.config_json = config, .precision = precision}, *world);
+      const std::vector<double> losses = kept.train(3);
+      EXPECT_NE(losses[2], losses[1]) << config;
+      for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+        TinyTraining repeated({.config_json = config, .open = {.recompute = recompute}, .precision = precision},
+                              *world);
+        EXPECT_EQ(repeated.train(3), losses) << config << precision << name_of(recompute);
+      }
+    }
+  }
+}
+
+TEST(Decoder, LogitsAreThoseOfTheLossInAnyFamily) {
+  const auto world = make_single_group();
+  for (const std::string& config : tiny_families()) {
+    TinyTraining training({.config_json = config, .precision = "bf16"}, *world);
+    const at::Tensor logits = training.logits(TinyTraining::tokens(0));
+    const at::Tensor loss = at::cross_entropy_loss(logits.flatten(0, 1), TinyTraining::tokens(1).flatten());
+    EXPECT_EQ(loss.item<double>(), training.evaluate(0)) << config;
+  }
+}
+
+TEST(Decoder, APositionSeesNoTokenBeyondTheWindowsOfAllLayers) {
+  const auto world = make_single_group();
+  TinyTraining training(
+      {.config_json = testing::tiny_dense_json("mistral", R"(, "sliding_window": 3, "num_key_value_heads": 1)")},
+      *world);
+  at::Tensor tokens = TinyTraining::tokens(1, 12);
+  const at::Tensor before = training.logits(tokens);
+  tokens = tokens.clone();
+  tokens.select(1, 2).add_(1).remainder_(testing::kTinyVocab);
+  const at::Tensor after = training.logits(tokens);
+  // Two layers reach back two tokens each.
+  EXPECT_TRUE(before.narrow(1, 0, 2).equal(after.narrow(1, 0, 2)));
+  for (int64_t at = 2; at <= 6; ++at) EXPECT_FALSE(before.select(1, at).equal(after.select(1, at))) << at;
+  EXPECT_TRUE(before.narrow(1, 7, 5).equal(after.narrow(1, 7, 5)));
 }
 
 TEST(Decoder, TheStageDoesNotChangeABit) {
@@ -158,26 +202,6 @@ TEST(Decoder, TokensThatDoNotFitAreRefused) {
   EXPECT_THAT(problem(good, TinyTraining::tokens(0, 8)), HasSubstr("targets"));
   EXPECT_EQ(training.train(1).size(), 1u);  // and training goes on
 }
-
-namespace {
-
-// Bytes that tensors hold at the peak of a micro-step, beyond what they hold between steps.
-int64_t measured_nbytes(const std::string& config, const std::string& precision, const RecomputedBlocks& blocks) {
-  at::set_num_threads(1);  // products in fp32 of 16-bit values have room of their own in each thread
-  const auto world = make_single_group();
-  TinyTraining training({.config_json = config, .precision = precision}, *world);
-  training.model->set_recomputed(blocks);
-  const at::Tensor tokens = TinyTraining::tokens(0, 64);
-  const auto run = [&] { training.engine.backward(training.model->loss(training.engine, tokens, tokens)); };
-  run();
-  training.engine.step();
-  testing::CountingAllocator counted;
-  run();
-  training.engine.step();
-  return counted.peak();
-}
-
-}  // namespace
 
 TEST(Decoder, TheEstimateOfActivationsIsNearWhatAMicroStepHolds) {
   const std::string llama = R"({"model_type": "llama", "vocab_size": 29, "hidden_size": 48, "intermediate_size": 128,)"

@@ -128,6 +128,8 @@ TEST(OpenModel, AnExportedModelOpensAgain) {
 TEST(OpenModel, NamesWhatItDoesNotKnow) {
   EXPECT_THAT(problem_of("llama-7bb"), AllOf(HasSubstr("Did you mean llama-7b?"), HasSubstr("gpt2")));
   EXPECT_THAT(problem_of("/nowhere"), HasSubstr("/nowhere"));
+  EXPECT_THAT(problem_of("google/gemma-2-2b"),
+              HasSubstr("hf download google/gemma-2-2b --local-dir DIR, and give DIR."));
   EXPECT_THAT(problem_of("an-owner/A-Model-1B"),
               HasSubstr("Nothing is fetched from the Hub here: hf download an-owner/A-Model-1B --local-dir DIR"));
   for (const char* path : {"./nowhere", "/nowhere/model", "a/b/c", "nowhere/"}) {
@@ -194,7 +196,8 @@ TEST(OpenModel, AnUnknownArchitectureIsRefusedWithTheKnownOnes) {
   const auto problem = [](const std::string& config) { return message_of([&] { open_json(config); }); };
   EXPECT_THAT(
       problem(R"({"model_type": "bert"})"),
-      AllOf(HasSubstr("model_type] \"bert\""), HasSubstr("LlamaForCausalLM"), HasSubstr("gpt2 (GPT2LMHeadModel)")));
+      AllOf(HasSubstr("model_type] \"bert\""), HasSubstr("LlamaForCausalLM"), HasSubstr("gpt2 (GPT2LMHeadModel)"),
+            HasSubstr("gemma2 (Gemma2ForCausalLM)"), HasSubstr("`import shoal` or `import deepspeed`")));
   EXPECT_THAT(problem(R"({"architectures": ["MambaForCausalLM"]})"), HasSubstr("architectures] \"MambaForCausalLM\""));
   EXPECT_THAT(problem(R"({})"), HasSubstr("architectures"));
   EXPECT_THAT(problem(tiny_llama_json(R"(, "architectures": ["LlamaForSequenceClassification"])")),

@@ -53,8 +53,8 @@ TEST(PrepareRun, ASequenceThatIsTooLongIsRefusedWithTheKeyThatLimitsIt) {
     return message_of([&] { prepare_run(options, 1); });
   };
   EXPECT_THAT(refusal("llama"), HasSubstr("can take, 64: that is its max_position_embeddings. Give 64 or fewer."));
-  EXPECT_THAT(refusal("mistral"), HasSubstr("can take, 32: that is its sliding_window, and attention within a window "
-                                            "shorter than the sequence is not built. Give 32 or fewer."));
+  // A window is no limit.
+  EXPECT_THAT(refusal("mistral"), HasSubstr("can take, 64: that is its max_position_embeddings. Give 64 or fewer."));
 }
 
 TEST(PrepareRun, AStopBehindTheEndIsRefused) {

@@ -1,4 +1,4 @@
-#include "models/llama/rope.h"
+#include "models/dense/rope.h"
 #include "cuda/tensors.h"
 #include "models/ops/rotary.h"
 

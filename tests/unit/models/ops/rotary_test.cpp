@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "models/llama/rope.h"
+#include "models/dense/rope.h"
 #include "unit/models/ops/same.h"
 
 namespace shoal::models::ops {
@@ -38,6 +38,16 @@ TEST(Rotate, TurnsDimensionIWithIPlusHalf) {
   EXPECT_NEAR(turned[2].item<double>(), std::sin(1.0), 1e-6);
   EXPECT_EQ(turned[1].item<float>(), 2.0f);
   EXPECT_EQ(turned[3].item<float>(), 3.0f);
+}
+
+TEST(Rotate, DimensionsBehindTheTablesStay) {
+  const RotaryTable table = make_rope_table(rope_frequencies({}, 4), 3, at::kFloat);
+  const at::Tensor q = normal_tensor({2, 3, 6, 10}, 1), k = normal_tensor({2, 3, 2, 10}, 2);
+  const Rotated part = rotate(q, k, table), whole = rotate(q.narrow(3, 0, 4), k.narrow(3, 0, 4), table);
+  EXPECT_TRUE(part.q.narrow(3, 0, 4).equal(whole.q));
+  EXPECT_TRUE(part.k.narrow(3, 0, 4).equal(whole.k));
+  EXPECT_TRUE(part.q.narrow(3, 4, 6).equal(q.narrow(3, 4, 6).transpose(1, 2)));
+  EXPECT_TRUE(part.k.narrow(3, 4, 6).equal(k.narrow(3, 4, 6).transpose(1, 2)));
 }
 
 TEST(Rotate, MovesHeadsBeforeTime) {

@@ -1,4 +1,4 @@
-#include "models/llama/model.h"
+#include "models/dense/model.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>

@@ -1,0 +1,112 @@
+// See activations.h. All counts are bytes of one token, until the end.
+#include "models/dense/activations.h"
+
+#include <algorithm>
+
+#include "models/ops/attention.h"
+
+namespace shoal::models {
+
+namespace {
+
+struct Widths {
+  size_t hidden, q, kv, ffn, heads;
+  size_t element;
+  size_t before;  // norms whose output a matrix reads
+  size_t after;   // norms of what attention and the feed-forward part give
+  bool narrow;    // 16 bits
+  bool chunked;   // attention by ops/attention.h, in some layer
+};
+
+bool is_chunked(const DenseConfig& config, int64_t time) {
+  return config.attention_softcap > 0 ||
+         std::any_of(config.each_layer.begin(), config.each_layer.end(),
+                     [&](const DenseLayer& layer) { return layer.window > 0 && layer.window < time; });
+}
+
+Widths widths_of(const DenseConfig& config, const MicroStep& of) {
+  Widths w{};
+  w.hidden = static_cast<size_t>(config.hidden);
+  w.q = static_cast<size_t>(config.q_width());
+  w.kv = static_cast<size_t>(config.kv_width());
+  w.ffn = static_cast<size_t>(config.ffn);
+  w.heads = static_cast<size_t>(config.heads);
+  w.element = nbytes_of(of.dtype);
+  w.before = !config.norm_before ? 0 : config.shared_norm ? 1 : 2;
+  w.after = config.norm_after ? 2 : 0;
+  w.narrow = of.dtype != DType::f32;
+  w.chunked = is_chunked(config, of.time);
+  return w;
+}
+
+// Inputs of the norms, and of the matrices behind them. What is normed in fp32 is kept in fp32: on the CPU by the
+// library's RMS norm beside the input, on a GPU where it is normed by 1 + weight.
+size_t norms_nbytes(const DenseConfig& config, const Widths& w, bool fused) {
+  const bool rms_in_fp32 = config.norm != NormKind::layer && (!fused || (config.norm == NormKind::rms_one && w.narrow));
+  const size_t input = fused && rms_in_fp32 ? 0 : w.element;
+  const size_t each = input + (rms_in_fp32 ? 4 : 0);
+  const size_t inputs = config.parallel && w.before == 2 && !rms_in_fp32 ? 1 : w.before;  // two norms of one x
+  const size_t read = w.before == 0 ? 2 * w.hidden : w.before * w.hidden;                 // what the matrices read
+  size_t nbytes = read * w.element + (inputs + w.after) * w.hidden * each;
+  if (config.qk_norm != QkNorm::none) nbytes += (w.q + w.kv) * each;
+  return nbytes + (fused ? (w.before + w.after) * 4 : 0);
+}
+
+size_t attention_nbytes(const DenseConfig& config, const Widths& w, const MicroStep& of, bool fused) {
+  // q, k after rotation, v, attention's output; v of one matrix is a part of all of it.
+  size_t widths = 2 * w.q + 2 * w.kv;
+  if (config.qkv_layout != QkvLayout::separate) widths += w.q + w.kv;
+  size_t nbytes = widths * w.element + (fused || w.chunked ? w.heads * 4 : 0);
+  if (config.attention_dropout > 0) nbytes += w.heads * static_cast<size_t>(of.time) * (4 + w.element + 1);
+  return nbytes;
+}
+
+// Widths of the feed-forward part that are kept: gate, what the activation function made of it, up, their product.
+size_t ffn_widths(const DenseConfig& config, bool fused) {
+  if (config.gated) return fused && config.activation == Activation::silu && !config.ffn_bias ? 2 : 4;
+  return config.activation == Activation::relu ? 1 : 2;
+}
+
+// What backward makes of a chunk: its weights, the slope of a cap, the gradient of the scores, in fp32 and, where it is
+// narrower, in the dtype; and the sums of the gradients of k and v, in fp32.
+size_t chunk_nbytes(const DenseConfig& config, const MicroStep& of) {
+  const int64_t window = config.each_layer.empty() ? 0 : config.each_layer.front().window;
+  const int64_t chunk = ops::attention_chunk(of.batch, config.heads, of.time, window);
+  const int64_t scores = of.batch * config.heads * chunk * ops::attention_reach(chunk, of.time, window);
+  const size_t in_dtype = of.dtype == DType::f32 ? 0 : 2 * nbytes_of(of.dtype);
+  return static_cast<size_t>(scores) * (config.attention_softcap > 0 ? 3 * 4 + in_dtype : 2 * 4 + in_dtype) +
+         of.rows() * static_cast<size_t>(2 * config.kv_width()) * 4;
+}
+
+}  // namespace
+
+BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of) {
+  const Widths w = widths_of(config, of);
+  const size_t rows = of.rows();
+  const bool fused = of.is_fused();
+  const size_t ffn = ffn_widths(config, fused);
+  size_t kept = norms_nbytes(config, w, fused) + attention_nbytes(config, w, of, fused) + ffn * w.ffn * w.element;
+  if (config.residual_dropout > 0) kept += 2 * w.hidden;
+  // Selective recompute makes norms' outputs again, and what the activation function gave.
+  const bool makes_product = config.gated || config.activation != Activation::relu;
+  const bool kept_product = !fused || ffn != 2 || !config.gated;
+  const size_t product = makes_product && kept_product ? w.ffn : 0;
+  const size_t scores = w.chunked ? chunk_nbytes(config, of) : 0;
+  if (!fused) {
+    // An RMS norm in 16 bits does not keep its input, so that the input is kept where its output is made again.
+    const size_t norms = w.narrow && config.norm != NormKind::layer ? 0 : w.before * w.hidden;
+    return {rows * kept, rows * (norms + product) * w.element, std::max(rows * kept / 2, scores)};
+  }
+  // Backward of the feed-forward part holds the gradients of its product, of gate and of up.
+  const size_t norms = config.norm == NormKind::rms_one && w.narrow ? 0 : w.before * w.hidden;
+  const size_t in_flight = ((config.gated ? 3 : 2) * w.ffn + 2 * w.hidden) * w.element;
+  if (!of.fp8) return {rows * kept, rows * (norms + product) * w.element, std::max(rows * in_flight, scores)};
+  // Inputs of matrices are kept in 8 bits: norms' outputs instead of in the dtype, and beside what attention and the
+  // product keep of theirs. Backward has the product once more in the dtype, and a gradient both ways round.
+  const size_t read = 2 * w.hidden;
+  const size_t in_fp8 = kept - read * w.element + read + w.q + w.ffn - product * w.element;
+  return {rows * in_fp8, rows * (w.before * w.hidden + (makes_product ? w.ffn : 0)),
+          std::max(rows * (in_flight + w.ffn * w.element + 2 * w.ffn), scores)};
+}
+
+}  // namespace shoal::models

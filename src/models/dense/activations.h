@@ -1,0 +1,11 @@
+// What a block of a dense decoder keeps for backward, counted from its switches.
+#pragma once
+
+#include "models/decoder.h"
+#include "models/dense/config.h"
+
+namespace shoal::models {
+
+BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of);
+
+}  // namespace shoal::models

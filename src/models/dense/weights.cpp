@@ -1,0 +1,124 @@
+// See weights.h.
+#include "models/dense/weights.h"
+
+#include <fmt/format.h>
+
+#include "models/dense/families.h"
+
+namespace shoal::models {
+
+namespace {
+
+// Declares parts of the unit begun last; a part without a name is not there.
+class Declaring {
+ public:
+  Declaring(const DenseConfig& config, ParameterList& list)
+      : config_(config), list_(list), normal_(Init::normal(config.initializer_range)) {}
+
+  DenseNorm norm(const std::string& prefix, const char* name) {
+    if (*name == 0) return {};
+    const bool from_zero = config_.norm == NormKind::rms_one;
+    DenseNorm norm;
+    norm.weight = list_.add(prefix + name + ".weight", {config_.hidden}, Init::constant(from_zero ? 0 : 1));
+    if (config_.norm == NormKind::layer) norm.bias = list_.add(prefix + name + ".bias", {config_.hidden}, kZero);
+    return norm;
+  }
+
+  DenseMatrix matrix(const std::string& name, int64_t out, int64_t in) {
+    return {list_.add(name + ".weight", {out, in}, normal_), {}};
+  }
+
+  void bias(DenseMatrix& of, const std::string& name, bool there) {
+    if (there) of.bias = list_.add(name + ".bias", {of.weight.size(0)}, kZero);
+  }
+
+  DenseMatrix affine(const std::string& name, int64_t out, int64_t in, bool biased) {
+    DenseMatrix made = matrix(name, out, in);
+    bias(made, name, biased);
+    return made;
+  }
+
+ private:
+  static inline const Init kZero = Init::constant(0);
+  const DenseConfig& config_;
+  ParameterList& list_;
+  Init normal_;
+};
+
+void declare_attention(const DenseConfig& config, const DenseNames& names, const std::string& prefix, DenseBlock& block,
+                       ParameterList& list) {
+  Declaring declare(config, list);
+  const bool two_in_parallel = config.parallel && !config.shared_norm && *names.parallel_attention_norm != 0;
+  block.attention_norm = declare.norm(prefix, two_in_parallel ? names.parallel_attention_norm : names.attention_norm);
+  const int64_t q = config.q_width(), kv = config.kv_width();
+  if (config.qkv_layout != QkvLayout::separate) {
+    block.qkv = declare.affine(prefix + names.qkv, q + 2 * kv, config.hidden, config.qkv_bias);
+  } else {
+    block.q = declare.matrix(prefix + names.q, q, config.hidden);
+    block.k = declare.matrix(prefix + names.k, kv, config.hidden);
+    block.v = declare.matrix(prefix + names.v, kv, config.hidden);
+    declare.bias(block.q, prefix + names.q, config.qkv_bias);
+    declare.bias(block.k, prefix + names.k, config.qkv_bias);
+    declare.bias(block.v, prefix + names.v, config.qkv_bias);
+  }
+  if (config.qk_norm != QkNorm::none) {
+    const bool whole = config.qk_norm == QkNorm::whole;
+    const Init init = Init::constant(config.norm == NormKind::rms_one ? 0 : 1);
+    block.q_norm = list.add(prefix + names.q_norm + ".weight", {whole ? q : config.head_dim}, init);
+    block.k_norm = list.add(prefix + names.k_norm + ".weight", {whole ? kv : config.head_dim}, init);
+  }
+  block.o = declare.affine(prefix + names.o, config.hidden, q, config.o_bias);
+  block.attention_after = declare.norm(prefix, names.attention_after);
+}
+
+void declare_ffn(const DenseConfig& config, const DenseNames& names, const std::string& prefix, DenseBlock& block,
+                 ParameterList& list) {
+  Declaring declare(config, list);
+  const bool two_in_parallel = config.parallel && *names.parallel_ffn_norm != 0;
+  if (!config.shared_norm) {
+    block.ffn_norm = declare.norm(prefix, two_in_parallel ? names.parallel_ffn_norm : names.ffn_norm);
+  }
+  if (config.gate_beside_up) {
+    block.gate_up = declare.affine(prefix + names.gate_up, 2 * config.ffn, config.hidden, config.ffn_bias);
+  } else {
+    if (config.gated) block.gate = declare.affine(prefix + names.gate, config.ffn, config.hidden, config.ffn_bias);
+    block.up = declare.affine(prefix + names.up, config.ffn, config.hidden, config.ffn_bias);
+  }
+  block.down = declare.affine(prefix + names.down, config.hidden, config.ffn, config.ffn_bias);
+  block.ffn_after = declare.norm(prefix, names.ffn_after);
+}
+
+}  // namespace
+
+DenseWeights declare_dense_weights(const DenseConfig& config, ParameterList& list) {
+  const DenseNames& names = dense_family_of(config).names;
+  const Init normal = Init::normal(config.initializer_range);
+  DenseWeights weights;
+  list.begin_unit(names.embedding);
+  const Init embedding =
+      config.padding_token ? normal.with_zeros(*config.padding_token * config.hidden, config.hidden) : normal;
+  weights.embedding = list.add(fmt::format("{}.weight", names.embedding), {config.vocab, config.hidden}, embedding);
+  if (config.position_offset >= 0) {
+    weights.positions = list.add(fmt::format("{}.weight", names.positions),
+                                 {config.position_offset + config.max_positions, config.hidden}, normal);
+  }
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string name = fmt::format("{}.{}", names.layer, layer);
+    list.begin_unit(name);
+    DenseBlock& block = weights.blocks.emplace_back();
+    declare_attention(config, names, name + ".", block, list);
+    declare_ffn(config, names, name + ".", block, list);
+  }
+  list.begin_unit(names.head);
+  weights.norm = Declaring(config, list).norm("", names.norm);
+  const std::string head = fmt::format("{}.weight", names.head);
+  if (config.tied) {
+    weights.head = weights.embedding;
+    list.add_tied(head, weights.embedding);
+  } else {
+    weights.head = list.add(head, {config.vocab, config.hidden}, normal);
+  }
+  return weights;
+}
+
+}  // namespace shoal::models

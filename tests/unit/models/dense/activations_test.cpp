@@ -1,0 +1,67 @@
+#include "models/dense/activations.h"
+
+#include <gtest/gtest.h>
+
+#include "unit/models/measured_nbytes.h"
+
+namespace shoal::models {
+
+using testing::measured_nbytes;
+using testing::open_json;
+
+namespace {
+
+std::string shape_of(const std::string& type, const std::string& more) {
+  return R"({"model_type": ")" + type +
+         R"(", "vocab_size": 29, "hidden_size": 48, "intermediate_size": 128, "num_hidden_layers": 4,)"
+         R"( "num_attention_heads": 4, "max_position_embeddings": 64)" +
+         more + "}";
+}
+
+const std::string kGrouped = R"(, "num_key_value_heads": 2, "pad_token_id": null)";
+
+// Families whose blocks differ in what they keep.
+std::vector<std::string> shapes() {
+  return {shape_of("gemma", kGrouped + R"(, "head_dim": 16)"),
+          shape_of("gemma2", kGrouped + R"(, "head_dim": 16, "sliding_window": 16)"),
+          shape_of("gemma3_text", kGrouped + R"(, "head_dim": 16)"),
+          shape_of("phi3", kGrouped),
+          shape_of("olmo2", kGrouped),
+          shape_of("granite", kGrouped),
+          shape_of("gpt_neox", R"(, "rotary_pct": 0.5)"),
+          shape_of("opt", R"(, "ffn_dim": 128, "dropout": 0)"),
+          shape_of("falcon", R"(, "ffn_hidden_size": 128)")};
+}
+
+}  // namespace
+
+TEST(DenseBlockNbytes, AreNearWhatAMicroStepHolds) {
+  for (const std::string& config : shapes()) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      const DType dtype = std::string(precision) == "fp32" ? DType::f32 : DType::bf16;
+      const auto estimated = [&](Recompute recompute) {
+        return static_cast<double>(
+            open_json(config, {.recompute = recompute})->activation_nbytes({2, 64, dtype}).device);
+      };
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        const double measured = static_cast<double>(measured_nbytes(config, precision, blocks_of(recompute, 4)));
+        EXPECT_NEAR(estimated(recompute) / measured, 1, 0.3) << config << precision << name_of(recompute);
+      }
+    }
+  }
+}
+
+TEST(DenseBlockNbytes, OfCappedScoresAreThoseOfAChunk) {
+  const auto in_flight = [](int64_t time) {
+    DenseConfig config;
+    config.hidden = config.ffn = 64;
+    config.heads = config.kv_heads = 16;
+    config.head_dim = 4;
+    config.attention_softcap = 50;
+    config.each_layer.resize(1);
+    return dense_block_nbytes(config, {1, time, DType::bf16, at::DeviceType::CUDA}).in_flight;
+  };
+  EXPECT_LT(in_flight(32768), 4 * in_flight(8192));  // not by the square
+}
+
+}  // namespace shoal::models
