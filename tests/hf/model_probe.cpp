@@ -1,12 +1,14 @@
 // Opens a model as the trainer would and writes down what it does, for model_parity_test.py to compare.
 //
-//   model_probe FOLDER TOKENS CONFIG OUT
+//   model_probe FOLDER TOKENS CONFIG OUT [FOLDER TOKENS CONFIG OUT]...
 //
 // TOKENS: int64 steps, batch, time, then [steps, batch, time + 1] token ids. CONFIG: DeepSpeed's JSON. Into OUT go
-// logits.f32 of the first batch before training; losses.txt, one line a step; weights before training as safetensors in
-// one file (whole/) and in many (sharded/), each with a config.json.
+// logits.f32 of the first batch before training; losses.txt, one line a step; the gradients of the first step
+// (gradients/) and weights before training as safetensors in one file (whole/) and in many (sharded/), each of these
+// with a config.json.
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -61,6 +63,25 @@ void export_weights(const LanguageModel& model, shoal::Engine& engine, const fs:
   std::ofstream(folder / "config.json") << model.config_json();
 }
 
+// Of a backward that has ended a step, in a world of one.
+void export_gradients(shoal::Engine& engine, const fs::path& folder) {
+  std::map<std::string, std::vector<float>> by_name;
+  std::vector<shoal::SafeTensor> tensors;
+  for (const shoal::StateRun& run : engine.state().owned_gradients()) {
+    const shoal::ParamInfo& param = engine.state().params()[static_cast<size_t>(run.param)];
+    std::vector<float>& values = by_name[param.name];
+    if (values.empty()) {
+      values.resize(static_cast<size_t>(at::empty(param.shape, at::kMeta).numel()));
+      tensors.push_back({param.name, "", param.shape});
+    }
+    engine.state().read_gradient(run, values.data() + run.begin);
+  }
+  shoal::write_safetensors(folder.string(), tensors, {.dtype = shoal::DType::f32},
+                           [&](const std::string& name, int64_t begin, int64_t numel, float* out) {
+                             std::copy_n(by_name[name].data() + begin, numel, out);
+                           });
+}
+
 void probe(const char* folder, const char* token_path, const char* config_path, const fs::path& out) {
   const std::unique_ptr<LanguageModel> model = shoal::models::open_model(folder);
   const std::unique_ptr<shoal::Group> world = shoal::make_single_group();
@@ -80,6 +101,7 @@ void probe(const char* folder, const char* token_path, const char* config_path, 
         model->loss(engine, batch.narrow(1, 0, time).contiguous(), batch.narrow(1, 1, time).contiguous());
     losses << loss.item<double>() << "\n";
     engine.backward(loss);
+    if (step == 0) export_gradients(engine, out / "gradients");
     engine.step();
   }
 }
@@ -87,12 +109,12 @@ void probe(const char* folder, const char* token_path, const char* config_path, 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: model_probe FOLDER TOKENS CONFIG OUT\n");
+  if (argc < 5 || argc % 4 != 1) {
+    std::fprintf(stderr, "usage: model_probe FOLDER TOKENS CONFIG OUT [FOLDER TOKENS CONFIG OUT]...\n");
     return 2;
   }
   try {
-    probe(argv[1], argv[2], argv[3], argv[4]);
+    for (int i = 1; i < argc; i += 4) probe(argv[i], argv[i + 1], argv[i + 2], argv[i + 3]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

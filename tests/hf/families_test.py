@@ -1,0 +1,222 @@
+"""Holds every dense family against transformers: loss, gradients, ten steps, weights in and out, number of parameters.
+
+    families_test.py PROBE SHOAL [unittest arguments]
+
+Each case is a small model that transformers builds and saves, with sequences longer than its windows. PROBE (model_probe.cpp) opens
+all of them in one process. Switches that no row of src/models/dense/families.cpp combines so are cases too.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+from transformers import (FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig,
+                          MistralConfig, Olmo2Config, Olmo3Config, OPTConfig, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config, Starcoder2Config)
+from transformers.utils import logging
+
+PROBE = SHOAL = None
+STEPS, BATCH, TIME = 10, 2, 20
+VOCAB = 67
+LR, WEIGHT_DECAY, CLIP, EPS = 3e-3, 0.1, 1.0, 1e-4
+CONFIG = {
+    "train_batch_size": 1,
+    "gradient_clipping": CLIP,
+    "optimizer": {"type": "AdamW", "params": {"lr": LR, "betas": [0.9, 0.95], "eps": EPS, "weight_decay": WEIGHT_DECAY}},
+    "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0},
+}
+TOKENS = dict(bos_token_id=0, eos_token_id=0)
+SHAPE = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4,
+             max_position_embeddings=32, **TOKENS)
+GROUPED = dict(SHAPE, num_key_value_heads=2)
+WINDOW = dict(sliding_window=6)
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 8}
+LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "short_factor": [1.0, 1.5],
+        "long_factor": [2.0, 3.5]}
+FULL_AND_SLIDING = ["sliding_attention", "full_attention"]
+
+CASES = {
+    "llama_biases": LlamaConfig(**GROUPED, attention_bias=True, mlp_bias=True),
+    "llama_linear_rope": LlamaConfig(**SHAPE, rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}),
+    "llama_dynamic_rope": LlamaConfig(**dict(SHAPE, max_position_embeddings=12),
+                                      rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
+    "mistral_window": MistralConfig(**GROUPED, **WINDOW),
+    "qwen2_yarn": Qwen2Config(**GROUPED, rope_parameters=YARN, tie_word_embeddings=True),
+    "qwen2_yarn_untruncated": Qwen2Config(**GROUPED, rope_parameters=YARN | {"truncate": False, "attention_factor": 1.2,
+                                                                            "beta_fast": 4.0}),
+    "qwen2_window": Qwen2Config(**GROUPED, **WINDOW, use_sliding_window=True, max_window_layers=1),
+    "qwen3_biases_yarn": Qwen3Config(**GROUPED, head_dim=12, attention_bias=True,
+                                     rope_parameters=YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}),
+    "gemma": GemmaConfig(**GROUPED, head_dim=12),
+    "gemma2": Gemma2Config(**GROUPED, **WINDOW, head_dim=12, query_pre_attn_scalar=20, attn_logit_softcapping=2.0,
+                           final_logit_softcapping=1.5),
+    "gemma2_uncapped": Gemma2Config(**GROUPED, **WINDOW, head_dim=12, attn_logit_softcapping=None, final_logit_softcapping=None,
+                                    tie_word_embeddings=False),
+    "gemma3": Gemma3TextConfig(**dict(GROUPED, num_hidden_layers=3), **WINDOW, head_dim=12, query_pre_attn_scalar=20,
+                               layer_types=FULL_AND_SLIDING + ["sliding_attention"], final_logit_softcapping=1.5,
+                               rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                                                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}),
+    "phi3": Phi3Config(**GROUPED, pad_token_id=3, **WINDOW),
+    "phi3_longrope_short": Phi3Config(**GROUPED, pad_token_id=None, original_max_position_embeddings=24, rope_parameters=LONG),
+    "phi3_longrope_long": Phi3Config(**GROUPED, pad_token_id=None, original_max_position_embeddings=16, rope_parameters=LONG,
+                                     tie_word_embeddings=True),
+    "olmo2": Olmo2Config(**GROUPED, attention_bias=True),
+    "olmo3": Olmo3Config(**GROUPED, **WINDOW, layer_types=FULL_AND_SLIDING,
+                         rope_parameters={"full_attention": YARN, "sliding_attention": {"rope_type": "default",
+                                                                                        "rope_theta": 5e5}}),
+    "smollm3": SmolLM3Config(**GROUPED, pad_token_id=3, no_rope_layer_interval=2),
+    "smollm3_window": SmolLM3Config(**GROUPED, **WINDOW, pad_token_id=None, no_rope_layers=[0, 1], use_sliding_window=True,
+                                    mlp_bias=True, tie_word_embeddings=False),
+    "starcoder2": Starcoder2Config(**GROUPED, **WINDOW),
+    "granite": GraniteConfig(**GROUPED, embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=0.2,
+                             logits_scaling=3.0, attention_bias=True),
+    "gpt_neox": GPTNeoXConfig(**SHAPE, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}),
+    "gpt_neox_in_a_row": GPTNeoXConfig(**SHAPE, use_parallel_residual=False, hidden_act="gelu_new", tie_word_embeddings=True,
+                                       rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0}),
+    "opt": OPTConfig(vocab_size=VOCAB, hidden_size=32, ffn_dim=56, num_hidden_layers=2, num_attention_heads=4,
+                     max_position_embeddings=32, dropout=0.0, pad_token_id=1, **TOKENS),
+    "opt_unbiased_gelu": OPTConfig(vocab_size=VOCAB, hidden_size=32, ffn_dim=56, num_hidden_layers=2, num_attention_heads=4,
+                                   max_position_embeddings=32, dropout=0.0, enable_bias=False, activation_function="gelu",
+                                   tie_word_embeddings=False, **TOKENS),
+}
+for name, more in {"falcon": {}, "falcon_heads_in_a_row": dict(multi_query=False, parallel_attn=False, bias=True),
+                   "falcon_grouped": dict(new_decoder_architecture=True, num_kv_heads=2),
+                   "falcon_grouped_one_norm": dict(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1,
+                                                   ffn_hidden_size=40)}.items():
+    CASES[name] = FalconConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                               max_position_embeddings=32, **TOKENS, **more)
+
+
+def make_model(config):
+    """A model whose every weight matters: biases and norms away from 0 and 1, matrices large enough to be felt."""
+    torch.manual_seed(1)
+    # Capped scores are computed by transformers' eager attention only.
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
+    with torch.no_grad():
+        for param in model.parameters():
+            param.add_(torch.randn_like(param) * 0.08)
+    return model.train()
+
+
+def make_tokens(config):
+    """Two batches in turn, so that the loss falls; the padding token often enough to be felt."""
+    two = torch.randint(0, VOCAB, (2, BATCH, TIME + 1), generator=torch.Generator().manual_seed(2))
+    if config.pad_token_id is not None:
+        two[:, :, ::3] = config.pad_token_id
+    return two.repeat(STEPS // 2, 1, 1)
+
+
+def arguments(model, inputs):
+    # OPT counts positions by a mask, which would leave out padding tokens.
+    return dict(input_ids=inputs, attention_mask=torch.ones_like(inputs))
+
+
+def logits_of(model, tokens):
+    with torch.no_grad():
+        return model(**arguments(model, tokens[0, :, :-1])).logits.float()
+
+
+def train(model, tokens):
+    """Ten steps in plain PyTorch: losses, and the gradients of the first."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.95), eps=EPS, weight_decay=WEIGHT_DECAY)
+    losses, gradients = [], {}
+    for batch in tokens:
+        logits = model(**arguments(model, batch[:, :-1])).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        gradients = gradients or {name: param.grad.clone() for name, param in model.named_parameters()}
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+    return losses, gradients
+
+
+class Families(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+        cls.models, words = {}, []
+        for name, config in CASES.items():
+            place = cls.folder / name
+            (place / "out").mkdir(parents=True)
+            cls.models[name] = make_model(config)
+            cls.models[name].save_pretrained(place / "model")
+            tokens = make_tokens(config)
+            (place / "tokens").write_bytes(torch.tensor([STEPS, BATCH, TIME]).numpy().tobytes() + tokens.numpy().tobytes())
+            (place / "ds.json").write_text(json.dumps(CONFIG))
+            words += [place / "model", place / "tokens", place / "ds.json", place / "out"]
+        cls.result = subprocess.run([PROBE, *map(str, words)], capture_output=True, text=True, timeout=300)
+
+    def check_case(self, name):
+        model, out = self.models[name], self.folder / name / "out"
+        tokens = make_tokens(CASES[name])
+        self.assertTrue((out / "losses.txt").exists(), self.result.stderr)
+        wanted = logits_of(model, tokens)
+        logits = torch.frombuffer(bytearray((out / "logits.f32").read_bytes()), dtype=torch.float32).view(wanted.shape)
+        # Two libraries, fp32 in both: sums differ in order, some roundings of 6e-8. A wrong switch is 1e-3 and more.
+        self.assertLess(((logits - wanted).abs().max() / wanted.abs().max()).item(), 2e-6)
+
+        # transformers loads what was exported: the same bits, the same logits.
+        again = AutoModelForCausalLM.from_pretrained(out / "whole", attn_implementation="eager")
+        self.assertIs(type(again), type(model))
+        weights = model.state_dict()
+        for key, tensor in again.state_dict().items():
+            self.assertTrue(torch.equal(tensor, weights[key]), key)
+        self.assertTrue(torch.equal(logits_of(again, tokens), wanted))
+        # By the names that transformers itself writes.
+        written = load_file(self.folder / name / "model/model.safetensors")
+        exported = load_file(out / "whole/model.safetensors")
+        self.assertEqual(exported.keys(), written.keys())
+
+        wanted_losses, wanted_gradients = train(model, tokens)
+        losses = [float(line) for line in (out / "losses.txt").read_text().split()]
+        self.assertLess(abs(losses[0] / wanted_losses[0] - 1), 1e-6)
+        gradients = load_file(out / "gradients/model.safetensors")
+        names = {id(param): key for key, param in model.named_parameters()}
+        self.assertEqual(len(gradients), len(names))
+        whole = sum(gradient.norm().item()**2 for gradient in wanted_gradients.values()) ** 0.5
+        errors = 0
+        for key, gradient in wanted_gradients.items():
+            got = gradients["embed_out.weight" if key == "lm_head.weight" and "embed_out.weight" in gradients else key]
+            # Some are 0 but for rounding, as that of a bias that all scores of a row share.
+            error = (got - gradient).norm().item()
+            self.assertLess(error, 3e-6 * gradient.norm().item() + 1e-7 * whole, key)
+            errors += error**2
+        self.assertLess(errors**0.5, 1e-6 * whole)
+        self.assertEqual(len(losses), STEPS)
+        for step, (loss, wanted_loss) in enumerate(zip(losses, wanted_losses)):
+            self.assertLess(abs(loss / wanted_loss - 1), 3e-6, f"step {step}")
+        self.assertLess(losses[-1], losses[0] - 0.1)
+
+    def test_the_plan_counts_the_parameters(self):
+        for name in ("gemma2", "phi3", "olmo3", "falcon_grouped", "opt"):
+            words = [SHOAL, "plan", "--model", self.folder / name / "model", "--world", "1", "--json"]
+            result = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=60)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(json.loads(result.stdout)["parameters"], self.models[name].num_parameters(), name)
+
+
+def add_cases():
+    for name in CASES:
+        setattr(Families, f"test_{name}", lambda self, name=name: self.check_case(name))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    PROBE, SHOAL = sys.argv.pop(1), sys.argv.pop(1)
+    add_cases()
+    unittest.main()
