@@ -30,7 +30,7 @@ constexpr size_t kTurnNbytes = size_t{32} << 20;   // a piece that makes these f
 constexpr size_t kLastNbytes = 64;                 // by the second stream
 
 // One way.
-class Wire {
+class CopyLane {
  public:
   void carry(std::byte* to, const std::byte* from, size_t nbytes) {
     while (nbytes > 0) {
@@ -147,7 +147,7 @@ class CudaCopyStreams final : public CopyStreams {
   std::shared_ptr<const Alarms> alarms_;  // the queue's
   std::deque<Marks> marks_;               // events do not move
   CudaStalls holds_;
-  Wire in_, out_;
+  CopyLane in_, out_;
   cuda::Event here_;  // where the queue was when copies were given
   std::byte* pinned_ = nullptr;
 };

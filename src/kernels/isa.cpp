@@ -15,7 +15,8 @@ constexpr const char* kPlace = "kernels SHOAL_ISA";
 IsaVersion version_of(Isa isa) {
   switch (isa) {
     case Isa::reference: {
-      static const Kernels kernels{Isa::reference, update_reference(), reduce_reference(), convert_reference()};
+      static const Kernels kernels{Isa::reference, update_reference(), reduce_reference(), convert_reference(),
+                                   blocks_reference()};
       return {&kernels, ""};
     }
     case Isa::neon: return neon_version();

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/blocks.h"
 #include "kernels/convert.h"
 #include "kernels/reduce.h"
 #include "kernels/update.h"
@@ -14,8 +15,8 @@ namespace shoal::kernels {
 enum class Isa { reference, neon, avx2, avx512 };
 inline constexpr Isa kEveryIsa[] = {Isa::reference, Isa::neon, Isa::avx2, Isa::avx512};
 
-// The functions of update.h, reduce.h and convert.h as one version implements them. They do not check their arguments;
-// the public functions do, once for every version.
+// The functions of update.h, reduce.h, convert.h and blocks.h as one version implements them. They do not check their
+// arguments; the public functions do, once for every version.
 template <class Step>
 struct UpdateKernel {
   void (*run)(const Segment&, const Step&);
@@ -41,11 +42,17 @@ struct ConvertKernels {
   void (*split)(const float* master, void* weight, void* remainder, int64_t numel);
   void (*join)(const void* weight, const void* remainder, float* master, int64_t numel);
 };
+struct BlockKernels {
+  void (*quantize)(const void* values, DType dtype, int64_t numel, int bits, void* blocks);
+  void (*dequantize)(const void* blocks, int bits, void* values, DType dtype, int64_t numel);
+  void (*quantize_with_errors)(const float* values, int64_t numel, int bits, void* blocks, const ErrorFeedback&);
+};
 struct Kernels {
   Isa isa;
   UpdateKernels update;
   ReduceKernels reduce;
   ConvertKernels convert;
+  BlockKernels blocks;
 };
 
 std::string_view isa_name(Isa isa);

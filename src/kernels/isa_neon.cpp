@@ -4,7 +4,7 @@
 namespace shoal::kernels {
 
 IsaVersion neon_version() {
-  static const Kernels kernels{Isa::neon, update_neon(), reduce_neon(), convert_neon()};
+  static const Kernels kernels{Isa::neon, update_neon(), reduce_neon(), convert_neon(), blocks_neon()};
   return {&kernels, ""};
 }
 

@@ -27,5 +27,9 @@ ConvertKernels convert_reference();
 ConvertKernels convert_neon();
 ConvertKernels convert_avx2();
 ConvertKernels convert_avx512();
+BlockKernels blocks_reference();
+BlockKernels blocks_neon();
+BlockKernels blocks_avx2();
+BlockKernels blocks_avx512();
 
 }  // namespace shoal::kernels

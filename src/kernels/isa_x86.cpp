@@ -19,13 +19,13 @@ bool has_avx512() {
 
 IsaVersion avx2_version() {
   if (!has_avx2()) return {nullptr, "this CPU or its operating system lacks AVX2, FMA or F16C"};
-  static const Kernels kernels{Isa::avx2, update_avx2(), reduce_avx2(), convert_avx2()};
+  static const Kernels kernels{Isa::avx2, update_avx2(), reduce_avx2(), convert_avx2(), blocks_avx2()};
   return {&kernels, ""};
 }
 
 IsaVersion avx512_version() {
   if (!has_avx512()) return {nullptr, "this CPU or its operating system lacks AVX-512 F, BW, DQ or VL"};
-  static const Kernels kernels{Isa::avx512, update_avx512(), reduce_avx512(), convert_avx512()};
+  static const Kernels kernels{Isa::avx512, update_avx512(), reduce_avx512(), convert_avx512(), blocks_avx512()};
   return {&kernels, ""};
 }
 

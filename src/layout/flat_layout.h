@@ -9,12 +9,14 @@
 
 #include "layout/mesh.h"
 #include "layout/param_spec.h"
+#include "layout/wire.h"
 
 namespace shoal {
 
 // Every parameter begins at a multiple of this many elements in its flat, and every shard too: 256 bytes in bf16,
 // 512 in fp32, so that matmuls see the same alignment at every stage. Also a run of the gradient norm: see sum_tree.h.
 inline constexpr int64_t kAlignNumel = 128;
+static_assert(kAlignNumel % kBlockNumel == 0, "a part would begin inside a block");
 
 struct Piece {
   int param = 0;       // index into the unit's parameters

@@ -22,7 +22,7 @@ namespace shoal::train {
 
 namespace {
 
-enum class Wire : uint8_t { varint = 0, fixed64 = 1, nbytes = 2, fixed32 = 5 };
+enum class WireType : uint8_t { varint = 0, fixed64 = 1, nbytes = 2, fixed32 = 5 };
 
 template <typename Unsigned>
 std::string little_endian(Unsigned number) {
@@ -37,21 +37,21 @@ std::string varint(uint64_t number) {
   return bytes += static_cast<char>(number);
 }
 
-std::string field(int number, Wire type, const std::string& payload) {
+std::string field(int number, WireType type, const std::string& payload) {
   return varint(static_cast<uint64_t>(number) << 3 | static_cast<uint64_t>(type)) + payload;
 }
 
 std::string text_field(int number, const std::string& text) {
-  return field(number, Wire::nbytes, varint(text.size()) + text);
+  return field(number, WireType::nbytes, varint(text.size()) + text);
 }
 
 std::string wall_time_field(double seconds) {
-  return field(1, Wire::fixed64, little_endian(std::bit_cast<uint64_t>(seconds)));
+  return field(1, WireType::fixed64, little_endian(std::bit_cast<uint64_t>(seconds)));
 }
 
 // As protobuf writes it: 0, the default, is left out.
 std::string step_field(int64_t step) {
-  return step == 0 ? "" : field(2, Wire::varint, varint(static_cast<uint64_t>(step)));
+  return step == 0 ? "" : field(2, WireType::varint, varint(static_cast<uint64_t>(step)));
 }
 
 uint32_t masked_crc(std::string_view bytes) {
@@ -75,13 +75,13 @@ std::string event_record(std::string_view event) {
 std::string version_event(double wall_time) { return wall_time_field(wall_time) + text_field(3, "brain.Event:2"); }
 
 std::string scalar_event(double wall_time, int64_t step, const std::string& name, float value) {
-  const std::string number = field(2, Wire::fixed32, little_endian(std::bit_cast<uint32_t>(value)));
+  const std::string number = field(2, WireType::fixed32, little_endian(std::bit_cast<uint32_t>(value)));
   const std::string summary = text_field(1, text_field(1, name) + number);
   return wall_time_field(wall_time) + step_field(step) + text_field(5, summary);
 }
 
 std::string restart_event(double wall_time, int64_t step) {
-  return wall_time_field(wall_time) + step_field(step) + text_field(7, field(1, Wire::varint, varint(1)));
+  return wall_time_field(wall_time) + step_field(step) + text_field(7, field(1, WireType::varint, varint(1)));
 }
 
 EventFile::EventFile(const std::string& folder) {
