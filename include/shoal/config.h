@@ -81,6 +81,11 @@ struct ZeroConfig {
   int mics_shard_size = -1;                           // ranks that hold one copy of the model; below 1: all of them
   bool mics_hierarchical_gather = false;              // mics_hierarchical_params_gather
   int hpz_partition_size = 1;                         // ranks that hold a second copy of the weights; below 2: none
+  bool quantized_weights = false;                     // zero_quantized_weights: gathers travel as int8
+  bool quantized_frozen_weights = false;              // zero_quantized_nontrainable_weights
+  bool quantized_gradients = false;                   // zero_quantized_gradients: sums travel between hosts in few bits
+  double error_feedback = -1;                         // zeropp_loco_param.err_beta; below 0: none
+  int64_t error_reset_steps = 1024;                   // zeropp_loco_param.reset_T
 
   bool operator==(const ZeroConfig&) const = default;
 };
@@ -131,8 +136,9 @@ inline constexpr int kShardByHost = -1;  // ShoalConfig::shard_size "host"
 
 struct ShoalConfig {
   bool reproducible = false;
-  int shard_size = 0;      // as mics_shard_size; 0: not said; kShardByHost: the ranks of one host
-  int ranks_per_host = 0;  // what the world knows of its hosts; 0: one host has all
+  int shard_size = 0;               // as mics_shard_size; 0: not said; kShardByHost: the ranks of one host
+  int ranks_per_host = 0;           // what the world knows of its hosts; 0: one host has all
+  int quantized_gradient_bits = 4;  // with zero_quantized_gradients: 4 or 8
   int64_t fold_group =
       0;  // leaves (micro-batches) whose gradients are added up by themselves first; 0: all are one group
   Transport transport = Transport::automatic;

@@ -13,6 +13,8 @@ std::vector<Section> bf16_sections();
 std::vector<Section> fp8_sections();
 std::vector<Section> data_types_sections();
 std::vector<Section> zero_sections();
+std::vector<Key> quantized_keys();  // of zero_optimization
+Section loco_section();
 std::vector<Section> offload_sections();
 std::vector<Section> aio_sections();
 std::vector<Section> activation_checkpointing_sections();

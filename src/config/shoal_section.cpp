@@ -62,6 +62,22 @@ std::vector<Section> shoal_sections() {
                        "them.";
               })
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.fold_group; })),
+          integer("quantized_gradient_bits", 4)
+              .at_least(4)
+              .at_most(8)
+              .in("bits")
+              .means(
+                  "With zero_quantized_gradients: the numbers in which hosts send each other sums of gradients. 4, as "
+                  "in DeepSpeed, or 8, which sends twice the bytes and rounds 18 times finer.")
+              .must([](const Value& value, const Settings&) -> std::string {
+                if (value == Value(4) || value == Value(8)) return "";
+                return "is no form of ours. Give 4 or 8.";
+              })
+              .warns([](const Value&, const Settings& all) -> std::string {
+                if (all.value("zero_optimization.zero_quantized_gradients") == Value(true)) return "";
+                return "has no effect without zero_optimization.zero_quantized_gradients";
+              })
+              .fills(bound_to([](auto& c) -> auto& { return c.shoal.quantized_gradient_bits; })),
           integer("shard_size", 0)
               .at_least(0)
               .at_most(1 << 20)

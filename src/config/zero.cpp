@@ -225,17 +225,6 @@ std::vector<Key> refused_keys() {
           .means("Updates of important gradients first.")
           .is_refused("is not supported: it leaves gradients to later steps. Remove the section, and use "
                       "offload_optimizer."),
-      boolean("zero_quantized_weights", false)
-          .means("ZeRO++: gather parameters as int8.")
-          .is_refused("is not supported: it rounds weights. Remove the key, and train in bf16."),
-      boolean("zero_quantized_nontrainable_weights", false)
-          .means("ZeRO++: store frozen parameters as int8.")
-          .is_refused("is not supported: it rounds weights. Remove the key; frozen weights are sharded at stage 3."),
-      boolean("zero_quantized_gradients", false)
-          .means("ZeRO++: reduce gradients as int4.")
-          .is_refused(
-              "is not supported: it rounds gradients. Remove the key; communication_data_type \"bf16\" sends half "
-              "the bytes of fp32."),
   };
 }
 
@@ -254,9 +243,6 @@ std::vector<Key> passed_over_keys() {
       boolean("parameter_alignment", false)
           .means("Stages 1 and 2: begin each parameter at a multiple of 16 bytes.")
           .has_no_effect("the layout of flats is the engine's"),
-      anything("zeropp_loco_param")
-          .means("ZeRO++: error feedback of quantized gradients.")
-          .has_no_effect("gradients are not quantized"),
       boolean("save_muon_momentum_buffer_in_memory", false)
           .means("Muon: keep its momentum off the disk.")
           .has_no_effect("there is no Muon"),
@@ -280,7 +266,8 @@ std::vector<Section> zero_sections() {
   Section zero{
       .path = "zero_optimization", .meaning = "Sharding over ranks. All sizes are elements, not bytes.", .keys = {}};
   zero.key_of_boolean = "zero_optimization.stage";
-  for (const auto& make : {carried_out_keys, hybrid_keys, no_effect_keys, passed_over_keys, refused_keys}) {
+  for (const auto& make :
+       {carried_out_keys, hybrid_keys, quantized_keys, no_effect_keys, passed_over_keys, refused_keys}) {
     for (Key& key : make()) zero.keys.push_back(std::move(key));
   }
   const std::string unmarked =
@@ -293,7 +280,7 @@ std::vector<Section> zero_sections() {
                    list_of_texts("name_suffixes").means("By the end of the name.").has_no_effect(unmarked),
                }};
   leaf.nullable = true;
-  return {std::move(zero), std::move(leaf)};
+  return {std::move(zero), std::move(leaf), loco_section()};
 }
 
 }  // namespace shoal::config

@@ -24,6 +24,7 @@ EngineBasis decide(const std::vector<Unit>& units, const Config& config, int wor
   check_batch(config, mesh_of(config, world));
   EngineBasis basis{config, make_blueprint(units, config, options.groups.size()), {}};
   basis.layout = lay_out(basis.blueprint.specs, layout_options(config, world));
+  check_quantized(config, options.device);
   check_gradients(basis.layout, config, options.device);
   check_speculation(basis.layout, config, options.device);
   return basis;

@@ -11,7 +11,9 @@
 namespace shoal {
 
 ReduceOptions reduce_options(const Config& config) {
-  return {.piece_numel = config.zero.reduce_bucket_size, .slots = reduce_slots(config)};
+  return {.piece_numel = config.zero.reduce_bucket_size,
+          .slots = reduce_slots(config),
+          .errors = {.keep = static_cast<float>(config.zero.error_feedback), .reset = config.zero.error_reset_steps}};
 }
 
 float gradient_factor(const Config& config, const Mesh& mesh, bool caller_divides) {
@@ -47,6 +49,19 @@ void check_batch(const Config& config, const Mesh& mesh) {
               fmt::format("{} is not {} a rank * {} accumulation steps * {} ranks = {}. Read the config with the world "
                           "size that it is used with (ConfigContext::world_size).",
                           batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps, ranks, product));
+}
+
+void check_quantized(const Config& config, at::Device device) {
+  if (!device.is_cuda()) return;
+  const auto refuse = [](const std::string& key) {
+    throw Error("config zero_optimization." + key,
+                "is true, and there are no kernels yet that make blocks of int8 in the memory of a GPU. Train on the "
+                "CPU, or remove the key; zero_hpz_partition_size and mics_shard_size send fewer bytes between hosts on "
+                "GPUs too.");
+  };
+  if (config.zero.quantized_weights) refuse("zero_quantized_weights");
+  if (config.zero.quantized_frozen_weights) refuse("zero_quantized_nontrainable_weights");
+  if (config.zero.quantized_gradients) refuse("zero_quantized_gradients");
 }
 
 void check_gradients(const ModelLayout& layout, const Config& config, at::Device device) {

@@ -53,6 +53,7 @@ void StateDoors::publish(const std::string& place) {
   check_readable(place);
   parts_.stepper.settle_all();
   parts_.weights.empty_second_copies();
+  parts_.gradients.forget_errors();
   for (int unit = 0; unit < static_cast<int>(parts_.layout.units.size()); ++unit) parts_.weights.publish(unit);
   parts_.weights.finish_publish();
 }

@@ -94,6 +94,11 @@ StepQuestion question_of(const Ask& ask, const Calibration& calibration) {
   question.manner.waits = !ask.config.zero.overlap_comm;
   question.manner.reduce_slots = reduce_slots(ask.config);
   if (keeps_second_copy(ask.config) && options.mesh.axes().size() > 1) question.manner.backward_from = Over::shard;
+  if (ask.config.zero.quantized_weights) {
+    const DType dtype = dtype_of(ask.config.precision);
+    question.manner.gather_wire =
+        static_cast<double>(Wire{dtype, 8}.nbytes(kBlockNumel)) / static_cast<double>(Wire{dtype}.nbytes(kBlockNumel));
+  }
   question.units = unit_seconds(ask.shape, ask.work, ask.cluster.gpu, calibration);
   question.update_nbytes = update_nbytes(ask.config);
   question.cluster = ask.cluster;

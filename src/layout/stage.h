@@ -71,6 +71,10 @@ struct GradientOptions {
   std::optional<DType> accumulation_dtype = {};
   int64_t fold_group = 0;  // leaves that are folded by themselves, before groups are; 0: all are one group
   int data_ranks = 1;      // leaves of a micro-step
+  // Of a number in the blocks in which replicas send each other sums, 8 or 4; 0: nothing is quantized. See
+  // [Note: quantized sums] in schedule/route.h.
+  int sum_bits = 0;
+  bool keeps_errors = false;  // what rounding takes from a sum is given back to later ones
 
   // Whether a group may be open from one micro-step to the next, so that its sum needs memory of its own.
   bool keeps_groups_open() const { return fold_group > 0 && accumulation_steps > 1 && data_ranks % fold_group != 0; }

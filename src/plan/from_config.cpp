@@ -16,8 +16,16 @@ namespace shoal {
 
 namespace {
 
-bool asks_for_hosts(const Config& config) {
-  return config.shoal.shard_size == kShardByHost || config.zero.mics_hierarchical_gather;
+// Gradients are cut over ranks from stage 2 on.
+bool sends_sums(const Config& config) { return config.zero.quantized_gradients && config.zero.stage >= 2; }
+
+// The key that asks for the ranks of a host; "": none does.
+std::string key_of_hosts(const Config& config) {
+  if (config.shoal.shard_size == kShardByHost) return "config shoal.shard_size";
+  if (config.zero.mics_hierarchical_gather) return "config zero_optimization.mics_hierarchical_params_gather";
+  const bool has_groups = config.zero.mics_shard_size > 0 || config.shoal.shard_size > 0 || keeps_second_copy(config);
+  if (sends_sums(config) && !has_groups) return "config zero_optimization.zero_quantized_gradients";
+  return "";
 }
 
 const char* key_of_copies(const Config& config) {
@@ -57,9 +65,14 @@ Mesh mesh_of(const Config& config, int world) {
         {{.name = std::string(kReplica), .size = world / ranks}, {.name = std::string(kShard), .size = ranks}});
   }
   const int ranks = ranks_of_a_copy(config, world);
+  const int in_host = config.shoal.ranks_per_host;
+  if (ranks == 0 && sends_sums(config) && in_host > 0 && world % in_host == 0) {
+    // Everything is cut over the world; the axes say where gradients are added up first.
+    return mesh_of_axes(
+        {{.name = std::string(kReplica), .size = world / in_host}, {.name = std::string(kShard), .size = in_host}});
+  }
   if (ranks == 0 || config.zero.stage == 0) return {world};
   check_divides(key_of_copies(config), ranks, world);
-  const int in_host = config.shoal.ranks_per_host;
   int span = 1;
   if (config.zero.stage == 3 && config.zero.mics_hierarchical_gather && in_host > 0 && in_host < ranks) {
     if (ranks % in_host != 0) {
@@ -100,10 +113,8 @@ Config with_hosts(const Config& config, const std::vector<int>& hosts) {
     known.shoal.ranks_per_host = sizes[0];
     return known;
   }
-  if (!asks_for_hosts(config)) return known;
-  const char* const place = config.shoal.shard_size == kShardByHost
-                                ? "config shoal.shard_size"
-                                : "config zero_optimization.mics_hierarchical_params_gather";
+  const std::string place = key_of_hosts(config);
+  if (place.empty()) return known;
   throw Error(place,
               fmt::format("asks for the ranks of a host, and {}: rank by rank the hosts are {}. Start as many ranks "
                           "on every host, one host after the other, or give a number.",
@@ -137,7 +148,9 @@ GradientOptions gradient_options(const Config& config) {
           .communication_dtype = config.communication_dtype,
           .accumulation_dtype = accumulation_dtype(config),
           .fold_group = group < leaves ? group : 0,  // one that holds all is no group
-          .data_ranks = static_cast<int>(std::max<int64_t>(1, leaves / batch.accumulation_steps))};
+          .data_ranks = static_cast<int>(std::max<int64_t>(1, leaves / batch.accumulation_steps)),
+          .sum_bits = sends_sums(config) ? config.shoal.quantized_gradient_bits : 0,
+          .keeps_errors = sends_sums(config) && config.zero.error_feedback >= 0};
 }
 
 // Without overlap every gather is waited for at once, so none may run ahead: a rank would wait for peers that have not
@@ -224,7 +237,9 @@ ShardOptions shard_options(const Config& config) {
           .ratio = offload.ratio,
           .max_in_host = offload.max_in_cpu,
           .buffers = offload.buffer_count,
-          .second = keeps_second_copy(config)};
+          .second = keeps_second_copy(config),
+          .quantized = config.zero.quantized_weights,
+          .quantized_frozen = config.zero.quantized_frozen_weights};
 }
 
 MemoryOptions memory_options(const Config& config, bool on_gpu) {

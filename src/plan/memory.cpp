@@ -61,6 +61,13 @@ size_t saved_nbytes(const ModelLayout& layout, const ChunkOptions& states) {
   return in_pages(nbytes);
 }
 
+size_t error_nbytes(const FlatLayout& flat, const GradientOptions& options, const Mesh& mesh) {
+  if (!flat.trainable || !options.keeps_errors) return 0;
+  const Route reduce = routes_of(flat, options, mesh).reduce;
+  if (!reduce.back().is_quantized()) return 0;
+  return static_cast<size_t>(reduce.front().part_numel) * nbytes_of(DType::bf16);
+}
+
 size_t slot_nbytes(const UnitLayout& unit, const GradientOptions& options) {
   size_t nbytes = 0;
   for (const FlatLayout& flat : unit.flats) {
@@ -281,6 +288,7 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
       size_t& gradients = contains(host_gradients, index, flat) ? plan.host_gradients : plan.gradients;
       gradients += kept_gradient_nbytes(unit.flats[flat], options.gradients);
       plan.gradients += open_group_nbytes(unit.flats[flat], options.gradients);
+      plan.gradients += error_nbytes(unit.flats[flat], options.gradients, layout.mesh);
     }
     if (!host_gradients.empty()) {
       largest_berth = std::max(largest_berth, host_gradient_nbytes(unit, host_gradients[index], options.gradients));

@@ -52,6 +52,8 @@ size_t open_group_nbytes(const FlatLayout& flat, const GradientOptions& options)
 
 // What a rank saves, as its file has it: at most so much, each piece of it in whole pages.
 size_t saved_nbytes(const ModelLayout& layout, const ChunkOptions& states);
+// What error feedback keeps of the sums that travel in blocks: a bf16 for each element of a part of them.
+size_t error_nbytes(const FlatLayout& flat, const GradientOptions& options, const Mesh& mesh);
 
 // Of one unit on one rank.
 size_t slot_nbytes(const UnitLayout& unit, const GradientOptions& options);  // what it puts into a reduce slot

@@ -9,6 +9,7 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "plan/from_config.h"
+#include "plan/quantized_text.h"
 #include "plan/traffic.h"
 
 namespace shoal {
@@ -93,8 +94,18 @@ std::string mesh_lines(const PlanReport& report) {
   if (mesh.axes().size() > 1) text += fmt::format("\nmesh: {}\n", mesh.to_text());
   const StagePlan plan = plan_stage(report.subject, report.config, report.world, report.budget.device.has_value());
   if (plan.memory.second_weights > 0) {
-    text += fmt::format("second copy of weights (zero_hpz_partition_size): {} a rank, in the total\n",
+    text += fmt::format("{} of weights ({}): {} a rank, in the total\n",
+                        keeps_second_copy(report.config) ? "second copy" : "int8 copy of a rank's part",
+                        keeps_second_copy(report.config)       ? "zero_hpz_partition_size"
+                        : report.config.zero.quantized_weights ? "zero_quantized_weights"
+                                                               : "zero_quantized_nontrainable_weights",
                         format_nbytes(plan.memory.second_weights));
+  }
+  LayoutOptions cut = layout_options(report.config, report.world);
+  if (report.subject.count_only) cut.persistence_threshold = 0;
+  const ModelLayout layout = lay_out(report.subject.units, cut);
+  if (const std::string quantized = quantized_text(layout, report.config); !quantized.empty()) {
+    text += fmt::format("quantized: {}\n", quantized);
   }
   if (report.config.shoal.ranks_per_host == 0) return text;
   const StepTraffic traffic = traffic_of(report);

@@ -79,14 +79,15 @@ StepTraffic plan_traffic(const ModelLayout& layout, const GradientOptions& gradi
     const bool changes = changes_shards(unit, gradients.stage);
     for (const FlatLayout& flat : unit.flats) {
       const FlatRoutes routes = routes_of(flat, gradients, layout.mesh);
+      const Wire wire = weight_wire(flat, shards);
       const uint64_t times = gathers[index] * micro_steps;
-      if (second_nbytes(flat, shards) > 0) {
-        const Wire wire{flat.dtype};
+      if (keeps_second(flat, shards)) {
         const uint64_t fills = changes ? std::min<uint64_t>(times, 1) : 0;
         count(traffic.gathered, gather_route(flat, Over::world, Over::shard, layout.mesh, wire), fills);
         count(traffic.gathered, gather_route(flat, Over::shard, Over::nobody, layout.mesh, wire), times);
       } else {
-        count(traffic.gathered, routes.gather, times);
+        const Over from = ways_of(flat, gradients.stage).weights;
+        count(traffic.gathered, gather_route(flat, from, Over::nobody, layout.mesh, wire), times);
       }
       if (!flat.trainable) continue;
       count(traffic.reduced, routes.reduce, gradient_rule(flat, gradients).every_micro_step ? micro_steps : 1);

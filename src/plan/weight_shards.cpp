@@ -21,10 +21,30 @@ int64_t sharded_numel(const UnitLayout& unit, const Stage& stage) {
 
 }  // namespace
 
-size_t second_nbytes(const FlatLayout& flat, const ShardOptions& options) {
+Wire weight_wire(const FlatLayout& flat, const ShardOptions& options) {
+  const bool asked = options.quantized || (options.quantized_frozen && !flat.trainable);
+  const bool travels = is_gathered(flat, options.stage) && !is_alone(flat, options.stage);
+  return {flat.dtype, asked && travels ? 8 : 0};
+}
+
+bool quantizes_weights(const ModelLayout& layout, const ShardOptions& options) {
+  for (const UnitLayout& unit : layout.units) {
+    for (const FlatLayout& flat : unit.flats) {
+      if (weight_wire(flat, options).is_blocks()) return true;
+    }
+  }
+  return false;
+}
+
+bool keeps_second(const FlatLayout& flat, const ShardOptions& options) {
   const Over weights = row_of(flat, options.stage).weights;
-  if (!options.second || weights != Over::world || flat.rank_numel == flat.shard_numel) return 0;
-  return static_cast<size_t>(flat.shard_numel) * nbytes_of(flat.dtype);
+  return options.second && weights == Over::world && flat.rank_numel != flat.shard_numel;
+}
+
+size_t second_nbytes(const FlatLayout& flat, const ShardOptions& options) {
+  const Wire wire = weight_wire(flat, options);
+  if (keeps_second(flat, options)) return wire.nbytes(flat.shard_numel);
+  return wire.is_blocks() ? wire.nbytes(numel_over(flat, row_of(flat, options.stage).weights)) : 0;
 }
 
 size_t second_nbytes(const ModelLayout& layout, const ShardOptions& options) {

@@ -9,6 +9,7 @@
 
 #include "layout/flat_layout.h"
 #include "layout/stage.h"
+#include "layout/wire.h"
 #include "shoal/config.h"
 
 namespace shoal {
@@ -16,13 +17,24 @@ namespace shoal {
 struct ShardOptions {
   Stage stage = 0;
   Tier tier = Tier::device;
-  double ratio = 1;         // of tiers below the device: the share of the elements that is there at least
-  int64_t max_in_host = 0;  // of the disk's tier: elements that stay in host memory all the same
-  int buffers = 5;          // of the disk's tier: units on their way
-  bool second = false;      // a second copy inside each group of the mesh's shard axis
+  double ratio = 1;               // of tiers below the device: the share of the elements that is there at least
+  int64_t max_in_host = 0;        // of the disk's tier: elements that stay in host memory all the same
+  int buffers = 5;                // of the disk's tier: units on their way
+  bool second = false;            // a second copy inside each group of the mesh's shard axis
+  bool quantized = false;         // gathered weights travel in blocks of int8
+  bool quantized_frozen = false;  // those that are not trained do
 };
 
-// Bytes of a rank's part of a second copy of the unit's weights: of flats that are cut over more ranks than a group.
+// The form in which a flat's weights travel when they are gathered for use, and lie in a second copy. A flat that one
+// rank has alone does not travel.
+Wire weight_wire(const FlatLayout& flat, const ShardOptions& options);
+// Whether some flat travels in blocks.
+bool quantizes_weights(const ModelLayout& layout, const ShardOptions& options);
+
+// Whether the ranks of a group keep a second copy of the flat: where it is cut over more ranks than those.
+bool keeps_second(const FlatLayout& flat, const ShardOptions& options);
+// What this rank keeps beside its shard so that others may gather it: its part of a second copy, or its shard in
+// blocks.
 size_t second_nbytes(const FlatLayout& flat, const ShardOptions& options);
 size_t second_nbytes(const ModelLayout& layout, const ShardOptions& options);
 

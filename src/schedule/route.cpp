@@ -42,12 +42,12 @@ Route gather_route(const FlatLayout& flat, Over from, Over to, const Mesh& mesh,
   return route;
 }
 
-Route reduce_route(const FlatLayout& flat, const Mesh& mesh, Wire wire, Travel travel) {
+Route reduce_route(const FlatLayout& flat, const Mesh& mesh, Wire wire, Travel travel, Wire of_sums) {
   check_axes(mesh);
   if (travel == Travel::sums) {
     SHOAL_CHECK(mesh.size_of(kSpan) == 1, "sums over the mesh {}", mesh.to_text());
     return {hop(Hop::Verb::reduce_scatter, kShard, flat.shard_numel, Over::shard, mesh, wire),
-            hop(Hop::Verb::reduce_scatter, kReplica, flat.rank_numel, Over::world, mesh, {DType::f32})};
+            hop(Hop::Verb::reduce_scatter, kReplica, flat.rank_numel, Over::world, mesh, of_sums)};
   }
   const std::string_view axis = mesh.axes().size() == 1 ? kShard : kWorld;
   return {hop(Hop::Verb::reduce_scatter, axis, flat.rank_numel, Over::world, mesh, wire)};
@@ -59,7 +59,13 @@ Travel travel_of(const FlatLayout& flat, const GradientOptions& options, const M
   const GradientRule rule = gradient_rule(flat, options);
   const bool groups = rule.every_micro_step && options.fold_group == shards;
   const bool saves = sizeof(float) < static_cast<size_t>(shards) * nbytes_of(rule.wire);
-  return groups && saves && has_replicas(mesh) && mesh.size_of(kSpan) == 1 ? Travel::sums : Travel::leaves;
+  const bool quantized = options.sum_bits > 0 && rule.every_micro_step;
+  const bool may = has_replicas(mesh) && mesh.size_of(kSpan) == 1;
+  return may && (quantized || (groups && saves)) ? Travel::sums : Travel::leaves;
+}
+
+Wire wire_of_sums(const FlatLayout& flat, const GradientOptions& options) {
+  return {DType::f32, flat.persistent ? 0 : options.sum_bits};
 }
 
 std::vector<int> ranks_along(std::string_view axis, const Mesh& mesh, int rank) {
@@ -72,7 +78,7 @@ FlatRoutes routes_of(const FlatLayout& flat, const GradientOptions& options, con
   routes.gather = gather_route(flat, ways.weights, Over::nobody, mesh, {flat.dtype});
   if (!flat.trainable) return routes;
   const GradientRule rule = gradient_rule(flat, options);
-  routes.reduce = reduce_route(flat, mesh, {rule.wire}, travel_of(flat, options, mesh));
+  routes.reduce = reduce_route(flat, mesh, {rule.wire}, travel_of(flat, options, mesh), wire_of_sums(flat, options));
   routes.share = gather_route(flat, ways.summed, ways.updated, mesh, {rule.kept});
   routes.publish = gather_route(flat, ways.updated, ways.published, mesh, {flat.dtype});
   return routes;
@@ -95,9 +101,10 @@ size_t sums_nbytes(const Route& reduce) {
 std::string to_text(const Route& route) {
   std::string text;
   for (const Hop& hop : route) {
-    text += fmt::format("{} along {} of {}: {} {} each\n",
+    text += fmt::format("{} along {} of {}: {} {} each{}\n",
                         hop.verb == Hop::Verb::all_gather ? "all_gather" : "reduce_scatter", hop.axis, hop.ranks,
-                        hop.part_numel, name_of(hop.wire.dtype));
+                        hop.part_numel, name_of(hop.wire.dtype),
+                        hop.wire.is_blocks() ? fmt::format(", in blocks of int{}", hop.wire.bits) : "");
   }
   return text;
 }

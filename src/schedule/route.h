@@ -14,6 +14,13 @@
 // one copy of the model add up their leaves first (hop one, along `shard`, yields fp32 sums), and the replicas' sums
 // are folded in their order (hop two). Then R - 1 parts of 4 bytes an element leave a rank between hosts, which is less
 // if 4 is below S times the wire's bytes; inside, (S - 1) * R parts. The bits depend on the size of the group alone.
+//
+// [Note: quantized sums]
+// With zero_quantized_gradients sums travel, whatever they save, and those of the second hop are in blocks
+// (kernels/blocks.h): each replica's sum is quantized, its own too, and they are folded in their order in fp32. So the
+// bits depend on the size of the group and of the numbers alone: not on the stage, nor on which rank keeps a part. Only
+// what is between replicas is quantized, one time each: with one replica all is exact. Small parameters, which are a
+// few per cent of the bytes and feel it most, send their sums in fp32.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +43,7 @@ struct Hop {
   Over yields = Over::nobody;
   Wire wire;
 
+  bool is_quantized() const { return wire.is_blocks(); }
   // What a rank sends; it receives as much.
   uint64_t sent_nbytes() const { return static_cast<uint64_t>(ranks - 1) * wire.nbytes(part_numel); }
 };
@@ -47,16 +55,18 @@ Route gather_route(const FlatLayout& flat, Over from, Over to, const Mesh& mesh,
 // From what every rank has of the whole to parts of the sum over the world. `sums`: of the ranks of a copy of the model
 // first, in fp32, and of replicas then.
 enum class Travel : uint8_t { leaves, sums };
-Route reduce_route(const FlatLayout& flat, const Mesh& mesh, Wire wire, Travel travel = Travel::leaves);
-// What the gradients of a flat do.
+Route reduce_route(const FlatLayout& flat, const Mesh& mesh, Wire wire, Travel travel = Travel::leaves,
+                   Wire of_sums = {DType::f32});
+// What the gradients of a flat do; and if sums travel, in which form between replicas.
 Travel travel_of(const FlatLayout& flat, const GradientOptions& options, const Mesh& mesh);
+Wire wire_of_sums(const FlatLayout& flat, const GradientOptions& options);
 
 // The ranks that a hop is between, as its group counts them. Along kWorld: by their parts.
 std::vector<int> ranks_along(std::string_view axis, const Mesh& mesh, int rank);
 
 // The ways of a flat at a stage. Empty: nothing travels.
 struct FlatRoutes {
-  Route gather;   // weights, for use
+  Route gather;   // weights, for use, in their dtype; as they travel: weight_wire() of plan/weight_shards.h
   Route reduce;   // gradients, to what this rank keeps of the sum or updates by
   Route share;    // and the sum to all who update by it, where several do
   Route publish;  // weights, after the update

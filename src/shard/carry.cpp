@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "comm/group/full_group.h"
+#include "shard/quantized_sums.h"
 
 namespace shoal {
 
@@ -56,6 +57,19 @@ size_t AxisGroups::staging_nbytes() const {
   return sum;
 }
 
+std::set<std::string_view> axes_of(const ModelLayout& layout,
+                                   const std::function<std::vector<Route>(const FlatLayout&)>& routes) {
+  std::set<std::string_view> axes;
+  for (const UnitLayout& unit : layout.units) {
+    for (const FlatLayout& flat : unit.flats) {
+      for (const Route& route : routes(flat)) {
+        for (const Hop& hop : route) axes.insert(hop.axis);
+      }
+    }
+  }
+  return axes;
+}
+
 Handle carry_gather(const Route& route, const AxisGroups& groups, const Cuts& cuts, const FlatLayout& flat,
                     AllGather last) {
   SHOAL_CHECK(!route.empty(), "a gather of nothing");
@@ -92,8 +106,8 @@ std::vector<int> fold_order(const Group& group) {
 
 }  // namespace
 
-Handle carry_reduce(const Route& route, const AxisGroups& groups, ReduceScatter last,
-                    const std::shared_ptr<Slab>& sums) {
+Handle carry_reduce(const Route& route, const AxisGroups& groups, ReduceScatter last, const std::shared_ptr<Slab>& sums,
+                    const kernels::ErrorFeedback& feedback) {
   SHOAL_CHECK(!route.empty() && route.size() <= 2, "a reduction of {} hops", route.size());
   if (route.size() == 2) {
     SHOAL_CHECK(sums != nullptr && sums->nbytes() >= sums_nbytes(route), "no memory for sums on their way");
@@ -107,6 +121,11 @@ Handle carry_reduce(const Route& route, const AxisGroups& groups, ReduceScatter 
     step.shard_numel = hop.part_numel;
     step.piece_numel = last.piece_numel;
     step.keep = sums;
+    if (route[1].is_quantized()) {
+      step.after = [memory = sums->data(), numel = hop.part_numel, bits = route[1].wire.bits, feedback] {
+        quantize_sums(memory, numel, bits, feedback);
+      };
+    }
     groups.along(hop.axis).reduce_scatter(std::move(step));
     last.whole = sums->data();
     last.groups = {};  // each sum is that of a group
@@ -115,6 +134,7 @@ Handle carry_reduce(const Route& route, const AxisGroups& groups, ReduceScatter 
   Group& group = groups.along(hop.axis);
   last.whole_dtype = hop.wire.dtype;
   last.shard_numel = hop.part_numel;
+  if (hop.is_quantized()) return exchange_quantized(hop, group, std::move(last), sums);
   if (hop.axis == kWorld) last.order = fold_order(group);
   return group.reduce_scatter(std::move(last));
 }

@@ -1,13 +1,16 @@
 // Carries routes out: one collective a hop, in the group along the hop's axis. See schedule/route.h.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "device/slab.h"
+#include "kernels/blocks.h"
 #include "layout/cut.h"
 #include "schedule/route.h"
 #include "shoal/group.h"
@@ -38,6 +41,10 @@ class AxisGroups {
   std::map<std::string, std::unique_ptr<Group>, std::less<>> split_;  // none with one axis: it is the channel
 };
 
+// The axes of all routes of all flats.
+std::set<std::string_view> axes_of(const ModelLayout& layout,
+                                   const std::function<std::vector<Route>(const FlatLayout&)>& routes);
+
 // `last` says what the last hop is to be: subject, owner of the memory, what follows it, this rank's part, and where
 // the route's end goes: hops on the way leave their results where the end will have them. The handle of the last hop:
 // when it is over, all are.
@@ -45,8 +52,9 @@ Handle carry_gather(const Route& route, const AxisGroups& groups, const Cuts& cu
                     AllGather last);
 // Likewise; `last` says what becomes of the sum. Leaves are folded in the order of ranks, whatever the route. Sums that
 // travel from one hop to the next lie in `sums` meanwhile, memory of sums_nbytes(route) that is the channel's: the next
-// reduction may use it at once, as the channel's collectives run in order.
+// reduction may use it at once, as the channel's collectives run in order. Sums that travel in blocks become blocks in
+// that memory, which also takes those of the other ranks; `feedback` is what rounding took from earlier ones.
 Handle carry_reduce(const Route& route, const AxisGroups& groups, ReduceScatter last,
-                    const std::shared_ptr<Slab>& sums = nullptr);
+                    const std::shared_ptr<Slab>& sums = nullptr, const kernels::ErrorFeedback& feedback = {});
 
 }  // namespace shoal

@@ -31,18 +31,11 @@ GradientOptions with_more_micro_steps(GradientOptions options) {
 
 // Along which axes gradients travel, or may come to.
 std::set<std::string_view> axes_of_gradients(const ModelLayout& layout, const GradientOptions& options) {
-  std::set<std::string_view> axes;
-  for (const UnitLayout& unit : layout.units) {
-    for (const FlatLayout& flat : unit.flats) {
-      for (const GradientOptions& each : {options, with_more_micro_steps(options)}) {
-        const FlatRoutes routes = routes_of(flat, each, layout.mesh);
-        for (const Route& route : {routes.reduce, routes.share}) {
-          for (const Hop& hop : route) axes.insert(hop.axis);
-        }
-      }
-    }
-  }
-  return axes;
+  return axes_of(layout, [&](const FlatLayout& flat) {
+    const FlatRoutes now = routes_of(flat, options, layout.mesh);
+    const FlatRoutes later = routes_of(flat, with_more_micro_steps(options), layout.mesh);
+    return std::vector<Route>{now.reduce, now.share, later.reduce, later.share};
+  });
 }
 
 }  // namespace
@@ -101,6 +94,7 @@ void Gradients::lay_out(const HostFlats& in_host) {
   }
   kept_ = full(groups_.channel()).allocate(kept_nbytes, ledger_, MemoryKind::gradients);
   open_groups_ = full(groups_.channel()).allocate(open_nbytes, ledger_, MemoryKind::gradients);
+  errors_ = SumErrors(layout_, options_, reduce_.errors, groups_.channel(), ledger_);
   if (std::any_of(home_nbytes.begin(), home_nbytes.end(), [](size_t nbytes) { return nbytes > 0; })) {
     homes_ =
         std::make_unique<GradientHomes>(home_nbytes, gradient_berths(options_), groups_.channel(), queue_, ledger_);
@@ -329,7 +323,8 @@ std::vector<Handle> Gradients::reduce_flat(int unit_index, int flat_index) {
       if (flat.in_host && !shares) reduced_.copy(home, shard, static_cast<size_t>(own.numel()) * element);
     };
   }
-  const Handle reduced = carry_reduce(routes.reduce, groups_, std::move(args), sums_on_way_);
+  const Handle reduced =
+      carry_reduce(routes.reduce, groups_, std::move(args), sums_on_way_, errors_.feed_back(unit_index, flat_index));
   if (flat.rule.through_slot) slots_[static_cast<size_t>(unit.slot)].reduces.push_back(reduced);
   pending_.push_back(reduced);
   if (!shares) return {reduced};

@@ -14,6 +14,7 @@
 #include "plan/host_flats.h"
 #include "shard/carry.h"
 #include "shard/gradient_homes.h"
+#include "shard/sum_errors.h"
 #include "shoal/group.h"
 
 namespace shoal {
@@ -22,6 +23,7 @@ struct ReduceOptions {
   float factor = 1.0f;      // multiplies the sum over all leaves of a step
   int64_t piece_numel = 0;  // reduce_bucket_size
   int slots = 2;            // units on their way at one time, without waiting
+  ErrorRule errors = {};    // of gradients that are quantized
 };
 
 class Gradients {
@@ -55,6 +57,8 @@ class Gradients {
   const GradientOptions& options() const { return options_; }
   // Waits for every reduction that was started; throws what went wrong in them.
   void wait();
+  // What rounding took from earlier sums is not given back any more: other weights are here now.
+  void forget_errors() { errors_.forget(); }
   // Of one unit's reductions since the micro-step began: whether all are given to the device, or over in host memory;
   // and what waits, in any thread, until they are over on the device too.
   bool is_reduced(int unit) const;
@@ -158,6 +162,7 @@ class Gradients {
   std::shared_ptr<Slab> kept_;
   std::shared_ptr<Slab> sums_on_way_;     // between two hops of a reduction; null: none makes two
   std::shared_ptr<Slab> open_groups_;     // sums of groups that are not full, in fp32; empty where none stay open
+  SumErrors errors_;                      // of sums that travel in blocks
   std::unique_ptr<GradientHomes> homes_;  // null: none wait in host memory
   double held_seconds_ = 0;
   std::shared_ptr<Slab> sums_;                 // of squares: the tops of all flats, then the pieces of each flat

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "comm/group/full_group.h"
+#include "kernels/blocks.h"
 #include "plan/memory.h"
 #include "schedule/route.h"
 #include "shoal/error.h"
@@ -18,16 +19,10 @@ namespace {
 
 // Along which axes weights travel.
 std::set<std::string_view> axes_of_weights(const ModelLayout& layout, const Stage& stage) {
-  std::set<std::string_view> axes;
-  for (const UnitLayout& unit : layout.units) {
-    for (const FlatLayout& flat : unit.flats) {
-      const FlatRoutes routes = routes_of(flat, {.stage = stage}, layout.mesh);
-      for (const Route& route : {routes.gather, routes.publish}) {
-        for (const Hop& hop : route) axes.insert(hop.axis);
-      }
-    }
-  }
-  return axes;
+  return axes_of(layout, [&](const FlatLayout& flat) {
+    FlatRoutes routes = routes_of(flat, {.stage = stage}, layout.mesh);
+    return std::vector<Route>{routes.gather, routes.publish};
+  });
 }
 
 size_t nbytes(const Cut& cut, DType dtype) { return static_cast<size_t>(cut.numel()) * nbytes_of(dtype); }
@@ -61,7 +56,9 @@ Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::uni
       flat.offset = offset;
       offset += nbytes(cut, flat_layout.dtype);
       flat.second_offset = all_second_nbytes;
-      flat.has_second = second_nbytes(flat_layout, shards) > 0;
+      flat.has_second = keeps_second(flat_layout, shards);
+      flat.wire = weight_wire(flat_layout, shards);
+      SHOAL_CHECK(!flat.wire.is_blocks() || queue.device() < 0, "blocks in memory of a GPU");
       unit.has_second |= flat.has_second;
       all_second_nbytes += second_nbytes(flat_layout, shards);
       flat.alone = is_alone(flat_layout, cuts_.stage()) && !moved;
@@ -216,31 +213,46 @@ void Weights::finish_publish() {
   publishes_.clear();
 }
 
-Handle Weights::gather_flat(int unit_index, int flat, const char* what, std::byte* to, bool filling) {
+// See [Note: weights in blocks] and [Note: the second copy].
+Handle Weights::gather_flat(int unit_index, int flat, const char* what, std::byte* to, bool for_use) {
   const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
   const FlatLayout& flat_layout = layout.flats[static_cast<size_t>(flat)];
-  const auto gather_from = [&](Over from, Over yields, const std::byte* part, std::byte* place,
-                               const std::shared_ptr<const void>& keep) {
-    const Route route = gather_route(flat_layout, from, yields, cuts_.mesh(), {flat_layout.dtype});
-    return carry_gather(route, groups_, cuts_, flat_layout,
-                        {.subject = {what, layout.name}, .shard = part, .whole = place, .keep = keep});
-  };
   const Unit& unit = units_[static_cast<size_t>(unit_index)];
   const Flat& place = unit.flats[static_cast<size_t>(flat)];
-  const bool fills = filling && fills_second_ && place.has_second;
-  if (!fills && !(unit.second_filled && place.has_second)) {
-    return gather_from(cuts_.weights(flat_layout).over, Over::nobody, shard(unit_index, flat), to, home_);
+  const Wire elements{flat_layout.dtype}, wire = for_use ? place.wire : elements;
+  std::byte* const end = to + (elements.nbytes(flat_layout.numel) - wire.nbytes(flat_layout.numel));
+  const auto gather_from = [&](Over from, Over yields, const std::byte* part, std::byte* into,
+                               const std::shared_ptr<const void>& keep) {
+    AllGather args{.subject = {what, layout.name}, .shard = part, .whole = into, .keep = keep};
+    if (wire.is_blocks() && yields == Over::nobody) {
+      args.after = [end, to, wire, numel = flat_layout.numel] {
+        kernels::dequantize(end, wire.bits, to, wire.dtype, numel);
+      };
+    }
+    return carry_gather(gather_route(flat_layout, from, yields, cuts_.mesh(), wire), groups_, cuts_, flat_layout,
+                        std::move(args));
+  };
+  const Cut own = cuts_.weights(flat_layout);
+  const std::byte* part = shard(unit_index, flat);
+  std::shared_ptr<const void> keep = home_;
+  std::byte* const second = second_ ? second_->data() + place.second_offset : nullptr;
+  const bool is_copied = place.has_second && unit.second_filled && wire == place.wire;
+  if (wire.is_blocks() && !is_copied) {
+    const int64_t begin = place.has_second ? cuts_.over(flat_layout, Over::shard).begin : own.begin;
+    std::byte* const blocks = second + wire.nbytes(own.begin - begin);
+    kernels::quantize(part, wire.dtype, own.numel(), wire.bits, blocks);
+    part = blocks;
+    keep = second_;
   }
-  std::byte* const second = second_->data() + place.second_offset;
-  if (!unit.second_filled) {
-    gather_from(cuts_.weights(flat_layout).over, Over::shard, shard(unit_index, flat), second, home_);
-  }
-  return gather_from(Over::shard, Over::nobody, second, to, second_);
+  const bool fills = for_use && fills_second_ && place.has_second;
+  if (!fills && !is_copied) return gather_from(own.over, Over::nobody, part, end, keep);
+  if (!is_copied) gather_from(own.over, Over::shard, part, second, keep);
+  return gather_from(Over::shard, Over::nobody, second, end, second_);
 }
 
 void Weights::gather_into(int unit_index, int flat, std::byte* destination) {
   home_->fetch(unit_index);
-  const Handle gather = gather_flat(unit_index, flat, "gather for the user", destination, /*filling=*/false);
+  const Handle gather = gather_flat(unit_index, flat, "gather for the user", destination, /*for_use=*/false);
   home_->lend(unit_index, gather);
   gather.wait();
 }

@@ -92,6 +92,13 @@ class Weights {
   // a copy is filled decides about hops, so all ranks must know the same of it: it is emptied where all ranks come by,
   // after an update, a load or a write, not where one rank's part changes.
   //
+  // [Note: weights in blocks]
+  // With zero_quantized_weights a gather for use travels in blocks of int8 (kernels/blocks.h), whatever its hops: the
+  // owner of a part makes them of its exact weights, once a gather, and everybody, the owner too, computes with what
+  // comes out of them. They come to lie at the end of the flat's place in the arena and become elements from its front,
+  // so they take no other memory there. The owner's blocks, and a second copy, are kept in memory that peers can read.
+  // What a user gathers, a checkpoint reads and the optimizer updates is exact.
+  //
   // From here on gathers fill copies, or not: evaluation leaves them as they are, and uses those that are filled.
   void fill_second_copies(bool fill) { fills_second_ = fill; }
   // The weights have changed, of one unit or of all. Every rank says so.
@@ -115,6 +122,7 @@ class Weights {
     size_t arena_offset = 0;   // within the unit's arena range
     size_t second_offset = 0;  // of its part of the second copy
     bool sharded = false;
+    Wire wire;  // of gathers for use
     bool has_second = false;
     bool alone = false;  // its shard is the flat: gathering it takes neither bytes nor memory
   };
@@ -132,8 +140,9 @@ class Weights {
     bool changed = false;        // on this rank since then
   };
 
-  // Begins to gather a sharded flat. `filling`: on its way the second copy, where copies are filled.
-  Handle gather_flat(int unit, int flat, const char* what, std::byte* to, bool filling);
+  // Begins to gather a sharded flat. `for_use`: in a pass, which fills the second copy on its way, where copies are
+  // filled.
+  Handle gather_flat(int unit, int flat, const char* what, std::byte* to, bool for_use);
   // Ranks update a part of the flat each and keep all of it.
   bool is_published(int unit, int flat) const;
   void attach_flat(int unit, int flat, std::byte* data, const std::shared_ptr<Slab>& owner);
@@ -143,7 +152,7 @@ class Weights {
   bool off_device_ = false;  // shards of some unit
   AxisGroups groups_;
   std::vector<Unit> units_;
-  std::shared_ptr<Slab> second_;  // null: there is no second copy
+  std::shared_ptr<Slab> second_;  // second copies, and shards in blocks; null: there is neither
   bool fills_second_ = false;
   std::shared_ptr<Slab> wholes_;     // shared with the parameters' storages, which may outlive this
   std::shared_ptr<ShardHome> home_;  // shared with the records of released parameters

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "plan/from_config.h"
 #include "plan/memory.h"
+#include "plan/quantized_text.h"
 #include "plan/traffic.h"
 
 namespace shoal::train {
@@ -118,6 +119,9 @@ std::string banner(const BannerFacts& facts) {
                       facts.threads == 1 ? "thread" : "threads",
                       facts.recompute == "none" ? "" : fmt::format(", recompute {}", facts.recompute));
   if (!facts.same_bits.empty()) text += fmt::format("exactness  {}\n", facts.same_bits);
+  if (const std::string quantized = quantized_text(facts.layout, config); !quantized.empty()) {
+    text += fmt::format("quantized  {}\n", quantized);
+  }
   if (!facts.products.empty()) text += fmt::format("numbers    {}\n", facts.products);
   text +=
       fmt::format("batch      {} samples a step = {} (micro-batch) x {} (micro-steps) x {} (ranks)\n",

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/text.h"
+#include "plan/from_config.h"
 
 namespace shoal::train {
 
@@ -30,6 +31,11 @@ std::string why_not(const Config& config, const SameBitsFacts& facts) {
         "the micro-batch or the batch follows from the ranks; give train_batch_size ({}) and "
         "train_micro_batch_size_per_gpu ({}), and leave gradient_accumulation_steps out",
         config.batch.train_batch_size, config.batch.micro_batch_size);
+  }
+  const int64_t ranks = std::max<int64_t>(1, leaves / config.batch.accumulation_steps);
+  if (config.zero.quantized_gradients && mesh_of(config, static_cast<int>(ranks)).size_of(kReplica) > 1) {
+    return "zero_quantized_gradients rounds the sums of hosts; they are the same with as many ranks a host, on two "
+           "hosts or more";
   }
   if (config.zero.stage < 2 && !config.shoal.reproducible) {
     return fmt::format("stage {} adds up micro-steps on each rank before ranks do; set shoal.reproducible",
@@ -59,6 +65,7 @@ std::string same_bits_text(const Config& config, const SameBitsFacts& facts) {
   }
   std::vector<std::string> named;
   for (const int world : facts.worlds) {
+    if (world == 1 && (config.zero.quantized_weights || config.zero.quantized_frozen_weights)) continue;  // exact
     if (named.size() == kMostNamed && facts.worlds.size() > kMostNamed + 1) {
       named.push_back(fmt::format("... {}", facts.worlds.back()));
       break;

@@ -38,6 +38,14 @@ std::vector<Cell> cells() {
   add("2 x 2, stage 1", [](RunOptions& o) { o.shard_size = 2, o.stage = 1; });
   add("second copy in 2", [](RunOptions& o) { o.second_copy = 2; });
   add("over hosts", [](RunOptions& o) { o.shard_size = 4, o.hierarchical = true; });
+  add("weights in int8", [](RunOptions& o) { o.quantized_weights = true; });
+  add("gradients in int4, stage 2", [](RunOptions& o) { o.quantized_gradient_bits = 4, o.stage = 2; });
+  add("all of ZeRO++", [](RunOptions& o) {
+    o.quantized_weights = true;
+    o.quantized_gradient_bits = 4;
+    o.error_feedback = 0.8;
+    o.second_copy = 2;
+  });
   return all;
 }
 

@@ -111,6 +111,7 @@ def test_what_cannot_be_done_is_refused_by_name():
     assert "remote_device='nvme'" in refusal(lambda: deepspeed.zero.Init(remote_device="nvme"))
     assert "mpu" in refusal(lambda: deepspeed.zero.Init(mpu=object()))
     assert "zero_quantized_weights" in refusal(lambda: deepspeed.zero.Init(zero_quantized_weights=True))
+    assert "set the key in the config" in refusal(lambda: deepspeed.zero.Init(zero_quantized_nontrainable_weights=True))
     assert "mpu_" in refusal(lambda: deepspeed.checkpointing.configure(mpu_=object()))
     config = {"train_batch_size": 1, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 1}}
     engine = deepspeed.initialize(model=nn.Linear(2, 2), config=config)[0]

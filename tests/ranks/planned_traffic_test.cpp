@@ -19,6 +19,9 @@
 namespace shoal::testing {
 namespace {
 
+constexpr const char* kInt8Weights = "zero_optimization.zero_quantized_weights=true";
+constexpr const char* kFewBitGradients = "zero_optimization.zero_quantized_gradients=true";
+
 struct Case {
   int stage = 0;
   int world = 2;
@@ -81,7 +84,28 @@ std::vector<Case> hybrid_cases() {
           {3, 4, false, true, 1, {second(2)}, two_by_two},
           {3, 6, true, true, 3, {second(3)}, two_by_three},
           {3, 6, false, true, 1, {mics(6), "zero_optimization.mics_hierarchical_params_gather=true"}, three_by_two},
-          {3, 4, false, true, 1, {mics(1)}, two_by_two}};
+          {3, 4, false, true, 1, {mics(1)}, two_by_two},
+          {3, 4, false, true, 2, {kInt8Weights}, two_by_two},
+          {3, 6, true, true, 1, {kInt8Weights, second(3)}, two_by_three},
+          {3, 4, false, false, 1, {kInt8Weights, mics(2)}, two_by_two},
+          {3,
+           6,
+           false,
+           true,
+           1,
+           {kInt8Weights, mics(6), "zero_optimization.mics_hierarchical_params_gather=true"},
+           three_by_two},
+          {3, 4, false, true, 2, {kFewBitGradients}, two_by_two},
+          {2, 6, true, false, 2, {kFewBitGradients, "shoal.quantized_gradient_bits=8"}, two_by_three},
+          {3, 6, false, true, 2, {kFewBitGradients, mics(2)}, three_by_two},
+          {3, 4, false, true, 1, {kInt8Weights, kFewBitGradients, second(2)}, two_by_two},
+          {3,
+           4,
+           false,
+           true,
+           2,
+           {kInt8Weights, kFewBitGradients, second(2), "zero_optimization.zeropp_loco_param.err_beta=0.8"},
+           two_by_two}};
 }
 
 TEST(PlannedTraffic, IsWhatALanguageModelSends) {
@@ -145,7 +169,41 @@ TEST(PlannedTraffic, BetweenHostsFollowsTheFormulas) {
   // The leaves, and the sum, of which each rank has a part, to the replica.
   EXPECT_EQ(plan({"zero_optimization.mics_shard_size=2"}).between_hosts, 2 * kPart + kPart);
   // Gathered once, each part to one rank of the other host.
-  EXPECT_EQ(plan({"zero_optimization.zero_hpz_partition_size=2"}).between_hosts, kPart + 2 * kPart);
+  const std::string second = "zero_optimization.zero_hpz_partition_size=2";
+  EXPECT_EQ(plan({second}).between_hosts, kPart + 2 * kPart);
+  // 132 bytes for 128 elements of int8, 68 for 128 of int4, scales among them; in bf16 they have 256.
+  constexpr uint64_t kInt8 = kPart * 132 / 256, kInt4 = kPart * 68 / 256;
+  EXPECT_EQ(plan({kInt8Weights}).between_hosts, 2 * 2 * kInt8 + 2 * kPart);
+  EXPECT_EQ(plan({kInt8Weights, second}).between_hosts, kInt8 + 2 * kPart);
+  EXPECT_EQ(plan({kFewBitGradients}).between_hosts, 2 * kPart + kInt4);  // and two gathers, host by host
+  EXPECT_EQ(plan({kFewBitGradients, second}).between_hosts, kPart + kInt4);
+  EXPECT_EQ(plan({kFewBitGradients, "shoal.quantized_gradient_bits=8", second}).between_hosts, kPart + kInt8);
+  EXPECT_EQ(plan({kInt8Weights, kFewBitGradients, second}).between_hosts, kInt8 + kInt4);
+}
+
+// Of what stage 3 sends between hosts, at any number of hosts and of ranks on each.
+TEST(PlannedTraffic, SecondCopiesSendAtMostTwoThirdsBetweenHostsAndAllOfZeroPlusPlusAtMost27Hundredths) {
+  for (const auto& [hosts, in_host] : {std::pair{2, 2}, {2, 4}, {2, 8}, {4, 2}, {4, 4}, {3, 3}, {8, 8}}) {
+    const int world = hosts * in_host;
+    std::vector<int> places;
+    for (int rank = 0; rank < world; ++rank) places.push_back(rank / in_host);
+    const auto between_hosts = [&](const std::vector<std::string>& settings) {
+      Config config = config_of({3, world, false, true, 1, settings, places});
+      config.zero.param_persistence_threshold = 0;
+      const ModelLayout layout = lay_out({{"a", {{"w", {int64_t{128} * world * 3}, DType::bf16}}, {}},
+                                          {"b", {{"v", {int64_t{128} * world * 5}, DType::bf16}}, {}}},
+                                         layout_options(config, world));
+      return static_cast<double>(plan_traffic(layout, config, world - 1).between_hosts);
+    };
+    SCOPED_TRACE(fmt::format("{} hosts of {}", hosts, in_host));
+    const std::string second = fmt::format("zero_optimization.zero_hpz_partition_size={}", in_host);
+    const double stage3 = between_hosts({}), ranks = in_host;
+    EXPECT_DOUBLE_EQ(between_hosts({second}) / stage3, (1 + ranks) / (3 * ranks));
+    EXPECT_LE(between_hosts({second}) / stage3, 2.0 / 3);
+    const double all = between_hosts({second, kInt8Weights, kFewBitGradients});
+    EXPECT_DOUBLE_EQ(all / stage3, (132 + 68) / (3 * ranks * 256));
+    EXPECT_LE(all / stage3, 0.27);
+  }
 }
 
 }  // namespace

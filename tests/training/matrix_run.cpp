@@ -39,6 +39,11 @@ Config config_of(const RunOptions& options, int world) {
   config.zero.mics_shard_size = options.shard_size;
   config.zero.hpz_partition_size = options.second_copy;
   config.zero.mics_hierarchical_gather = options.hierarchical;
+  config.zero.quantized_weights = options.quantized_weights;
+  config.zero.quantized_gradients = options.quantized_gradient_bits > 0;
+  if (options.quantized_gradient_bits > 0) config.shoal.quantized_gradient_bits = options.quantized_gradient_bits;
+  config.zero.error_feedback = options.error_feedback;
+  config.zero.error_reset_steps = 5;
   config.zero.reduce_bucket_size = options.reduce_bucket;
   config.zero.prefetch_bucket_size = options.prefetch;
   config.zero.param_persistence_threshold = options.persistence_threshold;

@@ -57,11 +57,14 @@ struct RunOptions {
   double clip_norm = 0.05;   // what clipping clips to
   bool defer = false;        // updates wait until a unit is needed
   int64_t offload_ring = 0;
-  int shard_size = -1;          // mics_shard_size
-  int second_copy = 1;          // zero_hpz_partition_size
-  bool hierarchical = false;    // mics_hierarchical_params_gather
-  std::vector<int> hosts = {};  // of the ranks as threads
-  int64_t reduce_bucket = 700;  // elements: where gradients are received or staged, in several pieces
+  int shard_size = -1;              // mics_shard_size
+  int second_copy = 1;              // zero_hpz_partition_size
+  bool hierarchical = false;        // mics_hierarchical_params_gather
+  std::vector<int> hosts = {};      // of the ranks as threads
+  bool quantized_weights = false;   // zero_quantized_weights
+  int quantized_gradient_bits = 0;  // with zero_quantized_gradients; 0: without
+  double error_feedback = -1;       // zeropp_loco_param.err_beta
+  int64_t reduce_bucket = 700;      // elements: where gradients are received or staged, in several pieces
 };
 
 struct RunResult {

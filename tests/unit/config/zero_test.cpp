@@ -34,11 +34,7 @@ TEST(Zero, AutoSizesComeFromTheHiddenSize) {
   }
 }
 
-TEST(Zero, WhatRoundsIsRefusedAndWhatOnlyCommunicatesOtherwiseIsNoticed) {
-  EXPECT_EQ(
-      mistakes_of(R"("zero_optimization": {"zero_quantized_gradients": true})"),
-      "[line 1, zero_optimization.zero_quantized_gradients] true is not supported: it rounds gradients. Remove the "
-      "key; communication_data_type \"bf16\" sends half the bytes of fp32.");
+TEST(Zero, WhatLeavesGradientsOutIsRefusedAndWhatOnlyCommunicatesOtherwiseIsNoticed) {
   EXPECT_EQ(parse_members(R"("zero_optimization": {"elastic_checkpoint": true, "pipeline_loading_checkpoint": true,
     "zenflow": null})")
                 .notices.size(),

@@ -174,5 +174,26 @@ TEST(FromConfig, AGroupOverHostsIsGatheredByHost) {
   EXPECT_THROW(mesh_of(config, 8), Error);
 }
 
+TEST(FromConfig, QuantizedGradientsStandOnHostsAndAreCutOverTheWorld) {
+  Config config;
+  config.zero.stage = 2;
+  config.zero.quantized_gradients = true;
+  EXPECT_EQ(mesh_of(config, 4).to_text(), "4") << "one host";
+  config = with_hosts(config, {0, 0, 1, 1});
+  EXPECT_EQ(mesh_of(config, 4).to_text(), "replica 2 x shard 2");
+  EXPECT_EQ(stage_of(config), Stage(2));
+  EXPECT_EQ(gradient_options(config).sum_bits, 4);
+  EXPECT_FALSE(gradient_options(config).keeps_errors);
+  config.zero.error_feedback = 0;
+  EXPECT_TRUE(gradient_options(config).keeps_errors);
+  config.zero.stage = 1;  // as `shoal plan` asks for every stage
+  EXPECT_EQ(mesh_of(config, 4).to_text(), "4");
+  EXPECT_EQ(gradient_options(config).sum_bits, 0);
+  config.zero.stage = 3;
+  EXPECT_THROW(with_hosts(config, {0, 1, 1}), Error);
+  config.zero.hpz_partition_size = 2;
+  EXPECT_NO_THROW(with_hosts(config, {0, 1, 1}));
+}
+
 }  // namespace
 }  // namespace shoal

@@ -93,5 +93,25 @@ TEST(WeightShards, ThoseOnDiskTakeTheBuffersInTurn) {
   EXPECT_EQ(shard_buffers(placed, 5), (std::vector<int>{-1, 0, 1, 2}));
 }
 
+// Blocks of 132 bytes for 128 elements: of a rank's own part, or of its part of a second copy.
+TEST(WeightShards, WhatIsGatheredInBlocksIsKeptSoForOthers) {
+  const ModelLayout layout = four_units();
+  EXPECT_EQ(second_nbytes(layout, {.stage = 3}), 0u);
+  EXPECT_EQ(second_nbytes(layout, {.stage = 3, .quantized = true}), (1024u + 4096 + 1024 + 2048 + 512) / 2 / 128 * 132);
+  EXPECT_EQ(second_nbytes(layout, {.stage = 3, .quantized_frozen = true}), 512u / 2 / 128 * 132);
+  EXPECT_EQ(second_nbytes(layout, {.stage = 2, .quantized = true}), 0u) << "nothing is gathered there";
+  const Mesh mesh({{.name = "replica", .size = 2}, {.name = "shard", .size = 2}});
+  const ModelLayout on_hosts =
+      lay_out({{"a", {{"w", {1024}, DType::bf16}}, {}}}, {.mesh = mesh, .persistence_threshold = 0});
+  EXPECT_EQ(second_nbytes(on_hosts, {.stage = 3, .second = true}), 1024u / 2 * 2);
+  EXPECT_EQ(second_nbytes(on_hosts, {.stage = 3, .second = true, .quantized = true}), 1024u / 2 / 128 * 132);
+}
+
+TEST(WeightShards, OneRankGathersNothingInBlocks) {
+  const ModelLayout alone = lay_out({{"a", {{"w", {1024}, DType::bf16}}, {}}}, {.mesh = 1, .persistence_threshold = 0});
+  EXPECT_FALSE(quantizes_weights(alone, {.stage = 3, .quantized = true}));
+  EXPECT_TRUE(quantizes_weights(four_units(), {.stage = 3, .quantized = true}));
+}
+
 }  // namespace
 }  // namespace shoal

@@ -96,6 +96,28 @@ TEST(Route, ACopyOverSeveralHostsIsGatheredBetweenThemFirst) {
             "share\nall_gather along replica of 2: 128 bf16 each\npublish\n");
 }
 
+// The wire of hosts' sums, whatever the stage cuts: 68 bytes for each 128 elements.
+TEST(Route, QuantizedSumsGoBetweenHostsInBlocks) {
+  const Mesh mesh = two_hosts();
+  FlatLayout flat = flat_of(1024, mesh);
+  const auto reduce = [&](const GradientOptions& options, const Mesh& on) {
+    return routes_of(flat_of(1024, on), options, on).reduce;
+  };
+  const GradientOptions stage3{.stage = 3, .sum_bits = 4};
+  EXPECT_EQ(to_text(reduce(stage3, mesh)),
+            "reduce_scatter along shard of 4: 256 bf16 each\n"
+            "reduce_scatter along replica of 2: 128 fp32 each, in blocks of int4\n");
+  EXPECT_EQ(reduce(stage3, mesh)[1].sent_nbytes(), 68u);
+  EXPECT_EQ(reduce({.stage = 2, .sum_bits = 8}, mesh)[1].sent_nbytes(), 132u);
+  EXPECT_EQ(to_text(reduce({.stage = 2, .sum_bits = 4}, mesh)), to_text(reduce(stage3, mesh)));
+  const Mesh pairs({{.name = "replica", .size = 4}, {.name = "shard", .size = 2}});
+  EXPECT_EQ(reduce(stage3, pairs).size(), 2u) << "also where sums are as long as leaves";
+  EXPECT_EQ(to_text(reduce(stage3, 8)), "reduce_scatter along shard of 8: 128 bf16 each\n") << "one host is exact";
+  flat.persistent = true;
+  EXPECT_EQ(to_text(routes_of(flat, stage3, mesh).reduce),
+            "reduce_scatter along shard of 4: 256 bf16 each\nreduce_scatter along replica of 2: 128 fp32 each\n");
+}
+
 TEST(Route, RanksAlongTheWorldStandByTheirParts) {
   const Mesh mesh({{.name = "replica", .size = 2}, {.name = "shard", .size = 3}});
   EXPECT_EQ(ranks_along(kWorld, mesh, 1), (std::vector<int>{0, 3, 1, 4, 2, 5}));

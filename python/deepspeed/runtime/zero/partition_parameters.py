@@ -92,10 +92,14 @@ class Init:
                 mpu=mpu,
                 data_parallel_group=None if comm.is_whole_world(data_parallel_group) else data_parallel_group,
                 zero_param_parallel_group=zero_param_parallel_group,
-                zero_quantized_weights=zero_quantized_weights,
-                zero_quantized_nontrainable_weights=zero_quantized_nontrainable_weights,
                 sequence_data_parallel_group=sequence_data_parallel_group,
                 param_swapper=param_swapper,
+            )
+            refuse(
+                "zero.Init",
+                "Weights are sharded exact, and quantized when they are gathered: set the key in the config, and leave it out here.",
+                zero_quantized_weights=zero_quantized_weights,
+                zero_quantized_nontrainable_weights=zero_quantized_nontrainable_weights,
             )
             if remote_device not in (None, "none", "cpu"):
                 raise shoal.Error(f"[zero.Init] remote_device={remote_device!r} is not supported. Use None or cpu.")
