@@ -87,13 +87,19 @@ Section loco_section() {
           integer("reset_T", 1024)
               .at_least(1)
               .in("reductions")
+              .or_null()
               .means("Errors begin again from zero after so many reductions of a unit, one a micro-step.")
-              .must([](const Value&, const Settings& all) -> std::string {
-                if (!all.value("zero_optimization.zeropp_loco_param.err_beta").is_null()) return "";
+              .must([](const Value& value, const Settings& all) -> std::string {
+                if (value.is_null() || !all.value("zero_optimization.zeropp_loco_param.err_beta").is_null()) return "";
                 return "says when errors begin anew, and err_beta, which switches them on, is missing. Give err_beta, "
                        "0.8 in DeepSpeed.";
               })
-              .fills(bound_to([](auto& c) -> auto& { return c.zero.error_reset_steps; })),
+              .fills({[](Config& c, const Value& value) {
+                        c.zero.error_reset_steps = value.is_null() ? 1024 : value.as_integer();
+                      },
+                      [](const Config& c) {
+                        return c.zero.error_feedback < 0 ? Value() : Value(c.zero.error_reset_steps);
+                      }}),
       }};
   section.nullable = true;
   return section;

@@ -57,7 +57,9 @@ std::string memory_table(const BannerFacts& facts) {
   line("gathered units", here.plan.gather_arena, there.plan.gather_arena);
   line("gradients on the way", here.plan.reduce_slots, there.plan.reduce_slots);
   if (here.plan.state_ring > 0) line("states on the way", here.plan.state_ring, 0);
-  if (here.plan.second_weights > 0) line("second copy", here.plan.second_weights, 0);
+  if (here.plan.second_weights > 0) {
+    line(keeps_second_copy(facts.config) ? "second copy" : "int8 copy", here.plan.second_weights, 0);
+  }
   const auto below = [&](const char* name, size_t nbytes) {
     if (nbytes > 0) text += fmt::format("  {:<20}{:>14}\n", name, format_nbytes(nbytes));
   };

@@ -1,4 +1,4 @@
-"""mics_shard_size and zero_hpz_partition_size through `import deepspeed`: the weights of one rank, with zero.Init, client optimizers, a
+"""mics_shard_size, zero_hpz_partition_size and the keys of ZeRO++ through `import deepspeed`: the weights of one rank, with zero.Init, client optimizers, a
 save in the middle that another mesh goes on from, and the errors of groups that mean nothing."""
 
 from __future__ import annotations
@@ -26,6 +26,14 @@ MESHES = {
     "second": {"zero_optimization": {"zero_hpz_partition_size": 2}},
     "over hosts": {"zero_optimization": {"mics_shard_size": 4, "mics_hierarchical_params_gather": True}},
 }
+ALL_OF_IT = {"zero_quantized_weights": True, "zero_quantized_gradients": True, "zeropp_loco_param": {"err_beta": 0.8, "reset_T": 1024}}
+QUANTIZED = {
+    "int8": {"zero_optimization": {"zero_quantized_weights": True}},
+    "int8, second": {"zero_optimization": {"zero_quantized_weights": True, "zero_hpz_partition_size": 2}},
+    "frozen": {"zero_optimization": {"zero_quantized_nontrainable_weights": True}},
+    "zeropp": {"zero_optimization": ALL_OF_IT | {"zero_hpz_partition_size": 2}},
+    "zeropp, groups": {"zero_optimization": ALL_OF_IT | {"mics_shard_size": 2}},
+}
 
 
 def config_of(mesh: str, adam: bool = True) -> dict:
@@ -33,7 +41,7 @@ def config_of(mesh: str, adam: bool = True) -> dict:
     config = {"train_batch_size": 2 * LEAVES, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": True}, "zero_optimization": zero}
     if adam:
         config["optimizer"] = {"type": "AdamW", "params": {"lr": 1e-2, "weight_decay": 0.1}}
-    for section, keys in MESHES[mesh].items():
+    for section, keys in (MESHES | QUANTIZED)[mesh].items():
         config[section] = config.get(section, {}) | keys
     return config
 
@@ -112,6 +120,24 @@ def test_every_mesh_has_the_weights_of_one_rank():
             for weights in run(__file__, "train", 4, mesh=mesh, way=way):
                 assert weights == alone, (way, mesh)
         os.environ["SHOAL_HOSTS"] = ""
+
+
+def test_quantized_runs_are_the_same_by_every_way_and_not_the_exact_one():
+    os.environ["SHOAL_HOSTS"] = ""
+    exact = run(__file__, "train", 1, mesh="full")[0]
+    int8 = run(__file__, "train", 2, mesh="int8")[0]
+    frozen = run(__file__, "train", 2, mesh="frozen")[0]
+    os.environ["SHOAL_HOSTS"] = "a,a,b,b"
+    for weights in run(__file__, "train", 4, mesh="int8, second", way="init"):
+        assert weights == int8
+    zeropp = run(__file__, "train", 4, mesh="zeropp")[0]
+    for weights in run(__file__, "train", 4, mesh="zeropp, groups", way="init"):
+        assert weights == zeropp
+    os.environ["SHOAL_HOSTS"] = ""
+    trained = [exact, int8, frozen, zeropp]
+    assert all(one != other for i, one in enumerate(trained) for other in trained[:i])
+    # What is not trained is exact in all of them, however it was gathered.
+    assert all(weights[2] == exact[2] for weights in trained)
 
 
 def test_another_mesh_goes_on_from_what_one_saved():

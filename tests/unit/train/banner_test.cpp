@@ -85,6 +85,18 @@ TEST(Banner, SaysWhatIsRecomputedAndWhichActivationsAreOnTheHost) {
   EXPECT_NE(text.find("  activations on host          7 MiB\n"), std::string::npos) << text;
 }
 
+TEST(Banner, SaysWhatIsQuantizedAndThatItIsNotTheExactRun) {
+  const std::string text =
+      banner(facts_of(3, 2, R"(, "bf16": {"enabled": true}, "zero_optimization": {"zero_quantized_weights": true})"));
+  EXPECT_NE(
+      text.find("quantized  weights are gathered as int8: repeatable, equal at every stage that has it, and not the "
+                "bits of an exact run\n"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("4.125 MiB of weights gathered"), std::string::npos) << text;
+  EXPECT_NE(text.find("  int8 copy"), std::string::npos) << text;
+}
+
 TEST(Banner, OneRankMovesNothing) {
   EXPECT_EQ(banner(facts_of(0, 1)).find("sends"), std::string::npos);
   EXPECT_NE(banner(facts_of(0, 1)).find("stage 0, fp32, one rank, 1 thread each"), std::string::npos);

@@ -49,6 +49,15 @@ TEST(SameBits, SaysWhyNot) {
               HasSubstr("follows from the ranks; give train_batch_size (48) and train_micro_batch_size_per_gpu (2)"));
 }
 
+TEST(SameBits, WhatIsQuantizedDependsOnTheHostsAndIsExactOnOneRank) {
+  EXPECT_EQ(text_of(config_of(R"(, "zero_optimization": {"stage": 3, "zero_quantized_weights": true})")),
+            "same bits at 2, 3, 4, 6, 8, 12, 24 ranks");
+  Config gradients = config_of(R"(, "zero_optimization": {"stage": 2, "zero_quantized_gradients": true})", 4);
+  EXPECT_EQ(text_of(gradients), kAll) << "on one host";
+  gradients.shoal.ranks_per_host = 2;
+  EXPECT_THAT(text_of(gradients), HasSubstr("zero_quantized_gradients rounds the sums of hosts"));
+}
+
 TEST(SameBits, OneMicroBatchCannotBeShared) {
   const Config config = Config::from_text(R"({"train_micro_batch_size_per_gpu": 4})");
   EXPECT_THAT(same_bits_text(config, {.worlds = {1}}), HasSubstr("a step is one micro-batch; give train_batch_size"));
