@@ -30,7 +30,8 @@ void Decoder::set_recomputed(const RecomputedBlocks& blocks) {
   recomputed_ = blocks;
 }
 
-at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens) const {
+at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens,
+                               std::shared_ptr<const Documents> documents) const {
   if (tokens.dim() != 2 || tokens.numel() == 0 || tokens.scalar_type() != at::kLong) {
     throw Error(fmt::format("model {}", info_.name),
                 fmt::format("the tokens are {} of shape [{}]. Pass int64 of shape [batch, time].",
@@ -41,12 +42,19 @@ at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens) const {
                 fmt::format("a sequence of {} tokens is longer than the model's {}. Cut it.", tokens.size(1),
                             info_.max_positions));
   }
+  SHOAL_CHECK(documents == nullptr || documents->positions.sizes() == tokens.sizes());
   Pass pass;
+  pass.documents = std::move(documents);
   pass.randomness = {!engine.evaluating(), engine.generator()};
   pass.matmul = matmul_of(engine.config().fp8);
   if (pass.matmul != ops::Matmul::plain) ops::check_fp8(tokens);
   at::Tensor x = engine.run(0, tokens, [&](const at::Tensor& t) { return embed(pass, t); });
   add_positions(pass, x);
+  if (pass.documents != nullptr) {
+    for (ops::RotaryTable* table : {&pass.rotary, &pass.local_rotary}) {
+      if (table->cos.defined()) *table = ops::at_positions(*table, pass.documents->positions);
+    }
+  }
   const auto full = static_cast<size_t>(recomputed_.full), selective = static_cast<size_t>(recomputed_.selective);
   for (size_t layer = 0; layer + 2 < units_.size(); ++layer) {
     pass.remakes = layer >= full && layer < full + selective;
@@ -59,20 +67,21 @@ at::Tensor Decoder::run_blocks(Engine& engine, const at::Tensor& tokens) const {
   return x;
 }
 
-at::Tensor Decoder::loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const {
+at::Tensor Decoder::loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets,
+                         std::shared_ptr<const Documents> documents) const {
   if (targets.sizes() != tokens.sizes()) {
     throw Error(fmt::format("model {}", info_.name),
                 fmt::format("the targets are of shape [{}], the tokens of shape [{}]. Pass one target a token.",
                             fmt::join(targets.sizes(), ", "), fmt::join(tokens.sizes(), ", ")));
   }
-  const at::Tensor x = run_blocks(engine, tokens);
+  const at::Tensor x = run_blocks(engine, tokens, std::move(documents));
   return engine.run(head_unit(), x, [&](const at::Tensor& t) {
     return ops::linear_cross_entropy(last_norm(t), head_weight(), targets, logits_softcap());
   });
 }
 
 at::Tensor Decoder::logits(Engine& engine, const at::Tensor& tokens) const {
-  const at::Tensor x = run_blocks(engine, tokens);
+  const at::Tensor x = run_blocks(engine, tokens, nullptr);
   return engine.run(head_unit(), x, [&](const at::Tensor& t) {
     return ops::cap_logits(at::linear(last_norm(t), head_weight()), logits_softcap()).to(at::kFloat);
   });

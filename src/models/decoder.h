@@ -2,6 +2,7 @@
 // parameters and says what each part computes; this class runs the parts through the engine.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,11 @@ namespace shoal::models {
 // What the parts of one forward share.
 struct Pass {
   Randomness randomness;
-  ops::Matmul matmul = ops::Matmul::plain;  // of the blocks
-  ops::RotaryTable rotary;                  // undefined where a family has no rotary positions
-  ops::RotaryTable local_rotary;            // of layers that turn otherwise
-  bool remakes = false;                     // this block recomputes selectively
+  ops::Matmul matmul = ops::Matmul::plain;     // of the blocks
+  ops::RotaryTable rotary;                     // undefined where a family has no rotary positions
+  ops::RotaryTable local_rotary;               // of layers that turn otherwise
+  bool remakes = false;                        // this block recomputes selectively
+  std::shared_ptr<const Documents> documents;  // of packed rows; null: each row is one
 
   // A matmul's input, with what is kept of it for backward.
   ops::Operand operand(at::Tensor made, ops::Origin origin) const {
@@ -49,7 +51,9 @@ class Decoder : public LanguageModel {
   const ModelInfo& info() const final { return info_; }
   std::string config_json() const final { return config_json_; }
   std::vector<Unit> units() const final { return units_; }
-  at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const final;
+  using LanguageModel::loss;
+  at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets,
+                  std::shared_ptr<const Documents> documents) const final;
   at::Tensor logits(Engine& engine, const at::Tensor& tokens) const final;
   const RecomputedBlocks& recomputed() const final { return recomputed_; }
   void set_recomputed(const RecomputedBlocks& blocks) final;
@@ -65,13 +69,14 @@ class Decoder : public LanguageModel {
   virtual const at::Tensor& head_weight() const = 0;  // [vocab, hidden]
   // c: the logits are c tanh(logits / c); 0: as they are.
   virtual double logits_softcap() const { return 0; }
-  // Fills in what depends on the length of the sequence; x as embed() gave it.
+  // Fills in what depends on the length of the sequence, by positions that count from a row's begin; x as embed() gave
+  // it.
   virtual void add_positions(Pass&, const at::Tensor& /*x*/) const {}
   virtual BlockNbytes block_nbytes(const MicroStep& of) const = 0;
 
  private:
   // Everything up to the head.
-  at::Tensor run_blocks(Engine& engine, const at::Tensor& tokens) const;
+  at::Tensor run_blocks(Engine& engine, const at::Tensor& tokens, std::shared_ptr<const Documents> documents) const;
   int head_unit() const { return static_cast<int>(units_.size()) - 1; }
 
   ModelInfo info_;

@@ -5,10 +5,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "forecast/decoder_shape.h"
+#include "models/documents.h"
 #include "models/recompute.h"
 #include "shoal/engine.h"
 
@@ -56,9 +58,13 @@ class LanguageModel {
   // The Hugging Face config.json of this model, for export.
   virtual std::string config_json() const = 0;
 
-  // tokens, targets [batch, time] int64 -> mean cross-entropy over all tokens, one run() per unit. Inside
-  // Engine::evaluate dropout is off.
-  virtual at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const = 0;
+  // tokens, targets [batch, time] int64 -> mean cross-entropy over all tokens but those whose target is -100, one
+  // run() per unit. Inside Engine::evaluate dropout is off. `documents`: where the rows hold several.
+  virtual at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets,
+                          std::shared_ptr<const Documents> documents) const = 0;
+  at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const {
+    return loss(engine, tokens, targets, nullptr);
+  }
   // tokens [batch, time] -> logits [batch, time, vocab], fp32. Call inside Engine::evaluate.
   virtual at::Tensor logits(Engine& engine, const at::Tensor& tokens) const = 0;
 

@@ -1,6 +1,7 @@
 // See layers.h.
 #include "models/layers.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -11,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "models/ops/attention.h"
 
@@ -24,18 +26,55 @@ at::Tensor repeat_heads(const at::Tensor& x, int64_t heads) {
   return x.unsqueeze(2).expand({-1, -1, heads / x.size(1), -1, -1}).flatten(1, 2);
 }
 
+// Whom a position does not attend to: [time, time], with documents [batch, 1, time, time].
+at::Tensor hidden_from(const at::Tensor& q, const Attention& how) {
+  const int64_t time = q.size(2);
+  at::Tensor unseen = at::ones({time, time}, q.options().dtype(at::kBool)).triu(1);
+  if (how.window > 0) unseen = unseen.logical_or(at::ones_like(unseen).tril(-how.window));
+  if (how.documents == nullptr) return unseen;
+  const at::Tensor& numbers = how.documents->numbers;
+  return numbers.unsqueeze(2).ne(numbers.unsqueeze(1)).unsqueeze(1).logical_or(unseen);
+}
+
+double scale_of(const at::Tensor& q, const Attention& how) {
+  return how.scale != 0 ? how.scale : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+}
+
 // By hand, since the library's fused attention draws its dropout from the process's default generator.
 at::Tensor attention_with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Attention& how,
                                   const Randomness& randomness) {
-  const int64_t time = q.size(2);
-  const double scale = how.scale != 0 ? how.scale : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
-  at::Tensor unseen = at::ones({time, time}, q.options().dtype(at::kBool)).triu(1);
-  if (how.window > 0) unseen = unseen.logical_or(at::ones_like(unseen).tril(-how.window));
-  at::Tensor scores = at::matmul(q, repeat_heads(k, q.size(1)).transpose(2, 3)).mul(scale);
+  at::Tensor scores = at::matmul(q, repeat_heads(k, q.size(1)).transpose(2, 3)).mul(scale_of(q, how));
   if (how.softcap > 0) scores = scores.div(how.softcap).tanh().mul(how.softcap);
   const at::Tensor weights =
-      at::softmax(scores.masked_fill(unseen, -std::numeric_limits<double>::infinity()), -1, at::kFloat);
+      at::softmax(scores.masked_fill(hidden_from(q, how), -std::numeric_limits<double>::infinity()), -1, at::kFloat);
   return at::matmul(dropout(weights.to(q.scalar_type()), how.dropout, randomness), repeat_heads(v, q.size(1)));
+}
+
+// Of rows that are one document each, without dropout: [batch, heads, time, dim].
+at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Attention& how) {
+  if (how.softcap > 0 || (how.window > 0 && how.window < q.size(2))) {
+    return ops::chunked_attention(q, k, v, {.scale = scale_of(q, how), .softcap = how.softcap, .window = how.window});
+  }
+  const std::optional<double> scale = how.scale != 0 ? std::optional(how.scale) : std::nullopt;
+  return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, scale,
+                                          /*enable_gqa=*/q.size(1) != k.size(1));
+}
+
+// [Note: attention within documents]
+// Each document is a call of its own, of the shape that it would have alone: no work is spent on pairs of documents,
+// and the numbers are those of the document alone. On a GPU one kernel could take all documents of a batch, with their
+// ends; these are as many launches as documents.
+at::Tensor attention_by_document(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Attention& how) {
+  // [heads, batch * time, dim], then a piece a document; backward of each step is one copy.
+  const auto pieces = [&](const at::Tensor& x) {
+    return x.transpose(0, 1).flatten(1, 2).split_with_sizes(how.documents->lengths, 1);
+  };
+  const std::vector<at::Tensor> qs = pieces(q), ks = pieces(k), vs = pieces(v);
+  std::vector<at::Tensor> attended;
+  for (size_t i = 0; i < qs.size(); ++i) {
+    attended.push_back(attend(qs[i].unsqueeze(0), ks[i].unsqueeze(0), vs[i].unsqueeze(0), how));
+  }
+  return at::cat(attended, 2).squeeze(0).unflatten(1, {q.size(0), q.size(2)}).transpose(0, 1);
 }
 
 }  // namespace
@@ -53,18 +92,13 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Attention& how,
                             const Randomness& randomness) {
-  const std::optional<double> scale = how.scale != 0 ? std::optional(how.scale) : std::nullopt;
   at::Tensor attended;
   if (how.dropout > 0 && randomness.training) {
     attended = attention_with_dropout(q, k, v, how, randomness);
-  } else if (how.softcap > 0 || (how.window > 0 && how.window < q.size(2))) {
-    attended = ops::chunked_attention(q, k, v,
-                                      {.scale = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3)))),
-                                       .softcap = how.softcap,
-                                       .window = how.window});
+  } else if (how.documents != nullptr) {
+    attended = attention_by_document(q, k, v, how);
   } else {
-    attended = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, scale,
-                                                /*enable_gqa=*/q.size(1) != k.size(1));
+    attended = attend(q, k, v, how);
   }
   return attended.transpose(1, 2).flatten(2);
 }

@@ -5,6 +5,8 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
+#include "models/documents.h"
+
 namespace shoal::models {
 
 // What dropout needs to know of a pass. The generator is the engine's.
@@ -23,12 +25,13 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             const Randomness& randomness);
 
 // The same with other scores: of the last `window` tokens only, itself included (0: of all), times `scale` (0: as
-// above), within c tanh(score / c).
+// above), within c tanh(score / c); and, where a row holds several documents, of a position's own one alone.
 struct Attention {
   double scale = 0;
   double softcap = 0;  // c; 0: none
   int64_t window = 0;
   double dropout = 0;
+  const Documents* documents = nullptr;
 };
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Attention& how,
                             const Randomness& randomness);

@@ -58,7 +58,10 @@ class Dense final : public Decoder {
       x = x.mul(config_.embedding_scale);
     }
     if (weights_.positions.defined()) {
-      x = x.add(weights_.positions.narrow(0, config_.position_offset, tokens.size(1)));
+      const at::Tensor& positions = weights_.positions;
+      const int64_t offset = config_.position_offset;
+      x = x.add(pass.documents != nullptr ? at::embedding(positions, pass.documents->positions.add(offset))
+                                          : positions.narrow(0, offset, tokens.size(1)));
     }
     return dropout(x, config_.embedding_dropout, pass.randomness);
   }
@@ -144,7 +147,8 @@ class Dense final : public Decoder {
     const Attention how = {.scale = config_.attention_scale,
                            .softcap = config_.attention_softcap,
                            .window = kind.window,
-                           .dropout = config_.attention_dropout};
+                           .dropout = config_.attention_dropout,
+                           .documents = pass.documents.get()};
     return ops::linear(pass.matmul, causal_attention(q, k, heads.v.transpose(1, 2), how, pass.randomness), b.o.weight,
                        b.o.bias);
   }

@@ -117,7 +117,9 @@ class Gpt2 final : public Decoder {
 
  protected:
   at::Tensor embed(const Pass& pass, const at::Tensor& tokens) const override {
-    const at::Tensor positions = weights_.positions.narrow(0, 0, tokens.size(1));
+    const at::Tensor positions = pass.documents != nullptr
+                                     ? at::embedding(weights_.positions, pass.documents->positions)
+                                     : weights_.positions.narrow(0, 0, tokens.size(1));
     return dropout(at::embedding(weights_.tokens, tokens).add(positions), config_.embedding_dropout, pass.randomness);
   }
 
@@ -128,8 +130,9 @@ class Gpt2 final : public Decoder {
         ops::fork_layer_norm(input, b.attention_norm.weight, b.attention_norm.bias, config_.norm_eps);
     const std::vector<at::Tensor> qkv =
         apply(pass, pass.operand(normed, norm_of(input, b.attention_norm)), b.qkv).chunk(3, -1);
-    const at::Tensor attended = causal_attention(split_heads(qkv[0], dim), split_heads(qkv[1], dim),
-                                                 split_heads(qkv[2], dim), config_.attention_dropout, pass.randomness);
+    const at::Tensor attended =
+        causal_attention(split_heads(qkv[0], dim), split_heads(qkv[1], dim), split_heads(qkv[2], dim),
+                         {.dropout = config_.attention_dropout, .documents = pass.documents.get()}, pass.randomness);
     const auto [x, h] = ops::add_layer_norm(
         beside, dropout(apply(pass, attended, b.attention_out), config_.residual_dropout, pass.randomness),
         b.ffn_norm.weight, b.ffn_norm.bias, config_.norm_eps);

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/check.h"
@@ -38,7 +39,7 @@ ag::variable_list turn(const Tensor& given_q, const Tensor& given_k, const Tenso
   args.cos = cos.const_data_ptr<float>();
   args.sin = sin.const_data_ptr<float>();
   args.rows = q.size(0) * q.size(1);
-  args.time = q.size(1);
+  args.time = cos.size(0);
   args.dim = q.size(3);
   args.inverse = inverse;
   args.dtype = dtype_of(q);
@@ -64,10 +65,13 @@ struct FusedRotary final : ag::Function<FusedRotary> {
 // x [batch, heads, time, dim].
 Tensor rotate_one(const Tensor& x, const RotaryTable& table) {
   const int64_t half = x.size(-1) / 2;
+  // [time, half], or [batch, 1, time, half] for rows with positions of their own.
+  const bool by_row = table.cos.size(0) != x.size(2);
+  const auto angles = [&](const Tensor& t) { return by_row ? t.view({x.size(0), 1, x.size(2), half}) : t; };
+  const Tensor cos = angles(table.cos), sin = angles(table.sin);
   const Tensor first = x.narrow(-1, 0, half);
   const Tensor second = x.narrow(-1, half, half);
-  return at::cat({first.mul(table.cos).sub(second.mul(table.sin)), second.mul(table.cos).add(first.mul(table.sin))},
-                 -1);
+  return at::cat({first.mul(cos).sub(second.mul(sin)), second.mul(cos).add(first.mul(sin))}, -1);
 }
 
 }  // namespace
@@ -83,11 +87,16 @@ Rotated rotate(const Tensor& q, const Tensor& k, const RotaryTable& table) {
   }
   if (runs_fused({q, k})) {
     SHOAL_CHECK(table.cos.scalar_type() == at::kFloat && table.cos.is_contiguous() && table.sin.is_contiguous());
-    SHOAL_CHECK_EQ(table.cos.size(0), q.size(1));
+    SHOAL_CHECK(table.cos.size(0) == q.size(1) || table.cos.size(0) == q.size(0) * q.size(1));
     const ag::variable_list both = FusedRotary::apply(q, k, table.cos, table.sin);
     return {both[0].transpose(1, 2), both[1].transpose(1, 2)};
   }
   return {rotate_one(q.transpose(1, 2), table), rotate_one(k.transpose(1, 2), table)};
+}
+
+RotaryTable at_positions(const RotaryTable& table, const Tensor& positions) {
+  const Tensor flat = positions.flatten();
+  return {table.cos.index_select(0, flat), table.sin.index_select(0, flat)};
 }
 
 at::ScalarType rotary_table_dtype(const Tensor& x) { return runs_fused({x}) ? at::kFloat : x.scalar_type(); }

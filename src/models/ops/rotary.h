@@ -7,7 +7,8 @@
 namespace shoal::models::ops {
 
 struct RotaryTable {
-  // [time, dim / 2]; or of fewer pairs. On the CPU in the dtype of q and k, on a GPU in fp32.
+  // [time, dim / 2], or of fewer pairs; [batch * time, dim / 2] where each row has positions of its own. On the CPU in the
+  // dtype of q and k, on a GPU in fp32.
   at::Tensor cos, sin;
 };
 
@@ -18,6 +19,9 @@ struct Rotated {
 // q [batch, time, heads, dim], k [batch, time, kv_heads, dim]. Dimension i turns with i + dim / 2; of heads that are
 // wider than the table's turns the first dimensions do, and the others stay.
 Rotated rotate(const at::Tensor& q, const at::Tensor& k, const RotaryTable& table);
+
+// Of a table by position, the rows of these positions. positions [batch, time] -> [batch * time, dim / 2].
+RotaryTable at_positions(const RotaryTable& table, const at::Tensor& positions);
 
 // The dtype that a table for tensors like x must have.
 at::ScalarType rotary_table_dtype(const at::Tensor& x);

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "training/outcome.h"
 #include "unit/models/measured_nbytes.h"
 #include "unit/models/tiny_families.h"
@@ -98,6 +100,102 @@ TEST(Decoder, TheStageDoesNotChangeABit) {
       const std::vector<double> losses = training.train(4);
       if (stage == 0) first = losses;
       EXPECT_EQ(losses, first) << "stage " << stage;
+    }
+  }
+}
+
+namespace {
+
+// The loss of one micro-step and the gradients of all parameters behind it.
+struct LossAndGradients {
+  double loss = 0;
+  std::vector<float> gradients;
+};
+
+LossAndGradients loss_and_gradients(TinyTraining& training, const at::Tensor& loss) {
+  training.engine.backward(loss);
+  LossAndGradients got = {loss.item<double>(), {}};
+  for (const StateRun& run : training.engine.state().owned_gradients()) {
+    const size_t begin = got.gradients.size();
+    got.gradients.resize(begin + static_cast<size_t>(run.numel));
+    training.engine.state().read_gradient(run, got.gradients.data() + begin);
+  }
+  return got;
+}
+
+}  // namespace
+
+// Rows of 9 tokens that hold documents of these lengths, the second with places left empty. The sums over tokens have
+// other orders than those of the documents alone: each differs by some units in the last place of its largest term.
+TEST(Decoder, APackedBatchHasTheLossAndTheGradientsOfItsDocumentsAlone) {
+  at::set_num_threads(1);  // models so small are quicker without others
+  const auto world = make_single_group();
+  const std::vector<std::vector<int64_t>> rows = {{4, 1, 4}, {6, 3}};
+  const std::string no_dropout = tiny_gpt2_json(testing::kNoDropout);
+  for (const std::string& config : {tiny_llama_json(R"(, "num_key_value_heads": 1)"), no_dropout}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      const at::Tensor tokens = TinyTraining::tokens(0), targets = TinyTraining::tokens(1).clone();
+      targets[0][2] = -100;
+      targets[1].narrow(0, 6, 3).fill_(-100);  // nothing but empty places
+      const double learned = targets.ge(0).sum().item<double>();
+      TinyTraining packed({.config_json = config, .open = {.recompute = recompute}}, *world);
+      const LossAndGradients got = loss_and_gradients(
+          packed, packed.model->loss(packed.engine, tokens, targets, make_documents(rows, 9, at::kCPU)));
+      LossAndGradients wanted;
+      for (int64_t row = 0; row < 2; ++row) {
+        int64_t begin = 0;
+        for (const int64_t length : rows[static_cast<size_t>(row)]) {
+          const auto part = [&, from = begin](const at::Tensor& of) {
+            return of.slice(0, row, row + 1).narrow(1, from, length);
+          };
+          begin += length;
+          const double own = part(targets).ge(0).sum().item<double>();
+          if (own == 0) continue;
+          TinyTraining alone({.config_json = config, .open = {.recompute = recompute}}, *world);
+          const LossAndGradients of = loss_and_gradients(
+              alone, alone.model->loss(alone.engine, part(tokens), part(targets)).mul(own / learned));
+          wanted.loss += of.loss;
+          wanted.gradients.resize(of.gradients.size());
+          for (size_t i = 0; i < of.gradients.size(); ++i) wanted.gradients[i] += of.gradients[i];
+        }
+      }
+      EXPECT_NEAR(got.loss, wanted.loss, 1e-6) << config;
+      ASSERT_EQ(got.gradients.size(), wanted.gradients.size());
+      ASSERT_GT(got.gradients.size(), 0u);
+      double largest = 0, furthest = 0;
+      for (size_t i = 0; i < wanted.gradients.size(); ++i) {
+        largest = std::max(largest, static_cast<double>(std::abs(wanted.gradients[i])));
+        furthest = std::max(furthest, std::abs(static_cast<double>(got.gradients[i]) - wanted.gradients[i]));
+      }
+      EXPECT_LT(furthest, 2e-6 * largest) << config << name_of(recompute);
+      // Without documents the rows are something else.
+      TinyTraining joined({.config_json = config, .open = {.recompute = recompute}}, *world);
+      EXPECT_GT(std::abs(joined.model->loss(joined.engine, tokens, targets).item<double>() - got.loss), 1e-5);
+    }
+  }
+}
+
+// Dropout is drawn for all of a row, so only what must not change is looked at: recompute, and the end of one document
+// against the begin of the next.
+TEST(Decoder, PackedRowsWithDropoutRecomputeTheSameBits) {
+  at::set_num_threads(1);
+  const auto world = make_single_group();
+  for (const char* precision : {"fp32", "bf16"}) {
+    std::vector<double> expected;
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      TinyTraining training({.config_json = tiny_gpt2_json(), .open = {.recompute = recompute}, .precision = precision},
+                            *world);
+      std::vector<double> losses;
+      for (int64_t step = 0; step < 3; ++step) {
+        const at::Tensor loss =
+            training.model->loss(training.engine, TinyTraining::tokens(2 * step), TinyTraining::tokens(2 * step + 1),
+                                 make_documents({{5, 4}, {2, 7}}, 9, at::kCPU));
+        training.engine.backward(loss);
+        training.engine.step();
+        losses.push_back(loss.item<double>());
+      }
+      if (recompute == Recompute::none) expected = losses;
+      EXPECT_EQ(losses, expected) << precision << name_of(recompute);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
@@ -75,6 +76,52 @@ TEST(CausalAttention, DropoutComesFromTheGivenGeneratorOnly) {
   Randomness evaluation = training(1);
   evaluation.training = false;
   EXPECT_EQ(bytes_of(attention_and_grads(2, 1, 0.5, evaluation)[0]), bytes_of(attention_and_grads(2, 1, 0, {})[0]));
+}
+
+// Rows of three and one documents, against each document alone.
+void expect_documents_alone(int64_t kv_heads, const Attention& how) {
+  const std::vector<std::vector<int64_t>> rows = {{2, 1, 4}, {7}};
+  const auto documents = make_documents(rows, 7, at::kCPU);
+  Attention packed = how, dropping = how;
+  packed.documents = dropping.documents = documents.get();
+  dropping.dropout = 1e-12;  // no weight is dropped
+  const at::Tensor weights = at::arange(2 * 7 * 32).reshape({2, 7, 32}).to(at::kFloat).sin();
+  const auto outcome = [&](const auto& attend) {
+    const at::Tensor q = normal({2, 4, 7, 8}, 1), k = normal({2, kv_heads, 7, 8}, 2),
+                     v = normal({2, kv_heads, 7, 8}, 3);
+    const at::Tensor out = attend(q, k, v);
+    torch::autograd::backward({out}, {weights});
+    return std::vector{out.detach(), q.grad(), k.grad(), v.grad()};
+  };
+  const auto alone = outcome([&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    std::vector<at::Tensor> whole;
+    for (int64_t row = 0; row < 2; ++row) {
+      std::vector<at::Tensor> parts;
+      int64_t begin = 0;
+      for (const int64_t length : rows[static_cast<size_t>(row)]) {
+        const auto part = [&](const at::Tensor& x) { return x.slice(0, row, row + 1).narrow(2, begin, length); };
+        parts.push_back(causal_attention(part(q), part(k), part(v), how, {}));
+        begin += length;
+      }
+      whole.push_back(at::cat(parts, 1));
+    }
+    return at::cat(whole, 0);
+  });
+  for (const auto& [as, randomness] : {std::pair(packed, Randomness()), std::pair(dropping, training(1))}) {
+    expect_close(
+        outcome([&, &as = as, &randomness = randomness](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+          return causal_attention(q, k, v, as, randomness);
+        }),
+        alone);
+  }
+}
+
+TEST(CausalAttention, WithinDocumentsIsThatOfEachDocumentAlone) {
+  for (const int64_t kv_heads : {1, 2, 4}) {
+    for (const Attention& how : {Attention{}, Attention{.window = 2}, Attention{.scale = 0.7, .softcap = 0.5}}) {
+      expect_documents_alone(kv_heads, how);
+    }
+  }
 }
 
 TEST(Dropout, DropsTheShareAndScalesTheRest) {
