@@ -12,16 +12,18 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/ShoalConfigVersion.cmake CO
 install(FILES ${CMAKE_BINARY_DIR}/ShoalConfig.cmake ${CMAKE_BINARY_DIR}/ShoalConfigVersion.cmake cmake/TorchWheel.cmake
   DESTINATION ${package_dir})
 
-# The command finds libtorch where it was built, and the two files of `shoal tokenize` beside itself. In a wheel it
+# The command finds libtorch where it was built, and the files of `shoal tokenize` beside itself. In a wheel it
 # lies in the package shoal, and finds the torch beside that.
+set(tokenize_programs tools/tokenize.py tools/tokenize_chat.py tools/chat_template.py tools/conversations.py tools/documents.py
+  tools/token_file.py)
 if(SKBUILD)
   set_target_properties(shoal_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../../torch/lib")
   install(TARGETS shoal_cli RUNTIME DESTINATION shoal/bin COMPONENT python)
-  install(FILES tools/tokenize.py tools/documents.py DESTINATION shoal/share/shoal COMPONENT python)
+  install(FILES ${tokenize_programs} DESTINATION shoal/share/shoal COMPONENT python)
   shoal_install_pages(shoal_cli ${SKBUILD_DATA_DIR}/share COMPONENT python)
 else()
   set_target_properties(shoal_cli PROPERTIES INSTALL_RPATH ${TORCH_DIR}/lib)
   install(TARGETS shoal_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(FILES tools/tokenize.py tools/documents.py DESTINATION ${CMAKE_INSTALL_DATADIR}/shoal)
+  install(FILES ${tokenize_programs} DESTINATION ${CMAKE_INSTALL_DATADIR}/shoal)
   shoal_install_pages(shoal_cli ${CMAKE_INSTALL_DATADIR})
 endif()

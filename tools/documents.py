@@ -1,7 +1,8 @@
 """The documents of files that `shoal tokenize` is given, one after the other, without holding a file in memory.
 
 A file of lines of JSON (.jsonl, .ndjson) or of rows (.parquet) is a document a row, which is one of its fields; lines may be
-compressed (.jsonl.gz). Any other file is a document of UTF-8, and one that looks like rows is refused: its braces would be learned.
+compressed (.jsonl.gz). Rows of conversations are read whole. Any other file is a document of UTF-8, and one that looks like rows is
+refused: its braces would be learned.
 """
 
 import gzip
@@ -12,8 +13,6 @@ from pathlib import Path
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
-# Turns, or a question and its answer, are not one text: whoever trains on them wants a template and a mask.
-CONVERSATIONS = ("messages", "conversations", "conversation", "prompt", "instruction", "chosen")
 LOOK = 1 << 16  # bytes that say whether a file holds rows
 LARGEST_LINE = 256 << 20  # a file without line ends is no file of lines
 
@@ -23,7 +22,7 @@ class Failed(Exception):
 
     def __init__(self, place, message, code=1):
         super().__init__(f"[{place}] {message}")
-        self.code = code
+        self.place, self.message, self.code = place, message, code
 
 
 def refuse_lfs_pointer(file, place):
@@ -63,13 +62,25 @@ def documents_of(file, field):
     refuse_lfs_pointer(file, place)
     try:
         if file.lower().endswith(".parquet"):
-            yield from _rows_of_parquet(file, field, place)
+            for row, where, read in _rows_of_parquet(file, field, place):
+                yield _field_of(row, field, where), read
         elif file.lower().endswith(LINES):
-            yield from _rows_of_lines(file, field, place)
+            for row, where, read in _rows_of_lines(file, place):
+                yield _field_of(row, field, where), read
         else:
             refuse_rows(file, place)
             yield _text_of(file, place), os.path.getsize(file)
     except OSError as error:  # gzip's own have no strerror
+        raise Failed(place, f"cannot be read: {error.strerror or error}. Give a file that can.", 2) from None
+
+
+def rows_of(file):
+    """Of a file of rows: each with its place for messages, and how many bytes of the file have been read by then."""
+    place = f"tokenize {file}"
+    refuse_lfs_pointer(file, place)
+    try:
+        yield from _rows_of_parquet(file, None, place) if file.lower().endswith(".parquet") else _rows_of_lines(file, place)
+    except OSError as error:
         raise Failed(place, f"cannot be read: {error.strerror or error}. Give a file that can.", 2) from None
 
 
@@ -95,7 +106,7 @@ def _text_of(file, place):
         raise Failed(place, f"byte {error.start} is not UTF-8. Convert the file, or leave it out.", 2) from None
 
 
-def _rows_of_lines(file, field, place):
+def _rows_of_lines(file, place):
     with open(file, "rb") as raw:
         stream = gzip.GzipFile(fileobj=raw) if file.lower().endswith(".gz") else raw
         number = 0
@@ -111,8 +122,8 @@ def _rows_of_lines(file, field, place):
             except (ValueError, RecursionError) as error:
                 raise Failed(where, f"is not JSON: {error}. Correct it; a file of plain text is named otherwise, .txt for instance.", 2) from None
             if not isinstance(row, dict):
-                raise Failed(where, f"is no object with a field {field!r}. Correct it.", 2)
-            yield _field_of(row, field, where), raw.tell()
+                raise Failed(where, "is no object with fields. Correct it.", 2)
+            yield row, where, raw.tell()
 
 
 def _next_line(stream, where):
@@ -128,14 +139,7 @@ def _next_line(stream, where):
 def _field_of(row, field, where):
     if field not in row:
         named = ", ".join(list(row)[:8]) or "none"
-        if any(name in row for name in CONVERSATIONS):
-            advice = (
-                "It looks like conversations, which `shoal tokenize` does not take: write each as one text by the model's chat "
-                "template, in a field, and name that; or train by the Trainer (docs/huggingface.md)."
-            )
-        else:
-            advice = "Name the one that holds the text with --field."
-        raise Failed(where, f"has no field {field!r}. Its fields: {named}. {advice}", 2)
+        raise Failed(where, f"has no field {field!r}. Its fields: {named}. Name the one that holds the text with --field.", 2)
     text = row[field]
     if not isinstance(text, str):
         kind = "null" if text is None else type(text).__name__
@@ -156,11 +160,11 @@ def _rows_of_parquet(file, field, place):
     try:
         with parquet.ParquetFile(file) as table:
             names, total, size, number = table.schema_arrow.names, table.metadata.num_rows, os.path.getsize(file), 0
-            if field not in names:
+            if field is not None and field not in names:
                 _field_of(dict.fromkeys(names), field, place)
-            for batch in table.iter_batches(batch_size=256, columns=[field]):
-                for text in batch.column(0).to_pylist():
+            for batch in table.iter_batches(batch_size=256, columns=None if field is None else [field]):
+                for row in batch.to_pylist():
                     number += 1
-                    yield _field_of({field: text}, field, f"{place}, row {number}"), size * number // total
+                    yield row, f"{place}, row {number}", size * number // total
     except pyarrow.ArrowException as error:
         raise Failed(place, f"is no Parquet file that can be read: {error}. Give one that can.", 2) from None

@@ -1,24 +1,25 @@
 """Turns text into a token file (docs/formats/tokens.md) with a Hugging Face tokenizer.json.
 
-    tokenize.py --tokenizer tokenizer.json TEXT... -o FILE.bin [--eos TOKEN] [--field NAME]
+    tokenize.py --tokenizer tokenizer.json TEXT... -o FILE.bin [--eos TOKEN] [--field NAME] [--layout NAME] ...
 
 Run by `shoal tokenize`. A TEXT is a file, or a folder of files (all below it, in sorted order, hidden ones left out); documents.py
 says what its documents are. The tokens of each are what the tokenizer gives for the whole of it, without special tokens, and then
-the end-of-text token when one is named. Exit codes: 0 done, 1 failed, 2 wrong usage.
+the end-of-text token when one is named. Rows of conversations go to tokenize_chat.py. Exit codes: 0 done, 1 failed, 2 wrong usage.
 """
 
 import argparse
 import errno
 import os
-import struct
 import sys
 import time
-from array import array
 
+sys.path.append(sys.path.pop(0))  # this folder behind the standard library, which has a tokenize too
+
+from conversations import GROUPS, LAYOUTS
 from documents import Failed, documents_of, find_files, has_rows, refuse_lfs_pointer
+from token_file import TokenFile
+from tokenize_chat import holds_conversations, tokenize_chat
 
-MAGIC = b"SHOALTOK"
-VERSION = 1
 LARGEST_VOCAB = 1 << 32
 # A larger document is encoded in pieces, cut at line ends: the tokenizer needs many times the text's memory.
 LARGEST_PIECE = 16 << 20
@@ -35,43 +36,6 @@ def pieces(text):
         yield text[begin:end]
         begin = end
     yield text[begin:]
-
-
-class TokenFile:
-    """Written under a temporary name, renamed by finish(); without it nothing is left behind."""
-
-    def __init__(self, path, vocab):
-        self.path, self.vocab, self.count = path, vocab, 0
-        self.width = 2 if vocab <= 1 << 16 else 4
-        self.temporary = f"{path}.{os.getpid()}.tmp"
-        try:
-            self.stream = open(self.temporary, "wb")
-        except OSError as error:
-            raise Failed(f"tokenize {path}", f"cannot be written: {error.strerror}. Give another -o.") from None
-        self.stream.write(self.header())
-
-    def header(self):
-        return MAGIC + struct.pack("<IIQQ", VERSION, self.width, self.vocab, self.count)
-
-    def append(self, ids):
-        tokens = array("H" if self.width == 2 else "I", ids)
-        if sys.byteorder == "big":
-            tokens.byteswap()
-        self.stream.write(tokens.tobytes())
-        self.count += len(ids)
-
-    def finish(self):
-        self.stream.seek(0)
-        self.stream.write(self.header())
-        self.stream.flush()
-        os.fsync(self.stream.fileno())
-        self.stream.close()
-        os.replace(self.temporary, self.path)
-
-    def abandon(self):
-        self.stream.close()
-        if os.path.exists(self.temporary):
-            os.unlink(self.temporary)
 
 
 class Progress:
@@ -113,6 +77,8 @@ def load_tokenizer(path):
 
 
 def tokenize(options):
+    if os.path.isdir(options.tokenizer):
+        options.tokenizer = os.path.join(options.tokenizer, "tokenizer.json")
     tokenizer = load_tokenizer(options.tokenizer)
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -129,19 +95,24 @@ def tokenize(options):
     if options.field != "text" and not any(map(has_rows, files)):
         raise Failed(f"--field {options.field}", "is for files of rows, .jsonl or .parquet, and there is none. Remove it.", 2)
     progress = Progress(sum(os.path.getsize(file) for file in files))
-    output = TokenFile(options.output, vocab)
+    conversations = holds_conversations(files, options)
+    output = TokenFile(options.output, vocab, masked=conversations)
     documents = 0
+    of_chat = []  # lines
     together = []  # documents that wait to be encoded
 
     def encode():
         for encoding in tokenizer.encode_batch(together, add_special_tokens=False):
             output.append(encoding.ids)
             output.append(end)
+            output.end_document()
         together.clear()
 
     try:
         before = 0  # bytes of the files that are done
-        for file in files:
+        if conversations:
+            of_chat = tokenize_chat(options, files, tokenizer, end[0] if end else None, output, progress)
+        for file in [] if conversations else files:
             characters = 0
             for text, read in documents_of(file, options.field):
                 documents += 1
@@ -154,6 +125,7 @@ def tokenize(options):
                         output.append(tokenizer.encode(piece, add_special_tokens=False).ids)
                         progress.reach(before)
                     output.append(end)
+                    output.end_document()
                 else:
                     together.append(text)
                     characters += len(text)
@@ -174,13 +146,17 @@ def tokenize(options):
     finally:
         output.abandon()
     rows = any(map(has_rows, files))
-    if rows and not end:
+    if rows and not end and not conversations:
         print("nothing marks where a document ends: --eos names the token to put there.", file=sys.stderr)
-    return (
-        f"{options.output}: {output.count:,} tokens of {output.width} bytes, vocabulary {vocab:,}, from "
-        + (f"{documents:,} document{'' if documents == 1 else 's'} in " if rows else "")
-        + f"{len(files)} file{'' if len(files) == 1 else 's'} of {progress.total / 1e6:.1f} MB"
-    )
+    of_files = f"{len(files)} file{'' if len(files) == 1 else 's'} of {progress.total / 1e6:.1f} MB"
+    if conversations:
+        return summary(options, output, vocab, f"{of_chat[0]} in {of_files}", of_chat[1:])
+    of_rows = f"{documents:,} document{'' if documents == 1 else 's'} in " if rows else ""
+    return summary(options, output, vocab, f"from {of_rows}{of_files}")
+
+
+def summary(options, output, vocab, source, more=()):
+    return "\n".join([f"{options.output}: {output.count:,} tokens of {output.width} bytes, vocabulary {vocab:,}, {source}", *more])
 
 
 def main():
@@ -189,6 +165,11 @@ def main():
     parser.add_argument("-o", "--output", required=True)
     parser.add_argument("--eos")
     parser.add_argument("--field", default="text")
+    parser.add_argument("--layout", choices=("auto", "text", *GROUPS, *LAYOUTS), default="auto")
+    parser.add_argument("--chat-template")
+    parser.add_argument("--no-template", action="store_true")
+    parser.add_argument("--skip-malformed", action="store_true")
+    parser.add_argument("--processes", type=int)
     parser.add_argument("text", nargs="+")
     try:
         print(tokenize(parser.parse_args()))

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "base/check.h"
 #include "base/json.h"
@@ -31,7 +32,15 @@ struct Header {
 static_assert(sizeof(Header) == 32);
 
 constexpr std::array<char, 8> kMagic = {'S', 'H', 'O', 'A', 'L', 'T', 'O', 'K'};
-constexpr uint32_t kVersion = 1;
+// Behind the ends of documents, at the end of a file of version 2.
+struct Trailer {
+  uint64_t documents;
+  uint64_t learned;
+  uint64_t masked;  // 1: there is a mask
+};
+static_assert(sizeof(Trailer) == 24);
+
+constexpr uint32_t kPlain = 1, kWithDocuments = 2;  // versions
 constexpr uint64_t kLargestVocab = uint64_t{1} << 32;
 
 std::string place_of(const std::string& path) { return "data tokens:" + path; }
@@ -41,6 +50,9 @@ struct Shape {
   size_t width = 2;   // bytes of a token
   int64_t vocab = 0;  // 0: not said
   int64_t numel = 0;
+  int64_t documents = 0;
+  size_t mask = 0;  // byte of the mask; 0: there is none
+  size_t ends = 0;  // byte of the first end
 };
 
 struct Sidecar {
@@ -71,14 +83,61 @@ bool read_sidecar(const std::string& path, Sidecar& sidecar) {
   return true;
 }
 
+size_t whole_words(size_t nbytes) { return (nbytes + 7) / 8 * 8; }
+
+uint64_t word_at(const MappedFile& mapping, size_t at) {
+  uint64_t word;
+  std::memcpy(&word, mapping.data() + at, sizeof(word));
+  return word;
+}
+
+Shape shape_with_documents(const std::string& path, const MappedFile& mapping, const Header& header) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(place_of(path), what + " Write the file again, with `shoal tokenize`.");
+  };
+  Shape shape = {sizeof(Header), header.width, static_cast<int64_t>(header.vocab), static_cast<int64_t>(header.count)};
+  // No sum below overflows: neither number is more than the bytes that there are.
+  if (mapping.nbytes() < sizeof(Header) + sizeof(Trailer) || header.count > mapping.nbytes() / header.width) {
+    refuse(fmt::format("its header says {} tokens of {} bytes, and it has {} bytes: it is truncated or damaged.",
+                       header.count, header.width, mapping.nbytes()));
+  }
+  Trailer trailer{};
+  std::memcpy(&trailer, mapping.data() + mapping.nbytes() - sizeof(trailer), sizeof(trailer));
+  const size_t mask = whole_words(sizeof(Header) + header.count * header.width);
+  const size_t ends = mask + (trailer.masked == 1 ? whole_words((header.count + 7) / 8) : 0);
+  const bool fits = trailer.masked <= 1 && trailer.documents <= mapping.nbytes() / 8 &&
+                    ends + trailer.documents * 8 + sizeof(trailer) == mapping.nbytes() &&
+                    trailer.learned <= header.count && (trailer.documents == 0) == (header.count == 0);
+  if (!fits) {
+    refuse(
+        fmt::format("its header says {} tokens of {} bytes, which do not fit its {} bytes and {} documents: it is "
+                    "truncated or damaged.",
+                    header.count, header.width, mapping.nbytes(), trailer.documents));
+  }
+  uint64_t before = 0;
+  for (uint64_t i = 0; i < trailer.documents; ++i) {
+    const uint64_t end = word_at(mapping, ends + i * 8);
+    if (end < before || end > header.count || (i + 1 == trailer.documents && end != header.count)) {
+      refuse(fmt::format("document {} ends at token {}, after one that ends at {}, of {} tokens: it is damaged.", i,
+                         end, before, header.count));
+    }
+    before = end;
+  }
+  shape.documents = static_cast<int64_t>(trailer.documents);
+  shape.mask = trailer.masked == 1 ? mask : 0;
+  shape.ends = ends;
+  return shape;
+}
+
 Shape shape_by_header(const std::string& path, const MappedFile& mapping) {
   Header header{};
   std::memcpy(&header, mapping.data(), sizeof(header));
   const auto refuse = [&](const std::string& what) {
     throw Error(place_of(path), what + " Write the file again, with `shoal tokenize`.");
   };
-  if (header.version != kVersion) {
-    refuse(fmt::format("its header has version {}; this program reads {}.", header.version, kVersion));
+  if (header.version != kPlain && header.version != kWithDocuments) {
+    refuse(fmt::format("its header has version {}; this program reads {} and {}.", header.version, kPlain,
+                       kWithDocuments));
   }
   if (header.width != 2 && header.width != 4) {
     refuse(fmt::format("its header says {} bytes a token; only 2 and 4 exist.", header.width));
@@ -86,12 +145,21 @@ Shape shape_by_header(const std::string& path, const MappedFile& mapping) {
   if (header.vocab < 1 || header.vocab > kLargestVocab) {
     refuse(fmt::format("its header says a vocabulary of {}, which is none.", header.vocab));
   }
+  if (header.version == kWithDocuments) return shape_with_documents(path, mapping, header);
   const uint64_t held = (mapping.nbytes() - sizeof(Header)) / header.width;
   if (held != header.count || (mapping.nbytes() - sizeof(Header)) % header.width != 0) {
     refuse(fmt::format("its header says {} tokens of {} bytes, but {} bytes follow: it is truncated or damaged.",
                        header.count, header.width, mapping.nbytes() - sizeof(Header)));
   }
   return {sizeof(Header), header.width, static_cast<int64_t>(header.vocab), static_cast<int64_t>(header.count)};
+}
+
+// What was to be made into tokens first.
+void refuse_rows(const std::string& path, const MappedFile& mapping) {
+  if (mapping.nbytes() == 0 || mapping.data()[0] != '{') return;
+  throw Error(place_of(path), fmt::format("is no token file; it looks like rows of JSON. Write chat:{} if they are "
+                                          "conversations, or make tokens of them with `shoal tokenize`.",
+                                          path));
 }
 
 Shape shape_of(const std::string& path, const MappedFile& mapping) {
@@ -108,6 +176,7 @@ Shape shape_of(const std::string& path, const MappedFile& mapping) {
     return shape;
   }
   if (!has_sidecar) {
+    refuse_rows(path, mapping);
     throw Error(place_of(path), fmt::format("has no header, and there is no {} to say what it holds. Write it with "
                                             "`shoal tokenize`, or add {{\"dtype\": \"uint16\"}} there.",
                                             sidecar_path(path)));
@@ -138,6 +207,31 @@ class TokenFile final : public TokenSource {
   }
   std::string describe() const override { return "tokens:" + path_; }
 
+  int64_t documents() const override { return shape_.documents; }
+  int64_t document_begin(int64_t document) const override {
+    SHOAL_CHECK(document >= 0 && document <= shape_.documents);
+    if (document == 0) return 0;
+    return static_cast<int64_t>(word_at(mapping_, shape_.ends + static_cast<size_t>(document - 1) * 8));
+  }
+  bool has_mask() const override { return shape_.mask != 0; }
+  int64_t count_learned(int64_t begin, int64_t numel) const override {
+    if (!has_mask()) return numel;
+    int64_t learned = 0;
+    for (int64_t i = begin; i < begin + numel;) {
+      if (i % 8 == 0 && i + 8 <= begin + numel) {
+        learned += std::popcount(mask_byte(i));
+        i += 8;
+      } else {
+        learned += is_learned(i++);
+      }
+    }
+    return learned;
+  }
+  void read_learned(int64_t begin, int64_t numel, uint8_t* learned) const override {
+    SHOAL_CHECK(begin >= 0 && numel >= 0 && begin + numel <= shape_.numel);
+    for (int64_t i = 0; i < numel; ++i) learned[i] = has_mask() ? is_learned(begin + i) : 1;
+  }
+
  private:
   // By memcpy: a headerless file may be mapped, and a token read, at any address.
   template <typename Token>
@@ -149,12 +243,23 @@ class TokenFile final : public TokenSource {
     }
   }
 
+  uint8_t mask_byte(int64_t token) const {
+    return static_cast<uint8_t>(mapping_.data()[shape_.mask + static_cast<size_t>(token / 8)]);
+  }
+  uint8_t is_learned(int64_t token) const { return mask_byte(token) >> (token % 8) & 1; }
+
   std::string path_;
   MappedFile mapping_;
   Shape shape_;
 };
 
 }  // namespace
+
+bool is_token_file(const std::string& path) {
+  std::array<char, kMagic.size()> begin{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(begin.data(), begin.size()) && begin == kMagic;
+}
 
 std::unique_ptr<TokenSource> open_token_file(const std::string& path) { return std::make_unique<TokenFile>(path); }
 

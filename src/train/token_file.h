@@ -13,4 +13,7 @@ namespace shoal::train {
 // the file. Tokens are not looked at.
 std::unique_ptr<TokenSource> open_token_file(const std::string& path);
 
+// Whether a file begins as one with the header does.
+bool is_token_file(const std::string& path);
+
 }  // namespace shoal::train

@@ -22,6 +22,7 @@
 #include <map>
 #include <sstream>
 
+#include "base/check.h"
 #include "base/json.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors_format.h"
@@ -90,6 +91,12 @@ const std::map<std::string, Target>& targets() {
          tokens->read(0, static_cast<int64_t>(read.size()), read.data());
          tokens->read(tokens->numel() - static_cast<int64_t>(read.size()), static_cast<int64_t>(read.size()),
                       read.data());
+         int64_t learned = 0;
+         for (int64_t i = 0; i < tokens->documents(); ++i) {
+           const int64_t begin = tokens->document_begin(i);
+           learned += tokens->count_learned(begin, tokens->document_begin(i + 1) - begin);
+         }
+         SHOAL_CHECK(learned <= tokens->numel());
        }}},
       {"hf_config", {[](const std::string& input) {
          // Families refuse each other's, so each reads it.

@@ -61,7 +61,15 @@ TEST_F(Tokenize, WritesTheTokensOfEveryFileInOrder) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "out.bin: 12 tokens of 2 bytes, vocabulary 4, from 4 files of 0.0 MB\n");
   EXPECT_EQ(tokens_of("out.bin"), (std::vector<int64_t>{0, 2, 0, 3, 1, 1, 3, 1, 3, 1, 1, 3}));
-  EXPECT_EQ(fs::file_size(folder_ / "out.bin"), 32u + 2 * 12);
+  // Header and tokens, to whole words; an end for each of 4 documents, and what is said of them all.
+  EXPECT_EQ(fs::file_size(folder_ / "out.bin"), 32u + 2 * 12 + 4 * 8 + 24);
+  const auto file = train::open_token_file((folder_ / "out.bin").string());
+  EXPECT_EQ(file->documents(), 4);
+  EXPECT_EQ(file->document_begin(1), 4);
+  EXPECT_FALSE(file->has_mask());
+  const Result one = tokenize({"--tokenizer", "tokenizer.json", "texts/2.txt", "-o", "one.bin"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_EQ(fs::file_size(folder_ / "one.bin"), 32u + 2 * 2) << "one document, as files were before";
 }
 
 TEST_F(Tokenize, EachRowOfALinesFileIsADocument) {
@@ -197,13 +205,17 @@ TEST_F(Tokenize, MistakesAreNamedAndLeaveNoFile) {
            "[tokenize rows.jsonl, line " + message);
   };
   expect_of_rows("{\"text\": \"a\"}\na b\n", "2] is not JSON");
-  expect_of_rows("{\"text\": \"a\"}\n\n[1]\n", "3] is no object with a field 'text'.");
+  expect_of_rows("{\"text\": \"a\"}\n\n[1]\n", "3] is no object with fields.");
   expect_of_rows("{\"body\": \"a\", \"id\": 7}\n", "1] has no field 'text'. Its fields: body, id. Name the one");
-  expect_of_rows("{\"messages\": []}\n", "1] has no field 'text'. Its fields: messages. It looks like conversations");
   expect_of_rows("{\"text\": null}\n", "1] the field 'text' is null and no text.");
   expect_of_rows("{\"text\": 3}\n", "1] the field 'text' is int and no text.");
   expect_of_rows("{\"text\": \"\\ud800\"}\n", "1] the field 'text' holds half of a surrogate pair");
   expect_of_rows("{\"text\": \"a \xe9\"}\n", "1] byte 12 of it is not UTF-8.");
+  write("chat.jsonl", "{\"messages\": []}\n");
+  expect({"--tokenizer", "tokenizer.json", "chat.jsonl", "-o", "out.bin"}, 2,
+         "[--tokenizer tokenizer.json] has no chat template");
+  expect({"--tokenizer", "tokenizer.json", "chat.jsonl", "--layout", "text", "-o", "out.bin"}, 2,
+         "[tokenize chat.jsonl, line 1] has no field 'text'. Its fields: messages.");
   write("blank.jsonl", "\n \n");
   expect({"--tokenizer", "tokenizer.json", "blank.jsonl", "-o", "out.bin"}, 1,
          "[tokenize] the tokenizer gave no token");
