@@ -8,4 +8,5 @@ add_test(NAME families_test
   COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/hf/families_test.py $<TARGET_FILE:model_probe> $<TARGET_FILE:shoal_cli>)
 add_test(NAME finetune_test
   COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/hf/finetune_test.py $<TARGET_FILE:shoal_cli> $<TARGET_FILE:model_probe>)
-set_tests_properties(model_parity_test families_test finetune_test PROPERTIES LABELS process TIMEOUT 900 ENVIRONMENT "OMP_NUM_THREADS=1")
+add_test(NAME chat_test COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/hf/chat_test.py $<TARGET_FILE:shoal_cli>)
+set_tests_properties(model_parity_test families_test finetune_test chat_test PROPERTIES LABELS process TIMEOUT 900 ENVIRONMENT "OMP_NUM_THREADS=1")

@@ -18,6 +18,7 @@
 #include "cli/device_flag.h"
 #include "cli/own_ranks.h"
 #include "cli/recompute_flag.h"
+#include "cli/tokenizer_program.h"
 #include "cli/verbs.h"
 #include "launch/launch_ranks.h"
 #include "report/page.h"
@@ -49,6 +50,7 @@ struct TrainFlags {
   std::string on_save_error = "stop";
   bool no_final_save = false;
   bool no_report = false;
+  bool pack = false, no_pack = false;
 };
 
 // A page of the run, at its end: also of one that failed. What cannot be shown fails nothing.
@@ -141,6 +143,9 @@ int run_train(TrainFlags flags) {
   flags.options.recompute = recompute_named(flags.recompute);
   flags.options.on_save_error = flags.on_save_error == "stop" ? train::OnSaveError::stop : train::OnSaveError::go_on;
   flags.options.save_at_end = !flags.no_final_save;
+  if (flags.pack) flags.options.packing = train::Packing::on;
+  if (flags.no_pack) flags.options.packing = train::Packing::off;
+  flags.options.tokenizer = tokenizer_program();
   const bool launched = under_launcher(flags.ranks);
   const int world = ranks_asked(flags.ranks);
   if (flags.share_gpu && flags.options.device == "cpu") {
@@ -162,7 +167,7 @@ int run_train(TrainFlags flags) {
   // What every rank would complain about is said once, before ranks are started.
   const train::PreparedRun run = as_usage([&] { return train::prepare_run(flags.options, world); });
   if (!launched) {
-    as_usage([&] { train::check_tokens(*run.source, run.vocabulary); });
+    as_usage([&] { train::check_tokens(run.data, run.vocabulary); });
     flags.options.data_checked = true;
   }
   if ((world > 1 || flags.restarts > 0) && !launched) {
@@ -184,8 +189,14 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_option("--model", options.model,
                    "a folder with a Hugging Face config.json, or a built-in name (builtin:NAME where both are there)")
       ->required();
-  verb->add_option("--data", options.data, "text:PATH, tokens:FILE or synthetic[:tokens=N,surprise=P,seed=S]")
+  verb->add_option("--data", options.data,
+                   "text:PATH, tokens:FILE, chat:FILE, prompts:FILE or synthetic[:tokens=N,surprise=P,seed=S]; several "
+                   "as SOURCE:WEIGHT with commas")
       ->required();
+  CLI::Option* pack = verb->add_flag(
+      "--pack", flags->pack,
+      "rows of whole documents, several in each, that do not see each other; conversations are packed without it");
+  verb->add_flag("--no-pack", flags->no_pack, "of conversations one a row, the rest of it empty")->excludes(pack);
   verb->add_flag(kDataChecked, options.data_checked)->group("");  // not for users, and not in --help
   verb->add_option("--steps", options.steps, "optimizer steps of the whole run")
       ->required()
@@ -287,7 +298,9 @@ void add_train(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(int64_t{0}, kMost))
       ->capture_default_str();
   verb->footer(
-      "Example:\n  shoal train --model llama-tiny --data text:docs --sequence 64 --steps 200 --ranks 2 --out run");
+      "Examples:\n  shoal train --model llama-tiny --data text:docs --sequence 64 --steps 200 --ranks 2 --out run\n"
+      "  shoal train --model qwen --data chat:talks.jsonl --steps 500 --ranks 2 --out tuned\n"
+      "  shoal train --model qwen --data tokens:web.bin:0.7,tokens:chat.bin:0.3 --pack --steps 500 --out mixed");
   verb->callback([flags, &exit_code] { exit_code = run_train(*flags); });
 }
 

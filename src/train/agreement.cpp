@@ -43,8 +43,8 @@ std::vector<Fact> facts_of(const TrainOptions& options, const PreparedRun& run) 
 }
 
 void check_tokens_together(const PreparedRun& run, Group& world) {
-  checkpoint::act_together(world, {"check", "tokens"}, "--data " + run.source->describe(), [&] {
-    check_tokens(*run.source, run.vocabulary, {world.rank(), world.size()});
+  checkpoint::act_together(world, {"check", "tokens"}, "--data " + run.data.describe(), [&] {
+    check_tokens(run.data, run.vocabulary, {world.rank(), world.size()});
   });
 }
 

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "base/check.h"
 #include "plan/from_config.h"
 #include "shoal/error.h"
@@ -13,29 +11,9 @@ namespace shoal::train {
 
 namespace {
 
-int64_t samples_in(const TokenSource& source, int64_t sequence) {
-  SHOAL_CHECK(sequence > 0);
-  return (source.numel() - 1) / sequence;
-}
-
-int64_t validation_of(int64_t samples, double share) {
-  SHOAL_CHECK(share >= 0 && share < 1);
-  return static_cast<int64_t>(std::ceil(static_cast<double>(samples) * share));
-}
-
-int64_t checked_train_samples(const TokenSource& source, const CutOptions& cut, const BatchPlace& place) {
-  const int64_t samples = samples_in(source, cut.sequence);
-  const int64_t train = samples - validation_of(samples, cut.validation);
-  if (train < place.batch.train_batch_size) {
-    throw Error(
-        "data " + source.describe(),
-        fmt::format("{} tokens make {} training samples of {} tokens{}, fewer than one global batch of {}. Give "
-                    "more data, a shorter --sequence or a smaller batch.",
-                    source.numel(), train, cut.sequence,
-                    samples > train ? fmt::format(" (and {} for validation)", samples - train) : "",
-                    place.batch.train_batch_size));
-  }
-  return train;
+double weight_of(int64_t learned, int64_t leaves, int64_t learned_of_all) {
+  SHOAL_CHECK(learned > 0 && learned <= learned_of_all);
+  return static_cast<double>(learned) * static_cast<double>(leaves) / static_cast<double>(learned_of_all);
 }
 
 }  // namespace
@@ -45,14 +23,25 @@ BatchPlace batch_place(const Config& config, int rank, int world) {
   return {config.batch, mesh.data_rank(rank), mesh.data_ranks()};
 }
 
-Batches::Batches(const TokenSource& source, const CutOptions& cut, const BatchPlace& place)
-    : source_(source),
-      cut_(cut),
-      place_(place),
-      validation_samples_(validation_of(samples_in(source, cut.sequence), cut.validation)),
-      order_(cut.seed, checked_train_samples(source, cut, place)) {}
+// [Note: the mean over learned tokens]
+// A micro-batch's loss is the mean over its own learned tokens, and a step's gradient the mean over its V micro-batches
+// (docs/exactness.md). With n of the step's N learned tokens in a micro-batch, its loss is multiplied with n V / N, so
+// that the step has the mean over all N. Which samples a step has is known to every rank, so N is: nobody sends it. The
+// factor belongs to the micro-batch, whoever runs it, and is 1 where every token is learned: the bits of a step are the
+// same at every stage and number of ranks. Validation has it over the micro-batches of one evaluation.
 
-int64_t Batches::validation_leaves() const { return validation_samples_ / place_.batch.micro_batch_size; }
+Batches::Batches(const Samples& samples, const std::string& source, int64_t sequence, const BatchPlace& place)
+    : samples_(samples), sequence_(sequence), place_(place) {
+  if (train_samples() >= place.batch.train_batch_size) return;
+  throw Error("data " + source,
+              fmt::format("{} {} training samples of {} tokens{}, fewer than one global batch of {}. Give more data, a "
+                          "shorter --sequence or a smaller batch.",
+                          samples.made_of(), train_samples(), sequence,
+                          validation_samples() > 0 ? fmt::format(" (and {} for validation)", validation_samples()) : "",
+                          place.batch.train_batch_size));
+}
+
+int64_t Batches::validation_leaves() const { return validation_samples() / place_.batch.micro_batch_size; }
 
 std::vector<int64_t> Batches::train_sample_indices(int64_t consumed, int64_t micro_step) const {
   return leaf_samples(consumed, micro_step * place_.data_ranks + place_.data_rank);
@@ -62,33 +51,55 @@ std::vector<int64_t> Batches::leaf_samples(int64_t consumed, int64_t leaf) const
   const int64_t micro = place_.batch.micro_batch_size;
   const int64_t begin = consumed + leaf * micro;
   std::vector<int64_t> samples;
-  for (int64_t i = 0; i < micro; ++i) samples.push_back(order_.at(begin + i));
+  for (int64_t i = 0; i < micro; ++i) samples.push_back(samples_.at(begin + i));
   return samples;
 }
 
-std::vector<int64_t> Batches::train(int64_t consumed, int64_t micro_step) const {
-  return read(train_sample_indices(consumed, micro_step));
+Batch Batches::train(int64_t consumed, int64_t micro_step) const {
+  return train_leaf(consumed, micro_step * place_.data_ranks + place_.data_rank);
 }
 
-std::vector<int64_t> Batches::train_leaf(int64_t consumed, int64_t leaf) const {
-  return read(leaf_samples(consumed, leaf));
+Batch Batches::train_leaf(int64_t consumed, int64_t leaf) const {
+  const std::vector<int64_t> own = leaf_samples(consumed, leaf);
+  Batch batch = read(own);
+  if (!samples_.has_documents()) return batch;
+  int64_t all = 0;
+  for (int64_t i = 0; i < place_.batch.train_batch_size; ++i) all += samples_.learned(samples_.at(consumed + i));
+  batch.weight = weight_of(learned(own), place_.batch.train_batch_size / place_.batch.micro_batch_size, all);
+  return batch;
 }
 
-std::vector<int64_t> Batches::validation(int64_t leaf) const {
-  SHOAL_CHECK_LT(leaf, validation_leaves());
+Batch Batches::validation(int64_t leaf, int64_t leaves) const {
+  SHOAL_CHECK_LT(leaf, leaves);
+  SHOAL_CHECK(leaves <= validation_leaves());
   const int64_t micro = place_.batch.micro_batch_size;
-  std::vector<int64_t> samples;
-  for (int64_t i = 0; i < micro; ++i) samples.push_back(order_.samples() + leaf * micro + i);
-  return read(samples);
+  std::vector<int64_t> own;
+  for (int64_t i = 0; i < micro; ++i) own.push_back(train_samples() + leaf * micro + i);
+  Batch batch = read(own);
+  if (!samples_.has_documents()) return batch;
+  int64_t all = 0;
+  for (int64_t i = 0; i < leaves * micro; ++i) all += samples_.learned(train_samples() + i);
+  batch.weight = weight_of(learned(own), leaves, all);
+  return batch;
 }
 
-std::vector<int64_t> Batches::read(const std::vector<int64_t>& samples) const {
-  const int64_t row = cut_.sequence + 1;
-  std::vector<int64_t> tokens(samples.size() * static_cast<size_t>(row));
+int64_t Batches::learned(const std::vector<int64_t>& samples) const {
+  int64_t learned = 0;
+  for (const int64_t sample : samples) learned += samples_.learned(sample);
+  return learned;
+}
+
+Batch Batches::read(const std::vector<int64_t>& samples) const {
+  Batch batch;
+  const size_t places = samples.size() * static_cast<size_t>(sequence_);
+  batch.tokens.resize(places);
+  batch.targets.resize(places);
   for (size_t i = 0; i < samples.size(); ++i) {
-    source_.read(samples[i] * cut_.sequence, row, tokens.data() + static_cast<int64_t>(i) * row);
+    const size_t at = i * static_cast<size_t>(sequence_);
+    std::vector<int64_t> documents = samples_.read(samples[i], {batch.tokens.data() + at, batch.targets.data() + at});
+    if (samples_.has_documents()) batch.documents.push_back(std::move(documents));
   }
-  return tokens;
+  return batch;
 }
 
 }  // namespace shoal::train

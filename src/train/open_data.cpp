@@ -94,11 +94,18 @@ std::unique_ptr<TokenSource> open_data(const std::string& spec, const Vocabulary
     }
     return source;
   }
+  if (is_token_file(spec)) return open_data("tokens:" + spec, vocabulary);
   std::error_code ignored;
   if (std::filesystem::exists(spec, ignored)) {  // a path alone
-    throw Error("data " + spec, fmt::format("does not say what it holds. Write text:{} or tokens:{}.", spec, spec));
+    const bool rows = spec.find(".jsonl") != std::string::npos || spec.ends_with(".parquet");
+    throw Error("data " + spec,
+                rows ? fmt::format("does not say what its rows hold. Write chat:{} for conversations, prompts:{} for "
+                                   "prompts and answers; make tokens of texts with `shoal tokenize`.",
+                                   spec, spec)
+                     : fmt::format("does not say what it holds. Write text:{} or tokens:{}.", spec, spec));
   }
-  throw Error("data " + spec, "is none of text:PATH, tokens:PATH and synthetic. Write one of them.");
+  throw Error("data " + spec,
+              "is none of text:PATH, tokens:PATH, chat:FILE, prompts:FILE and synthetic. Write one of them.");
 }
 
 std::string doubt_about_tokens(const TokenSource& source, const Vocabulary& vocabulary) {

@@ -1,5 +1,5 @@
-// From what a user writes after --data to tokens that fit the model: text:PATH, tokens:PATH or
-// synthetic[:key=value,...].
+// From one source of what a user writes after --data to tokens that fit the model: text:PATH, tokens:PATH, the path of
+// a token file alone, or synthetic[:key=value,...].
 #pragma once
 
 #include <cstdint>

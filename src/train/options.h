@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/open_model.h"
+#include "train/samples.h"
 
 namespace shoal::train {
 
@@ -18,6 +19,8 @@ enum class OnSaveError : uint8_t {
 struct TrainOptions {
   std::string model;
   std::string data;
+  Packing packing = Packing::automatic;
+  std::vector<std::string> tokenizer;  // the program that makes tokens of chat:FILE: an interpreter and its script
   bool data_checked = false;           // who started this rank has looked at every token
   std::string config_path;             // "": stage 3 with every default
   std::vector<std::string> overrides;  // "path=value", over the config

@@ -81,10 +81,11 @@ void make_run_folder(const std::string& out) {
 }
 
 // Where a run begins that goes on from nothing. The data must be enough for what the flags ask for.
-Position start_of(const TrainOptions& options, const Config& config, const CutOptions& cut, const TokenSource& source,
+Position start_of(const TrainOptions& options, const Config& config, const CutOptions& cut, const RunData& data,
                   int world) {
   const int data_ranks = mesh_of(config, world).data_ranks();
-  const Batches batches(source, cut, {.batch = config.batch, .data_ranks = data_ranks});
+  const Batches batches(*data.samples, data.describe(), cut.sequence,
+                        {.batch = config.batch, .data_ranks = data_ranks});
   if (options.eval_every > 0 && batches.validation_leaves() == 0) {
     throw Error(
         "--eval-every",
@@ -96,7 +97,7 @@ Position start_of(const TrainOptions& options, const Config& config, const CutOp
           .seed = options.seed,
           .sequence = cut.sequence,
           .train_samples = batches.train_samples(),
-          .data = fingerprint_of(source)};
+          .data = data.fingerprint};
 }
 
 }  // namespace
@@ -126,16 +127,20 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   Config config = with_defaults_of_runs(std::move(made.config), options.seed);
   check_recompute(options, config);
   log_folders(options, config);  // throws what is wrong with them
-  const CutOptions cut = {
-      .sequence = sequence_for(options.sequence, info), .validation = options.validation, .seed = options.seed};
+  const CutOptions cut = {.sequence = sequence_for(options.sequence, info),
+                          .validation = options.validation,
+                          .seed = options.seed,
+                          .packing = options.packing};
   const Vocabulary vocabulary = {info.name, info.vocab, info.byte_tokens || info.vocab == kByteVocab};
-  std::unique_ptr<TokenSource> source = open_data(options.data, vocabulary);
-  const Position start = start_of(options, config, cut, *source, world);
+  RunData data = open_run_data(options.data, vocabulary, cut,
+                               {.program = options.tokenizer,
+                                .model_folder = fs::is_directory(options.model) ? options.model : "",
+                                .run_folder = options.out});
+  const Position start = start_of(options, config, cut, data, world);
 
   std::vector<std::string> choices = std::move(made.choices);
-  for (std::string& doubt : std::vector{models::name_clash(options.model), doubt_about_tokens(*source, vocabulary)}) {
-    if (!doubt.empty()) choices.push_back(std::move(doubt));
-  }
+  if (std::string doubt = models::name_clash(options.model); !doubt.empty()) choices.push_back(std::move(doubt));
+  choices.insert(choices.end(), data.said.begin(), data.said.end());
   if (!options.out.empty()) check_unlocked(options.out);
   std::string checkpoint = find_start(options);
   make_run_folder(options.out);
@@ -146,7 +151,7 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
           .choices = std::move(choices),
           .same_leaves = std::move(made.same_leaves),
           .vocabulary = vocabulary,
-          .source = std::move(source),
+          .data = std::move(data),
           .cut = cut,
           .start = start,
           .checkpoint = std::move(checkpoint)};

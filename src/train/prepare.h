@@ -12,7 +12,7 @@
 #include "train/open_data.h"
 #include "train/options.h"
 #include "train/position.h"
-#include "train/token_source.h"
+#include "train/run_data.h"
 
 namespace shoal::train {
 
@@ -26,7 +26,7 @@ struct PreparedRun {
   std::vector<std::string> choices;                       // decided here and not by the user; to be printed
   std::vector<int> same_leaves = {};                      // see RunConfig
   Vocabulary vocabulary;
-  std::unique_ptr<TokenSource> source;
+  RunData data;
   CutOptions cut;
   Position start;               // of a run that begins
   std::string checkpoint = {};  // to go on from; "": begin

@@ -105,7 +105,7 @@ class TextSource final : public TokenSource {
     if (rows_.empty()) return "";
     return fmt::format(
         "{} holds rows of JSON, and the model learns its braces and names of fields too: write the text of "
-        "each row alone into a file, or use `shoal tokenize` and tokens:FILE",
+        "each row alone into a file, or use `shoal tokenize` and tokens:FILE; conversations are for chat:FILE",
         rows_);
   }
 

@@ -68,7 +68,8 @@ class Trainer {
         config_(fitted.config),
         world_(world),
         threads_(threads),
-        batches_(*run.source, run.cut, batch_place(config_, world.rank(), world.size())),
+        batches_(*run.data.samples, run.data.describe(), run.cut.sequence,
+                 batch_place(config_, world.rank(), world.size())),
         position_(run.start),
         progress_({.out = stdout,
                    .columns = columns_of_terminal(),
@@ -146,9 +147,9 @@ class Trainer {
     BannerFacts facts;
     facts.model = fmt::format("{}: {} parameters", info.name, format_count(info.numel));
     facts.weights = weights_text(info, options_.seed, run_.checkpoint);
-    facts.data = fmt::format("{}: {} tokens, {} samples of {} to train on, {} for validation", run_.source->describe(),
-                             format_count(run_.source->numel()), format_count(batches_.train_samples()),
-                             run_.cut.sequence, format_count(batches_.validation_samples()));
+    facts.data = fmt::format("{}: {} tokens, {} samples of {} to train on, {} for validation", run_.data.describe(),
+                             format_count(run_.data.numel()), format_count(batches_.train_samples()), run_.cut.sequence,
+                             format_count(batches_.validation_samples()));
     facts.config = config_;
     facts.layout = layout_of(run_.model->units(), config_, world_.size());
     facts.transport = engine_.meters().transport();
@@ -205,14 +206,20 @@ class Trainer {
     }
   }
 
-  // Loss of rows [micro batch, sequence + 1].
-  at::Tensor loss_of(const std::vector<int64_t>& tokens) {
+  // What a micro-batch adds to the loss of its step, times the number of micro-batches.
+  at::Tensor loss_of(const Batch& batch) {
     const TraceRange range("forward");
-    const int64_t row = run_.cut.sequence + 1;
-    at::Tensor rows = at::empty({static_cast<int64_t>(tokens.size()) / row, row}, on_host(at::kLong));
-    std::copy(tokens.begin(), tokens.end(), rows.mutable_data_ptr<int64_t>());
-    rows = rows.to(engine_.device(), /*non_blocking=*/true);
-    return run_.model->loss(engine_, rows.slice(1, 0, row - 1).contiguous(), rows.slice(1, 1, row).contiguous());
+    const at::Tensor tokens = on_device(batch.tokens), targets = on_device(batch.targets);
+    if (batch.documents.empty()) return run_.model->loss(engine_, tokens, targets);
+    auto documents = models::make_documents(batch.documents, run_.cut.sequence, engine_.device());
+    return run_.model->loss(engine_, tokens, targets, std::move(documents)).mul(batch.weight);
+  }
+
+  at::Tensor on_device(const std::vector<int64_t>& numbers) {
+    const int64_t rows = static_cast<int64_t>(numbers.size()) / run_.cut.sequence;
+    const at::Tensor tensor = at::empty({rows, run_.cut.sequence}, on_host(at::kLong));
+    std::copy(numbers.begin(), numbers.end(), tensor.mutable_data_ptr<int64_t>());
+    return tensor.to(engine_.device(), /*non_blocking=*/true);
   }
 
   // For memory that a GPU copies from and to while the host goes on.
@@ -225,7 +232,7 @@ class Trainer {
     std::optional<PendingStep> pending;
     std::vector<at::Tensor> losses;
     for (int64_t micro_step = 0; micro_step < config_.batch.accumulation_steps; ++micro_step) {
-      const at::Tensor loss = loss_of(next_tokens(micro_step));
+      const at::Tensor loss = loss_of(next_batch(micro_step));
       see_ends();
       {
         const TraceRange range("backward");
@@ -244,12 +251,12 @@ class Trainer {
     if (lag_ > 0) see_ends();
   }
 
-  std::vector<int64_t> next_tokens(int64_t micro_step) {
+  Batch next_batch(int64_t micro_step) {
     const TraceRange range("data");
     const auto begin = Clock::now();
-    std::vector<int64_t> tokens = batches_.train(position_.samples, micro_step);
+    Batch batch = batches_.train(position_.samples, micro_step);
     meter_.add_data(milliseconds_since(begin) * 1e-3);
-    return tokens;
+    return batch;
   }
 
   // Of steps whose results are read later.
@@ -341,7 +348,7 @@ class Trainer {
     for (int64_t first = 0; first < leaves; first += place.data_ranks) {
       // A rank that the last round has no leaf for takes another one along, with weight 0: units are gathered by all.
       const int64_t leaf = (first + place.data_rank) % leaves;
-      engine_.evaluate([&] { losses.push_back(loss_of(batches_.validation(leaf)).item<double>()); });
+      engine_.evaluate([&] { losses.push_back(loss_of(batches_.validation(leaf, leaves)).item<double>()); });
     }
     EvalMetrics metrics;
     metrics.step = step_;

@@ -29,7 +29,7 @@ TEST(PrepareRun, OpensModelConfigAndData) {
   EXPECT_EQ(run.world, 2);
   EXPECT_EQ(run.model->info().vocab, 256);
   EXPECT_EQ(run.config.batch.train_batch_size, 16);
-  EXPECT_EQ(run.source->numel(), 100000);
+  EXPECT_EQ(run.data.numel(), 100000);
   EXPECT_EQ(run.cut.sequence, 128);
   EXPECT_EQ(run.start.train_samples, 781 - 40);
 }

@@ -1,0 +1,69 @@
+// See data_spec.h.
+#include "train/data_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "shoal/error.h"
+
+namespace shoal::train {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kDataKinds = {"text", "tokens", "chat", "prompts", "synthetic"};
+
+std::vector<std::string> parts_between(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::optional<double> weight_of(const std::string& part) {
+  const size_t colon = part.rfind(':');
+  if (colon == std::string::npos || colon + 1 == part.size()) return std::nullopt;
+  double weight = 0;
+  const char* last = part.data() + part.size();
+  const auto [end, mistake] = std::from_chars(part.data() + colon + 1, last, weight);
+  if (mistake != std::errc() || end != last) return std::nullopt;
+  return weight;
+}
+
+DataSpec parse_one(const std::string& text) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  const std::string kind = text.substr(0, colon);
+  if (std::find(kDataKinds.begin(), kDataKinds.end(), kind) == kDataKinds.end()) return {text, "", text};
+  return {text, kind, colon < text.size() ? text.substr(colon + 1) : ""};
+}
+
+}  // namespace
+
+std::vector<DataSpec> parse_data(const std::string& data) {
+  const std::vector<std::string> parts = parts_between(data, ',');
+  size_t weighed = 0;
+  for (const std::string& part : parts) weighed += weight_of(part).has_value();
+  // A path may hold commas, and settings of synthetic do.
+  if (parts.size() == 1 || weighed == 0) return {parse_one(data)};
+  std::vector<DataSpec> specs;
+  for (const std::string& part : parts) {
+    const std::optional<double> weight = weight_of(part);
+    if (!weight) {
+      throw Error("--data " + data, fmt::format("\"{}\" has no weight, and another source has one. Write each as "
+                                                "SOURCE:WEIGHT, with commas between.",
+                                                part));
+    }
+    specs.push_back(parse_one(part.substr(0, part.rfind(':'))));
+    specs.back().weight = *weight;
+  }
+  return specs;
+}
+
+}  // namespace shoal::train
