@@ -86,22 +86,22 @@ std::vector<Variant> variants_of_weights() {
   const auto groups = [](int ranks) { return [ranks](RunOptions& o, const std::string&) { o.shard_size = ranks; }; };
   const auto second = [](int ranks) { return [ranks](RunOptions& o, const std::string&) { o.second_copy = ranks; }; };
   std::vector<Variant> rows = {{"again", 2},
-                           {"3_ranks", 3},
-                           {"2x2", 4, groups(2)},
-                           {"second_in_3_of_6", 6, second(3)},
-                           {"over_hosts", 6,
-                            [](RunOptions& o, const std::string&) {
-                              o.shard_size = 6;
-                              o.hierarchical = true;
-                              o.hosts = hosts_of(6, 3);
-                            }},
-                           {"disk", 2,
-                            [](RunOptions& o, const std::string& folder) {
-                              o.weights_tier = Tier::disk;
-                              o.weights_path = folder;
-                              o.offload.tier = Tier::host;
-                            }},
-                           {"recomputed", 2, [](RunOptions& o, const std::string&) { o.recompute = true; }}};
+                               {"3_ranks", 3},
+                               {"2x2", 4, groups(2)},
+                               {"second_in_3_of_6", 6, second(3)},
+                               {"over_hosts", 6,
+                                [](RunOptions& o, const std::string&) {
+                                  o.shard_size = 6;
+                                  o.hierarchical = true;
+                                  o.hosts = hosts_of(6, 3);
+                                }},
+                               {"disk", 2,
+                                [](RunOptions& o, const std::string& folder) {
+                                  o.weights_tier = Tier::disk;
+                                  o.weights_path = folder;
+                                  o.offload.tier = Tier::host;
+                                }},
+                               {"recomputed", 2, [](RunOptions& o, const std::string&) { o.recompute = true; }}};
   if (!tests_are_whole()) return rows;
   const std::vector<Variant> more = {
       {"4_ranks", 4},
@@ -171,17 +171,17 @@ RunOptions few_bit_gradients(int bits, Precision precision = Precision::bf16) {
 std::vector<Variant> variants_of_gradients() {
   const auto stage = [](int number) { return [number](RunOptions& o, const std::string&) { o.stage = number; }; };
   std::vector<Variant> rows = {{"again", 4},
-                           {"stage2", 4, stage(2)},
-                           {"3_hosts", 6, [](RunOptions& o, const std::string&) { o.hosts = hosts_of(6, 2); }},
-                           {"second_in_2", 4, [](RunOptions& o, const std::string&) { o.second_copy = 2; }},
-                           {"mics_of_2_at_stage2", 4,
-                            [](RunOptions& o, const std::string&) {
-                              o.shard_size = 2;
-                              o.stage = 2;
-                            }},
-                           {"states_on_disk", 4, [](RunOptions& o, const std::string& folder) {
-                              o.offload = {.tier = Tier::disk, .nvme_path = folder};
-                            }}};
+                               {"stage2", 4, stage(2)},
+                               {"3_hosts", 6, [](RunOptions& o, const std::string&) { o.hosts = hosts_of(6, 2); }},
+                               {"second_in_2", 4, [](RunOptions& o, const std::string&) { o.second_copy = 2; }},
+                               {"mics_of_2_at_stage2", 4,
+                                [](RunOptions& o, const std::string&) {
+                                  o.shard_size = 2;
+                                  o.stage = 2;
+                                }},
+                               {"states_on_disk", 4, [](RunOptions& o, const std::string& folder) {
+                                  o.offload = {.tier = Tier::disk, .nvme_path = folder};
+                                }}};
   if (!tests_are_whole()) return rows;
   const std::vector<Variant> more = {
       {"3_hosts_at_stage2", 6, [](RunOptions& o, const std::string&) { o.hosts = hosts_of(6, 2), o.stage = 2; }},

@@ -64,7 +64,8 @@ TEST(MemoryPlan, APictureOfASaveIsCountedWhereMemoryIsGivenForIt) {
   EXPECT_EQ(plan_memory(layout, options).save_pictures, 5000u);
   EXPECT_EQ(plan_memory(layout, options).host_total(), 5000u);
   options.save_memory = size_t{1} << 40;
-  const size_t whole = plan_memory(layout, options).save_pictures;  // a master and two moments, each piece in whole pages
+  const size_t whole =
+      plan_memory(layout, options).save_pictures;  // a master and two moments, each piece in whole pages
   EXPECT_GE(whole, 4096u * 12 / 4);
   EXPECT_EQ(whole, saved_nbytes(layout, options.offload));
   ChunkOptions narrow = options.offload;
