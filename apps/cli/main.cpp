@@ -10,6 +10,8 @@
 
 #include "base/text.h"
 #include "cli/verbs.h"
+#include "launch/restart_rule.h"
+#include "train/audit.h"
 
 namespace shoal::cli {
 namespace {
@@ -115,6 +117,7 @@ int run(int argc, char** argv) {
     return report_wrong_usage(app, error);
   } catch (const Error& error) {
     fmt::print(stderr, "shoal: {}\n", error.what());
+    if (dynamic_cast<const train::AuditError*>(&error) != nullptr) return launch::kAuditExit;
     return is_wrong_usage(error) ? kWrongUsage : kFailed;
   } catch (const std::exception& error) {
     fmt::print(stderr, "shoal: {}\n", error.what());

@@ -2,9 +2,8 @@
 // main.cpp.
 //
 // A verb adds a subcommand whose callback runs it and sets exit_code (0 done, 1 failed or runs that differ, 2 wrong
-// usage or config, 3 a plan that does not fit, or a rank that
-// stands out), or throws: an Error ends with code 1, an Error in usage with 2. Its
-// footer is an example.
+// usage or config, 3 a plan that does not fit, or a rank that stands out), or throws: an Error ends with code 1, an
+// Error in usage with 2, an audit's with 4. Its footer is an example.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -75,11 +75,12 @@ double copies(Group& world, const RankCheckOptions& options) {
   return 2.0 * static_cast<double>(nbytes) * times_a_second(world, options, [&] { to.copy_(from); });
 }
 
-// Both ways with one partner after the other; the best, since a slow partner slows whoever measures with it.
-double link(Group& world) {
+// Both ways with one partner after the other; the best, since a slow partner slows whoever measures with it. 0: it had
+// none.
+double link(Group& world, const std::vector<Round>& rounds) {
   double best = 0;
   std::vector<char> slices(2 * kLinkNbytes, 1), received(2 * kLinkNbytes);
-  for (const Parts& parts : pairings(world.size(), kLinkRounds)) {
+  for (const Parts& parts : rounds) {
     const std::unique_ptr<Group> pair = world.split("link", parts);
     const auto exchange = [&] {
       pair->exchange({.subject = {"measure", "link"},
@@ -143,7 +144,7 @@ class ScratchFile {
   void check(ssize_t moved, size_t asked) const {
     if (moved < 0) fail();
     if (static_cast<size_t>(moved) != asked) {
-      throw Error("--disk", fmt::format("{}: {} of {} bytes were moved. Is the disk full?", path_, moved, asked));
+      throw Error("--disk", fmt::format("{}: {} of {} bytes were moved. Look at the disk.", path_, moved, asked));
     }
   }
 
@@ -160,27 +161,29 @@ void disk(Group& world, const std::string& folder, RankRates& rates) {
   });
 }
 
-struct Told {
-  RankRates rates;
-  std::array<char, 64> host{};
-};
+std::vector<std::string> hosts_of(Group& world, std::string own) {
+  if (own.empty()) {
+    std::array<char, 256> name{};
+    ::gethostname(name.data(), name.size() - 1);
+    own = name.data();
+  }
+  return checkpoint::gather_texts(world, {"share", "hosts"}, own);
+}
 
 }  // namespace
 
 CheckedRanks check_ranks(Group& world, const RankCheckOptions& options) {
-  Told own;
-  ::gethostname(own.host.data(), own.host.size() - 1);
-  own.rates.compute = products(world, options);
-  own.rates.memory = copies(world, options);
-  own.rates.link = link(world);
-  if (!options.disk.empty()) disk(world, options.disk, own.rates);
-  std::vector<Told> all(static_cast<size_t>(world.size()));
-  world.all_gather({{"share", "rates"}, &own, all.data(), sizeof(Told), nullptr}).wait();
   CheckedRanks checked;
-  for (const Told& told : all) {
-    checked.rates.push_back(told.rates);
-    checked.hosts.emplace_back(told.host.data());
-  }
+  checked.hosts = hosts_of(world, options.host);
+  const Pairings partners = pairings(checked.hosts, kLinkRounds);
+  RankRates own;
+  own.compute = products(world, options);
+  own.memory = copies(world, options);
+  own.link = link(world, partners.within);
+  own.network = link(world, partners.between);
+  if (!options.disk.empty()) disk(world, options.disk, own);
+  checked.rates.resize(static_cast<size_t>(world.size()));
+  world.all_gather({{"share", "rates"}, &own, checked.rates.data(), sizeof(RankRates), nullptr}).wait();
   return checked;
 }
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/json.h"
 
@@ -20,6 +22,22 @@ double median(std::vector<double> values) {
 std::string rate_text(double rate, std::string_view unit) {
   if (rate <= 0) return "-";
   return rate >= 1e12 ? fmt::format("{:.2f} T{}/s", rate / 1e12, unit) : fmt::format("{:.2f} G{}/s", rate / 1e9, unit);
+}
+
+// A round of a tournament: one stays, the others go round it. All alone where the rounds are over.
+Round met_in(int players, int round) {
+  const int places = players + players % 2;  // the last of an odd number has nobody
+  Round parts;
+  if (round >= places - 1) {
+    for (int player = 0; player < players; ++player) parts.push_back({player});
+    return parts;
+  }
+  const auto at = [&](int place) { return place == 0 ? 0 : 1 + (place - 1 + round) % (places - 1); };
+  for (int place = 0; place < places / 2; ++place) {
+    const auto [one, other] = std::minmax({at(place), at(places - 1 - place)});
+    parts.push_back(other < players ? std::vector<int>{one, other} : std::vector<int>{one});
+  }
+  return parts;
 }
 
 }  // namespace
@@ -85,21 +103,37 @@ std::string to_json(const std::vector<RankRates>& ranks, const std::vector<std::
   return json::write(all, 2);
 }
 
-// One rank stays, the others go round it, as in a tournament.
-std::vector<std::vector<std::vector<int>>> pairings(int ranks, int rounds) {
-  const int places = ranks + ranks % 2;  // the last of an odd number has nobody
-  std::vector<std::vector<std::vector<int>>> all;
-  for (int round = 0; round < std::min(rounds, places - 1); ++round) {
-    const auto at = [&](int place) { return place == 0 ? 0 : 1 + (place - 1 + round) % (places - 1); };
-    std::vector<std::vector<int>> parts;
-    for (int place = 0; place < places / 2; ++place) {
-      const int one = std::min(at(place), at(places - 1 - place)), other = std::max(at(place), at(places - 1 - place));
-      parts.push_back(other < ranks ? std::vector<int>{one, other} : std::vector<int>{one});
+Pairings pairings(const std::vector<std::string>& hosts, int rounds) {
+  std::map<std::string, std::vector<int>> ranks_of;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) ranks_of[hosts[rank]].push_back(static_cast<int>(rank));
+  std::vector<std::vector<int>> groups;
+  for (const auto& [host, ranks] : ranks_of) groups.push_back(ranks);
+  Pairings found;
+  for (int round = 0; round < rounds; ++round) {
+    Round within, between;
+    for (const std::vector<int>& ranks : groups) {
+      for (const std::vector<int>& pair : met_in(static_cast<int>(ranks.size()), round)) {
+        within.emplace_back();
+        for (const int at : pair) within.back().push_back(ranks[static_cast<size_t>(at)]);
+      }
     }
-    std::sort(parts.begin(), parts.end());
-    all.push_back(std::move(parts));
+    for (const std::vector<int>& pair : met_in(static_cast<int>(groups.size()), round)) {
+      const std::vector<int>& here = groups[static_cast<size_t>(pair.front())];
+      const std::vector<int>& there = groups[static_cast<size_t>(pair.back())];
+      for (size_t at = 0; at < std::max(here.size(), there.size()); ++at) {
+        const bool both = pair.size() == 2 && at < here.size() && at < there.size();
+        if (both) between.push_back({here[at], there[at]});
+        if (!both && at < here.size()) between.push_back({here[at]});
+        if (!both && pair.size() == 2 && at < there.size()) between.push_back({there[at]});
+      }
+    }
+    const auto has_pairs = [](const Round& parts) {
+      return std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.size() == 2; });
+    };
+    if (has_pairs(within)) found.within.push_back(std::move(within));
+    if (has_pairs(between)) found.between.push_back(std::move(between));
   }
-  return all;
+  return found;
 }
 
 }  // namespace shoal::doctor

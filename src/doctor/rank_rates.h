@@ -11,8 +11,9 @@ namespace shoal::doctor {
 // A second: products in flop, the others in bytes. 0: not measured.
 struct RankRates {
   double compute = 0;
-  double memory = 0;  // copies, read and write counted
-  double link = 0;    // both ways between two ranks, with the best of its partners
+  double memory = 0;   // copies, read and write counted
+  double link = 0;     // both ways between two ranks of a host, with the best of its partners
+  double network = 0;  // the same between two hosts
   double disk_write = 0, disk_read = 0;
 };
 
@@ -21,9 +22,10 @@ struct RateKind {
   double RankRates::*rate;
   std::string_view unit;  // of a second
 };
-inline constexpr std::array<RateKind, 5> kRateKinds = {{{"compute", &RankRates::compute, "flop"},
+inline constexpr std::array<RateKind, 6> kRateKinds = {{{"compute", &RankRates::compute, "flop"},
                                                         {"memory", &RankRates::memory, "B"},
                                                         {"link", &RankRates::link, "B"},
+                                                        {"network", &RankRates::network, "B"},
                                                         {"disk write", &RankRates::disk_write, "B"},
                                                         {"disk read", &RankRates::disk_read, "B"}}};
 
@@ -41,8 +43,14 @@ std::vector<OddRank> odd_ranks(const std::vector<RankRates>& ranks);
 std::string to_text(const std::vector<RankRates>& ranks, const std::vector<std::string>& hosts);
 std::string to_json(const std::vector<RankRates>& ranks, const std::vector<std::string>& hosts);
 
-// Who measures with whom, round after round, each pair once: as many rounds as asked, or as there are. In a round of an
-// odd number of ranks one is alone.
-std::vector<std::vector<std::vector<int>>> pairings(int ranks, int rounds);
+// Who measures with whom: in each round each rank stands in one part, of two ranks, or alone. Every rank has as many
+// partners as others of its kind have, so that none is judged by better ones.
+using Round = std::vector<std::vector<int>>;
+struct Pairings {
+  std::vector<Round> within;   // hosts
+  std::vector<Round> between;  // them
+};
+// So many rounds of each, or as there are partners.
+Pairings pairings(const std::vector<std::string>& hosts, int rounds);
 
 }  // namespace shoal::doctor

@@ -28,6 +28,10 @@ std::string RestartRule::refusal(const RankEnd& failure, int64_t step) {
   if (failure.signal == 0 && failure.exit_code == kWrongUsage) {
     return "The ranks are not started again: exit code 2 is a wrong flag or config, and would come again.";
   }
+  if (failure.signal == 0 && failure.exit_code == kAuditExit) {
+    return "The ranks are not started again: exit code 4 is an audit that found a rank that computes wrong, and "
+           "checkpoints since the audit before may hold what it computed.";
+  }
   const Failure now = {failure.exit_code, failure.signal, step};
   in_a_row_ = last_ == now ? in_a_row_ + 1 : 1;
   last_ = now;

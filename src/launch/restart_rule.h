@@ -10,6 +10,9 @@
 
 namespace shoal::launch {
 
+// The command's exit code when an audit found a rank that computes wrong (train/audit.h).
+inline constexpr int kAuditExit = 4;
+
 class RestartRule {
  public:
   // One failure, again and again at the same step, is taken for one that no start can mend.

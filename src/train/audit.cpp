@@ -16,8 +16,9 @@ namespace shoal::train {
 
 namespace {
 
-// Elements that are digested at a time: what is made of them on the way stays in a cache, or small on a GPU.
-constexpr int64_t kCpuPiece = int64_t{1} << 16, kGpuPiece = int64_t{1} << 24;
+// Elements that are digested at a time: what is made of them on the way, 24 bytes an element, stays in a cache, or
+// small on a GPU.
+constexpr int64_t kCpuPiece = int64_t{1} << 16, kGpuPiece = int64_t{1} << 20;
 
 at::Tensor bits_of(const at::Tensor& flat) {
   switch (flat.element_size()) {
@@ -61,13 +62,19 @@ Audit::Audit(Engine& engine, std::vector<Unit> units, Group& world, const Mesh& 
   }
 }
 
-void Audit::check(int64_t step, const LossOf& loss_of) {
-  std::string found = compare_weights();
-  if (found.empty()) found = compare_leaves(loss_of);
-  if (found.empty()) return;
-  throw Error("audit", fmt::format("before step {}: {}. A processor, its memory or a link cannot be trusted. Go on "
-                                   "without it, from a checkpoint that an audit without findings followed.",
-                                   step, found));
+AuditError::AuditError(int64_t step, const std::string& found)
+    : Error("audit",
+            fmt::format("before step {}: {}. A processor, its memory or a link cannot be trusted. Go on without "
+                        "it, from a checkpoint that an audit without findings followed.",
+                        step, found)) {}
+
+// Leaves first: passes wait for updates of their units that are still to come, and weights are read after them.
+std::string Audit::find(const LossOf& loss_of) {
+  const std::string in_leaves = compare_leaves(loss_of);
+  const std::string in_weights = compare_weights();
+  const std::string& found = in_weights.empty() ? in_leaves : in_weights;
+  if (!found.empty()) world_.barrier({"tell", "audit"}).wait();
+  return found;
 }
 
 std::string Audit::compare_leaves(const LossOf& loss_of) {

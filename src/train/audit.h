@@ -16,6 +16,7 @@
 
 #include "layout/mesh.h"
 #include "shoal/engine.h"
+#include "shoal/error.h"
 #include "shoal/group.h"
 #include "train/audit_verdict.h"
 
@@ -27,6 +28,13 @@ at::Tensor bits_digest(const at::Tensor& tensor);
 // Throws where sound ranks would differ.
 void check_auditable(at::Device device, bool deterministic);
 
+// A finding, which every rank throws at once: nobody has to be told. It ends the command with an exit code of its own,
+// so that no launcher of ours starts the same ranks again (launch/restart_rule.h).
+class AuditError : public Error {
+ public:
+  AuditError(int64_t step, const std::string& found);
+};
+
 class Audit {
  public:
   // The loss of one leaf of the step that comes, counted from 0 over all ranks.
@@ -35,8 +43,8 @@ class Audit {
   // Engine and world outlive it. `units`: the engine's model.
   Audit(Engine& engine, std::vector<Unit> units, Group& world, const Mesh& mesh);
 
-  // Throws shoal::Error on every rank, with who computed wrong as far as that can be told.
-  void check(int64_t step, const LossOf& loss_of);
+  // "" or who computed wrong, as far as that can be told; the same on every rank, and all of them know it by then.
+  std::string find(const LossOf& loss_of);
 
  private:
   std::string compare_leaves(const LossOf& loss_of);

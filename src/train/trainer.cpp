@@ -305,8 +305,9 @@ class Trainer {
   void audit() {
     const auto begin = Clock::now();
     const auto loss = [this](int64_t leaf) { return loss_of(batches_.train_leaf(position_.samples, leaf)); };
-    Audit(engine_, run_.model->units(), world_, mesh_of(config_, world_.size())).check(step_ + 1, loss);
-    happened_.add("audit", step_ + 1, {{"ms", milliseconds_since(begin)}});
+    const std::string found = Audit(engine_, run_.model->units(), world_, mesh_of(config_, world_.size())).find(loss);
+    happened_.add("audit", step_ + 1, {{"ms", milliseconds_since(begin)}, {"found", found}});
+    if (!found.empty()) throw AuditError(step_ + 1, found);
   }
 
   bool is_digested(int64_t step) const { return options_.digest_every > 0 && step % options_.digest_every == 0; }
@@ -478,6 +479,8 @@ int train(const TrainOptions& options, const PreparedRun& run) {
     const FittedRun fitted = fit_to_memory(run, *world, device);
     run.model->set_recomputed(fitted.recomputed);
     return Trainer(options, run, fitted, *world, device, threads).run();
+  } catch (const AuditError&) {  // of every rank
+    throw;
   } catch (const std::exception& error) {
     world->abort(error.what());  // so that the other ranks say why
     throw;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "base/json.h"
@@ -42,13 +43,14 @@ TEST(OddRanks, WhatWasNotMeasuredIsNotSlow) {
 }
 
 TEST(RankRatesText, HasALineARankAndOneForWhoStandsOut) {
-  EXPECT_EQ(to_text(four(20e9), kHosts),
-            "rank  host            compute        memory         link           disk write     disk read\n"
-            "0     a               40.00 Gflop/s  20.00 GB/s     3.00 GB/s      -              -\n"
-            "1     a               42.00 Gflop/s  20.00 GB/s     3.00 GB/s      -              -\n"
-            "2     b               20.00 Gflop/s  20.00 GB/s     3.00 GB/s      -              -\n"
-            "3     b               40.00 Gflop/s  20.00 GB/s     3.00 GB/s      -              -\n"
-            "rank 2 on b stands out: compute 20.00 Gflop/s, 0.50 of the other ranks' median\n");
+  EXPECT_EQ(
+      to_text(four(20e9), kHosts),
+      "rank  host            compute        memory         link           network        disk write     disk read\n"
+      "0     a               40.00 Gflop/s  20.00 GB/s     3.00 GB/s      -              -              -\n"
+      "1     a               42.00 Gflop/s  20.00 GB/s     3.00 GB/s      -              -              -\n"
+      "2     b               20.00 Gflop/s  20.00 GB/s     3.00 GB/s      -              -              -\n"
+      "3     b               40.00 Gflop/s  20.00 GB/s     3.00 GB/s      -              -              -\n"
+      "rank 2 on b stands out: compute 20.00 Gflop/s, 0.50 of the other ranks' median\n");
 }
 
 TEST(RankRatesText, JsonSaysTheSame) {
@@ -59,24 +61,70 @@ TEST(RankRatesText, JsonSaysTheSame) {
   EXPECT_THAT(to_json(four(20e9), kHosts), HasSubstr("\"disk_read_per_s\": null"));
 }
 
-TEST(Pairings, EachRoundHasEachRankOnceAndNoPairComesTwice) {
-  for (int ranks = 1; ranks <= 9; ++ranks) {
-    std::set<std::vector<int>> seen;
-    const auto rounds = pairings(ranks, 100);
-    EXPECT_EQ(rounds.size(), static_cast<size_t>(ranks + ranks % 2 - 1));
-    for (const auto& parts : rounds) {
-      std::set<int> members;
-      for (const std::vector<int>& part : parts) {
-        members.insert(part.begin(), part.end());
-        if (part.size() == 2) {
-          EXPECT_TRUE(seen.insert(part).second) << ranks;
-        }
-      }
-      EXPECT_EQ(members.size(), static_cast<size_t>(ranks));
+// What each rank meets in rounds that hold it once each.
+std::map<int, std::set<int>> partners_in(const std::vector<Round>& rounds, size_t ranks) {
+  std::map<int, std::set<int>> partners;
+  for (const Round& parts : rounds) {
+    std::set<int> members;
+    for (const std::vector<int>& part : parts) {
+      members.insert(part.begin(), part.end());
+      if (part.size() < 2) continue;
+      EXPECT_TRUE(partners[part[0]].insert(part[1]).second) << "they met before";
+      EXPECT_TRUE(partners[part[1]].insert(part[0]).second);
     }
-    EXPECT_EQ(seen.size(), static_cast<size_t>(ranks * (ranks - 1) / 2)) << "all of them";
+    EXPECT_EQ(members.size(), ranks);
   }
-  EXPECT_EQ(pairings(8, 3).size(), 3u);
+  return partners;
+}
+
+TEST(Pairings, OnOneHostEachPairMeetsOnce) {
+  for (size_t ranks = 2; ranks <= 9; ++ranks) {
+    const Pairings found = pairings(std::vector<std::string>(ranks, "a"), 100);
+    EXPECT_EQ(found.within.size(), ranks + ranks % 2 - 1);
+    EXPECT_TRUE(found.between.empty());
+    for (const auto& [rank, met] : partners_in(found.within, ranks)) EXPECT_EQ(met.size(), ranks - 1) << rank;
+  }
+  EXPECT_EQ(pairings(std::vector<std::string>(8, "a"), 3).within.size(), 3u);
+  EXPECT_TRUE(pairings({"a"}, 3).within.empty());
+}
+
+TEST(Pairings, OfSeveralHostsEachRankHasPartnersOfBothKindsLikeAllOthers) {
+  for (const int on_each : {1, 2, 3, 8}) {
+    for (const int hosts : {2, 3, 4}) {
+      std::vector<std::string> names;
+      for (int rank = 0; rank < on_each * hosts; ++rank) names.push_back("host " + std::to_string(rank / on_each));
+      const Pairings found = pairings(names, 3);
+      const auto within = partners_in(found.within, names.size()), between = partners_in(found.between, names.size());
+      EXPECT_EQ(within.size(), on_each == 1 ? 0 : names.size());
+      EXPECT_EQ(between.size(), names.size());
+      for (const auto& [rank, met] : within) {
+        for (const int other : met) EXPECT_EQ(names[static_cast<size_t>(other)], names[static_cast<size_t>(rank)]);
+      }
+      for (const auto& [rank, met] : between) {
+        for (const int other : met) EXPECT_NE(names[static_cast<size_t>(other)], names[static_cast<size_t>(rank)]);
+      }
+    }
+  }
+}
+
+TEST(Pairings, HostsOfOtherSizesLeaveRanksAlone) {
+  const Pairings found = pairings({"a", "a", "a", "b"}, 3);
+  EXPECT_EQ(partners_in(found.between, 4), (std::map<int, std::set<int>>{{0, {3}}, {3, {0}}}));
+}
+
+// Fast inside hosts, slow between them: nobody stands out for having been paired otherwise.
+TEST(Pairings, NoSoundRankStandsOutOverSeveralHosts) {
+  for (const auto& [on_each, hosts] : {std::pair(8, 2), {6, 2}, {4, 4}, {2, 4}, {4, 3}}) {
+    std::vector<std::string> names;
+    for (int rank = 0; rank < on_each * hosts; ++rank) names.push_back(std::to_string(rank / on_each));
+    const Pairings found = pairings(names, 3);
+    std::vector<RankRates> rates(names.size());
+    for (const auto& [rank, met] : partners_in(found.within, names.size())) rates[static_cast<size_t>(rank)].link = 9e9;
+    for (const auto& [rank, met] : partners_in(found.between, names.size())) {
+      rates[static_cast<size_t>(rank)].network = 1e9;
+    }
+    EXPECT_TRUE(odd_ranks(rates).empty()) << on_each << " on " << hosts;
+  }
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ TEST(RestartRule, AllowsSoManyAsWereAskedFor) {
 TEST(RestartRule, DoesNotRepeatWhatCannotGoWell) {
   RestartRule rule(9);
   EXPECT_THAT(rule.refusal(exited(2), 0), HasSubstr("exit code 2 is a wrong flag or config"));
+  EXPECT_THAT(rule.refusal(exited(kAuditExit), 0), HasSubstr("exit code 4 is an audit that found a rank"));
   EXPECT_EQ(rule.used(), 0);
 }
 

@@ -50,11 +50,12 @@ std::string weights_after(int world, const testing::RunOptions& options, bool au
     for (int64_t step = 0; step < kSteps; ++step) {
       if (audited) {
         if (flawed && step == 2) flaw.in_weights(trained);
-        Audit(engine, trained.model.units(), group, mesh_of(engine.config(), group.size()))
-            .check(step, [&](int64_t leaf) {
-              const at::Tensor loss = loss_of_leaf(trained, step, leaf);
-              return flawed && step == 2 ? flaw.in_loss(loss) : loss;
-            });
+        Audit audit(engine, trained.model.units(), group, mesh_of(engine.config(), group.size()));
+        const std::string found = audit.find([&](int64_t leaf) {
+          const at::Tensor loss = loss_of_leaf(trained, step, leaf);
+          return flawed && step == 2 ? flaw.in_loss(loss) : loss;
+        });
+        if (!found.empty()) throw AuditError(step, found);
       }
       for (int64_t micro = 0; micro < engine.config().batch.accumulation_steps; ++micro) {
         engine.backward(loss_of_leaf(trained, step, micro * group.size() + group.rank()));
@@ -82,6 +83,17 @@ TEST(Audit, FindsNothingAndLeavesNoMarkInASoundRun) {
     }
   }
   EXPECT_EQ(weights_after(1, run_at(2), true), weights_after(1, run_at(2), false));
+}
+
+// The updates of the step before are still to come when an audit begins.
+TEST(Audit, LeavesNoMarkWhereUpdatesWaitUntilAUnitIsNeeded) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    testing::RunOptions options = run_at(stage);
+    options.defer = true;
+    EXPECT_EQ(weights_after(3, options, true), weights_after(3, options, false)) << stage;
+    options.offload.tier = Tier::host;
+    EXPECT_EQ(weights_after(3, options, true), weights_after(3, options, false)) << stage << ", states in host memory";
+  }
 }
 
 TEST(Audit, LeavesNoMarkWithAGroupedModelHostStatesAndRecompute) {
