@@ -4,14 +4,16 @@
     saves.py --shoal build/release/apps/cli/shoal --folder /disk/bench [--model llama-33m] [--ranks 2] [--steps 8] [--every 1] [--rounds 3]
 
 A round is a run from the beginning. The time of a step is what the run's clock says from the end of the first step to the end of
-the last, the end of the last save included, divided by the steps between: so nothing that saves cost is left out. How long a save
-blocks is `save_ms` of metrics.jsonl. dd writes as many bytes as a save, with O_DIRECT, once a round.
+the last, the end of the last save included, divided by the steps between: so nothing that saves cost is left out. The processor's
+time is that of all the run's processes, divided by its steps: what a busy machine distorts least. How long a save blocks is `ms` of
+its event in events.jsonl. dd writes as many bytes as a save, with O_DIRECT, once a round.
 """
 
 import argparse
 import json
 import os
 import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -31,10 +33,16 @@ def train(arguments, folder, mode):
                "--no-final-save", "--log-every", "1", *arguments.more]
     if MODES[mode]:
         command += [*MODES[mode], str(arguments.every), "--keep-last", "2"]
+    before = cpu_seconds()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
-    return done.stdout
+    return (cpu_seconds() - before) / arguments.steps
+
+
+def cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def numbers_of(folder):
@@ -74,11 +82,12 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     seconds = {mode: [] for mode in MODES}
     blocked = {mode: [] for mode in MODES}
+    cpu = {mode: [] for mode in MODES}
     loads, dd = [], []
     saved_nbytes = 0
     for round_ in range(arguments.rounds):
         for mode in sorted(MODES, key=lambda mode: (list(MODES).index(mode) + round_) % len(MODES)):
-            train(arguments, folder / "run", mode)
+            cpu[mode].append(train(arguments, folder / "run", mode))
             step, saves = numbers_of(folder / "run")
             seconds[mode].append(step)
             blocked[mode] += saves
@@ -93,11 +102,12 @@ def main():
     print(f"- Load (1 minute) at the end of runs: {spread(loads, '{:.1f}')}\n- A save: {saved_nbytes / 1e6:.0f} MB, by all ranks; "
           f"dd with O_DIRECT: {spread(dd, '{:.2f}')} GB/s\n")
     print("| a save every " + (f"{arguments.every} steps" if arguments.every > 1 else "step") +
-          " | a step, ms | of a run without | a save blocks, ms |\n|---|---|---|---|")
+          " | a step, ms | of a run without | processor, s a step | a save blocks, ms |\n|---|---|---|---|---|")
     base = statistics.median(seconds["none"])
     for mode in MODES:
         share = [step / base for step in seconds[mode]]
         print(f"| {mode} | {spread([1e3 * step for step in seconds[mode]])} | {spread(share, '{:.2f}')} | "
+              f"{spread(cpu[mode], '{:.2f}')} | "
               f"{spread(blocked[mode]) if blocked[mode] else ''} |")
     return 0
 

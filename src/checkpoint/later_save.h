@@ -41,6 +41,7 @@ class LaterSave {
   LaterSave& operator=(const LaterSave&) = delete;
 
   int64_t step() const { return options_.save.step; }
+  bool is_written() const { return is_written_; }  // by all ranks, as they know: what is left takes a moment
   // go_on() would not wait for this rank's disk.
   bool is_ready() const;
   // Waits until it is so, for so many seconds at most. True: it is.

@@ -24,7 +24,7 @@ class CheckpointSaver::Impl {
   Impl(const Engine& engine, Group& world) : engine_(engine), world_(world) {}
 
   void save_later(const SaveOptions& options) {
-    if (save_ && world_.rank() == 0) {
+    if (save_ && !save_->is_written() && world_.rank() == 0) {
       fmt::print(stderr, "[checkpoint save] the save of step {} is still under way: training waits for it.\n",
                  save_->step());
     }

@@ -14,6 +14,7 @@ namespace shoal::train {
 namespace {
 
 constexpr double kProgressSeconds = 10;  // between lines while a save is waited for
+constexpr double kToldMs = 100;           // publishing alone takes less
 
 class SaveWatch {
  public:
@@ -67,9 +68,13 @@ void RunSaves::save_now(const SaveOptions& options) {
 
 void RunSaves::begin_behind(const SaveOptions& options) {
   if (saver_.under_way()) {
-    progress_.say(fmt::format("the save of step {} is still under way: training waits for it, to save step {}",
-                              behind_step_, options.step));
+    const SaveWatch watch;
+    const int64_t before = behind_step_;
     finish();
+    if (watch.ms() >= kToldMs) {
+      progress_.say(fmt::format("training waited {:.0f} ms for the save of step {}, to save step {}", watch.ms(), before,
+                                options.step));
+    }
   }
   last_step_ = behind_step_ = options.step;
   const SaveWatch watch;
