@@ -14,7 +14,7 @@ namespace shoal::train {
 namespace {
 
 constexpr double kProgressSeconds = 10;  // between lines while a save is waited for
-constexpr double kToldMs = 100;           // publishing alone takes less
+constexpr double kToldMs = 100;          // publishing alone takes less
 
 class SaveWatch {
  public:
@@ -72,8 +72,8 @@ void RunSaves::begin_behind(const SaveOptions& options) {
     const int64_t before = behind_step_;
     finish();
     if (watch.ms() >= kToldMs) {
-      progress_.say(fmt::format("training waited {:.0f} ms for the save of step {}, to save step {}", watch.ms(), before,
-                                options.step));
+      progress_.say(fmt::format("training waited {:.0f} ms for the save of step {}, to save step {}", watch.ms(),
+                                before, options.step));
     }
   }
   last_step_ = behind_step_ = options.step;
@@ -84,6 +84,7 @@ void RunSaves::begin_behind(const SaveOptions& options) {
     tell_failure(error, options.step, watch.ms());
     return;
   }
+  happened_.flush_ranks();
   behind_held_up_ms_ = watch.ms();
   if (std::exchange(said_memory_, true) || saver_.picture_nbytes() >= saver_.state_nbytes()) return;
   progress_.say(
@@ -112,7 +113,6 @@ void RunSaves::advance() {
   const SavedCheckpoint& saved = *saver_.last();
   progress_.say(fmt::format("saved      {} behind training in {:.0f} ms, held it up for {:.0f} ms", saved.path,
                             saved.seconds * 1e3, behind_held_up_ms_));
-  happened_.flush_ranks();
   happened_.add("save", saved.step,
                 {{"ms", behind_held_up_ms_}, {"behind_ms", saved.seconds * 1e3}, {"path", saved.path}});
   last_failed_ = false;

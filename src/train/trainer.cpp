@@ -412,6 +412,7 @@ class Trainer {
   }
 
   int finish(int64_t last) {
+    saves_.wait();
     happened_.flush_ranks();
     say_what_it_took();
     // A wish to stop that came in the last step changes nothing: all steps are taken.
@@ -419,7 +420,6 @@ class Trainer {
     if (stops ? saves_before(stop_reason_, options_) : !options_.out.empty() && options_.save_at_end) {
       save(/*at_end=*/true);
     }
-    saves_.wait();
     if (stops) {
       progress_.say(stop_text(stop_reason_, step_));
       happened_.add("stopped", step_, stop_facts(stop_reason_));

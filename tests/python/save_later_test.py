@@ -41,8 +41,11 @@ def save_both_ways(folder: str, accumulation: int) -> dict:
     engine.save_later(os.path.join(folder, "later"), step=3)
     facts = {"pictures": engine.memory().held.save_pictures, "straight": train_steps(engine, 3, 7)}
     later = engine.wait_saved()
-    engine.load(at_once)
-    return facts | {"back": train_steps(engine, 3, 7), "paths": [at_once, later], "again": engine.wait_saved()}
+    facts |= {"paths": [at_once, later], "again": engine.wait_saved()}
+    if accumulation == 1:  # a step is under way else
+        engine.load(at_once)
+        facts["back"] = train_steps(engine, 3, 7)
+    return facts
 
 
 def test_the_files_are_those_of_save_and_training_shows_nothing_of_it():

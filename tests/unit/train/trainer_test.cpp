@@ -181,7 +181,8 @@ TEST(Trainer, LeavesWhatHappenedForTheReport) {
     EXPECT_EQ(json::write(*line.find("planned")->find("weights")), json::write(*line.find("held")->find("weights")));
     EXPECT_GT(line.find("held")->find("states")->as_integer(), 0);
   }
-  EXPECT_EQ(events, "start 0\nsave 2\nevaluation 3\nmemory 3\nsave 3\nend 3\nresume 3\nsave 4\nmemory 4\nend 4\n");
+  EXPECT_EQ(events, "start 0\nevaluation 3\nsave 2\nmemory 3\nsave 3\nend 3\nresume 3\nsave 4\nmemory 4\nend 4\n")
+      << "a save behind training is told when it is complete";
   EXPECT_EQ(lines_of(folder, "run/ranks.jsonl").size(), 3u) << "before each save, and at the end";
 }
 
