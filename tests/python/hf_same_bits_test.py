@@ -47,11 +47,13 @@ def digest(model: torch.nn.Module) -> str:
     return found.hexdigest()
 
 
-def train(kind: str, stage: int, leaves: int = 4, dropout: float = 0, padded: bool = False, by_leaf: bool = False, **options) -> dict:
+def train(kind: str, stage: int, leaves: int = 4, dropout: float = 0, padded: bool = False, by_leaf: bool = False, zero: dict | None = None,
+          **options) -> dict:  # fmt: skip
     """Losses of this rank's leaves, losses and norms that the Trainer logged, and a digest of the weights at the end.
     by_leaf: with the guide's own trainer."""
     guide = from_the_guide("The same bits at 1, 2 and 4 ranks")
     config = ds_config(stage)
+    config["zero_optimization"] |= zero or {}
     config["fp16"] |= {"initial_scale_power": 19, "hysteresis": 1}  # the first steps overflow
     if dropout > 0:
         config["shoal"] = {"leaf_seed": 42}
@@ -123,6 +125,19 @@ def test_one_two_and_four_ranks():
         ("an evaluation divides by the tokens of all ranks' batches at hand", at_one[3]["evaluation"], at_two[3]["evaluation"]),
     ):
         assert abs(one - two) > 1e-3, f"the guide says that {what}: {one} {two}"
+
+
+def test_what_travels_in_few_bits():
+    """Int8 weights at 2 ranks and at 4 with second copies; int4 sums of two hosts at stages 2 and 3."""
+    int8 = {"kind": "llama", "stage": 3, "zero": {"zero_quantized_weights": True}}
+    int4 = {"kind": "llama", "stage": 2, "zero": {"zero_quantized_gradients": True}}
+    (weights,) = at_ranks(2, [int8])
+    os.environ["SHOAL_HOSTS"] = "a,a,b,b"
+    second, sums, sharded = at_ranks(4, [int8 | {"zero": int8["zero"] | {"zero_hpz_partition_size": 2}}, int4, int4 | {"stage": 3}])
+    del os.environ["SHOAL_HOSTS"]
+    compare(int8, weights, second, 4)
+    compare(int4, sums, sharded, 4)
+    assert sums["weights"] != second["weights"]
 
 
 def test_a_number_of_ranks_that_is_no_power_of_two():
