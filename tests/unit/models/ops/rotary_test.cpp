@@ -50,6 +50,23 @@ TEST(Rotate, DimensionsBehindTheTablesStay) {
   EXPECT_TRUE(part.k.narrow(3, 4, 6).equal(k.narrow(3, 4, 6).transpose(1, 2)));
 }
 
+TEST(Rotate, RowsTurnByPositionsOfTheirOwn) {
+  const RotaryTable table = make_rope_table(rope_frequencies({}, 4), 5, at::kFloat);
+  const at::Tensor q = normal_tensor({2, 3, 6, 4}, 1), k = normal_tensor({2, 3, 2, 4}, 2);
+  const std::vector<std::vector<int64_t>> positions = {{0, 1, 0}, {3, 4, 2}};
+  const at::Tensor flat = at::tensor(std::vector<int64_t>{0, 1, 0, 3, 4, 2}).view({2, 3});
+  const Rotated turned = rotate(q, k, at_positions(table, flat));
+  for (int64_t row = 0; row < 2; ++row) {
+    for (int64_t i = 0; i < 3; ++i) {
+      const int64_t at = positions[static_cast<size_t>(row)][static_cast<size_t>(i)];
+      const auto here = [&](const at::Tensor& x) { return x.slice(0, row, row + 1).narrow(1, i, 1); };
+      const Rotated alone = rotate(here(q), here(k), {table.cos.narrow(0, at, 1), table.sin.narrow(0, at, 1)});
+      EXPECT_TRUE(turned.q.slice(0, row, row + 1).narrow(2, i, 1).equal(alone.q)) << row << " " << i;
+      EXPECT_TRUE(turned.k.slice(0, row, row + 1).narrow(2, i, 1).equal(alone.k)) << row << " " << i;
+    }
+  }
+}
+
 TEST(Rotate, MovesHeadsBeforeTime) {
   const RotaryTable table = make_rope_table(rope_frequencies({}, 4), 3, at::kFloat);
   const Rotated turned = rotate(normal_tensor({2, 3, 6, 4}, 1), normal_tensor({2, 3, 2, 4}, 2), table);
