@@ -298,7 +298,7 @@ void add_train(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(int64_t{0}, kMost))
       ->capture_default_str();
   verb->footer(
-      "Examples:\n  shoal train --model llama-tiny --data text:docs --sequence 64 --steps 200 --ranks 2 --out run\n"
+      "Example:\n  shoal train --model llama-tiny --data text:docs --sequence 64 --steps 200 --ranks 2 --out run\n"
       "  shoal train --model qwen --data chat:talks.jsonl --steps 500 --ranks 2 --out tuned\n"
       "  shoal train --model qwen --data tokens:web.bin:0.7,tokens:chat.bin:0.3 --pack --steps 500 --out mixed");
   verb->callback([flags, &exit_code] { exit_code = run_train(*flags); });
