@@ -111,12 +111,10 @@ bool slides(const HfConfig& config, const DenseFamily& family, const DenseConfig
     case Windows::none: return false;
     case Windows::all: return true;
     case Windows::after_some: return uses && layer >= config.whole("max_window_layers", 28);
-    case Windows::but_every: {
-      const char* key =
-          config.find("sliding_window_pattern") != nullptr ? "sliding_window_pattern" : "_sliding_window_pattern";
-      const int64_t every = family.two_ropes ? config.count(key, family.full_every) : family.full_every;
-      return (layer + 1) % every != 0;
-    }
+    case Windows::but_every:
+      return (layer + 1) % (family.reads_pattern ? config.count("sliding_window_pattern", family.full_every)
+                                                 : family.full_every) !=
+             0;
     case Windows::without_rotary:
       return uses && read.each_layer[static_cast<size_t>(layer)].rope == DenseLayer::Rope::none;
   }

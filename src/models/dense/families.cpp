@@ -215,6 +215,7 @@ void add_gemmas(std::vector<DenseFamily>& rows) {
   row.switches.qk_norm = QkNorm::heads;
   row.switches.rope.theta = 1e6;
   row.full_every = 6;
+  row.reads_pattern = true;
   row.two_ropes = true;
   row.read_more = read_gemma3;
   rows.push_back(row);

@@ -75,6 +75,7 @@ struct DenseFamily {
   Windows windows = Windows::none;
   std::optional<int64_t> default_window = {};
   int64_t full_every = 0;
+  bool reads_pattern = false;  // "sliding_window_pattern" says another
   AttentionBias attention_bias = AttentionBias::by_key;
   bool ffn_bias_by_key = false;  // "mlp_bias"
   bool partial_rotary = false;   // "partial_rotary_factor" is carried out

@@ -118,7 +118,7 @@ TEST(DenseConfig, ASlidingWindowIsOfTheLayersThatHaveIt) {
   EXPECT_EQ(windows_of("gemma2", ""), (Windows{4096, 0, 4096, 0}));
   EXPECT_EQ(windows_of("gemma3_text", R"(, "sliding_window": 8)"), Windows(4, 8));
   EXPECT_EQ(windows_of("gemma3_text", R"(, "sliding_window": 8, "sliding_window_pattern": 3)"), (Windows{8, 8, 0, 8}));
-  EXPECT_EQ(windows_of("olmo3", ""), (Windows{4096, 4096, 4096, 0}));
+  EXPECT_EQ(windows_of("olmo3", R"(, "sliding_window_pattern": 2)"), (Windows{4096, 4096, 4096, 0}));
   EXPECT_EQ(windows_of("smollm3", uses), (Windows{0, 0, 0, 1024}));
 }
 
