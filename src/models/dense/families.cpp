@@ -87,7 +87,7 @@ void read_smollm3(const HfConfig& config, DenseConfig& read) {
 
 // Families that know no such keys: transformers passes over them.
 void refuse_own_heads(const HfConfig& config, const DenseConfig& read) {
-  if (read.head_dim * read.heads != read.hidden) config.refuse("head_dim", "Leave it out: it is hidden_size / heads.");
+  if (read.head_dim != read.hidden / read.heads) config.refuse("head_dim", "Leave it out: it is hidden_size / heads.");
 }
 
 void read_gpt_neox(const HfConfig& config, DenseConfig& read) {

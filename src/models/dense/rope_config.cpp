@@ -103,7 +103,7 @@ void read_type(const HfConfig& config, const HfConfig& section, DenseConfig& rea
     rope.linear_factor = positive(section, "factor");
   } else if (type == "dynamic") {
     rope.dynamic = DynamicScaling{positive(section, "factor"), read.max_positions};
-    if (rope.dynamic->factor < 1) section.refuse("factor", "Give 1 or more.");
+    if (rope.dynamic->factor < 1 || rope.dynamic->factor > 1e6) section.refuse("factor", "Give 1 to 1e6.");
     if (turned <= 2) section.refuse(type_key_of(section), "It needs more than one pair of dimensions that turns.");
   } else if (type == "yarn") {
     rope.yarn = read_yarn(section, read.max_positions, nested);
