@@ -219,5 +219,6 @@ def _environment(jinja2, marks):
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = raise_exception
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    now = datetime.now()  # one date in all rows of a file
+    environment.globals["strftime_now"] = now.strftime
     return environment

@@ -1,6 +1,7 @@
 """Writes a token file (docs/formats/tokens.md), with where documents end and which tokens are learned."""
 
 import os
+import secrets
 import struct
 import sys
 from array import array
@@ -24,9 +25,10 @@ class TokenFile:
         self.count = self.learned = 0
         self.width = 2 if vocab <= 1 << 16 else 4
         self.ends, self.mask, self.bits = array("Q"), bytearray(), bytearray()
-        self.temporary = f"{path}.{os.getpid()}.tmp"
+        # Another maker may be on another host, with the same number of a process.
+        self.temporary = f"{path}.{secrets.token_hex(8)}.tmp"
         try:
-            self.stream = open(self.temporary, "wb")
+            self.stream = open(self.temporary, "xb")
         except OSError as error:
             raise Failed(f"tokenize {path}", f"cannot be written: {error.strerror}. Give another -o.") from None
         self.stream.write(self._header(PLAIN))

@@ -6,6 +6,8 @@
 import collections
 import multiprocessing
 import os
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 from chat_template import learned_tokens, load_chat_template
 from conversations import expected_layout, layout_of, messages_of, prompt_and_completion
@@ -149,17 +151,23 @@ def tokenize_chat(options, files, tokenizer, eos, output, progress):
             progress.reach(read)
     else:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # in the processes, which are enough
-        with multiprocessing.get_context("fork").Pool(processes) as pool:
+        # One that is killed breaks the pool, where multiprocessing's own would wait for its rows for ever.
+        pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork"))
+        try:
             pending = collections.deque()
             for rows, read in _batches(files, options):
-                pending.append((rows, read, pool.apply_async(_encode, (rows,))))
+                pending.append((rows, read, pool.submit(_encode, rows)))
                 while len(pending) > 2 * processes:
                     rows, read, result = pending.popleft()
-                    take(rows, result.get())
+                    take(rows, result.result())
                     progress.reach(read)
             for rows, read, result in pending:
-                take(rows, result.get())
+                take(rows, result.result())
                 progress.reach(read)
+        except BrokenProcessPool:
+            raise Failed("tokenize", "a process was killed, maybe for want of memory. Give fewer --processes.") from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
     if conversations == 0:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items()) or "there is no row"
         raise Failed("tokenize", f"no conversation is left: {reasons}." + (f" The first: {first_bad}" if first_bad else ""), 2)

@@ -305,6 +305,8 @@ PendingStep Training::step_later(const OutsideUpdate& update) {
     parts_.updater.read_ahead();
   }
   step->times = std::exchange(times_, {});
+  // What a step that is skipped lost to rounding is no part of any other.
+  if (parts_.gradients.keeps_errors() && !PendingStep(step).result().applied) parts_.gradients.forget_errors();
   return PendingStep(step);
 }
 
@@ -314,6 +316,7 @@ void Training::drop_gradients() {
   if (micro_steps_.count() == 0) return;
   parts_.stepper.settle_all();  // and takes back what it updated ahead of a step
   parts_.gradients.wait();
+  parts_.gradients.forget_errors();  // of what is dropped too
   watch_.take_losses();
   micro_steps_.begin_step();
   parts_.passes.set_micro_step(0);

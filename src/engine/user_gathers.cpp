@@ -52,6 +52,14 @@ void UserGathers::with_gathered(const std::vector<std::string>& names, Access ac
     }
     inside_ = false;
   });
+  if (access == Access::write) forget_errors();
+}
+
+// Of gradients of weights that are others now.
+void UserGathers::forget_errors() {
+  if (!parts_.gradients.keeps_errors()) return;
+  parts_.gradients.wait();
+  parts_.gradients.forget_errors();
 }
 
 int UserGathers::begin(const std::vector<std::string>& names) {
@@ -68,7 +76,9 @@ void UserGathers::finish(int id, std::optional<int> written_by) {
   const std::unique_ptr<GatheredParams> gathered = std::move(found->second);
   open_.erase(found);
   parts_.stepper.settle_all();  // or the update would be of what was written
-  if (written_by) gathered->take_written(*written_by);
+  if (!written_by) return;
+  gathered->take_written(*written_by);
+  forget_errors();
 }
 
 void UserGathers::check_usable(int unit) const {

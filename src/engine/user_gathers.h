@@ -32,6 +32,7 @@ class UserGathers {
  private:
   std::vector<ParamAddress> addresses_of(const std::vector<std::string>& names) const;
   GatherParts gather_parts() const;
+  void forget_errors();
 
   EngineParts& parts_;
   bool inside_ = false;

@@ -105,7 +105,8 @@ std::string mesh_lines(const PlanReport& report) {
   if (report.subject.count_only) cut.persistence_threshold = 0;
   const ModelLayout layout = lay_out(report.subject.units, cut);
   if (const std::string quantized = quantized_text(layout, report.config); !quantized.empty()) {
-    text += fmt::format("quantized: {}\n", quantized);
+    text += fmt::format("quantized: {}{}\n", quantized,
+                        report.budget.device ? "; a run on GPUs refuses it: there are no kernels for them yet" : "");
   }
   if (report.config.shoal.ranks_per_host == 0) return text;
   const StepTraffic traffic = traffic_of(report);

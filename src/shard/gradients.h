@@ -59,6 +59,7 @@ class Gradients {
   void wait();
   // What rounding took from earlier sums is not given back any more: other weights are here now.
   void forget_errors() { errors_.forget(); }
+  bool keeps_errors() const { return options_.keeps_errors; }
   // Of one unit's reductions since the micro-step began: whether all are given to the device, or over in host memory;
   // and what waits, in any thread, until they are over on the device too.
   bool is_reduced(int unit) const;

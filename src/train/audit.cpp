@@ -48,7 +48,11 @@ at::Tensor bits_digest(const at::Tensor& tensor) {
   return sum;
 }
 
-void check_auditable(at::Device device, bool deterministic) {
+void check_auditable(const Config& config, at::Device device, bool deterministic) {
+  if (config.zero.error_feedback >= 0) {
+    throw Error("--audit-every",
+                "its passes would change what zeropp_loco_param feeds back to the run. Leave one of them out.");
+  }
   if (!device.is_cuda() || deterministic) return;
   throw Error("--audit-every",
               "kernels of the GPU may add in any order, so that sound ranks differ. Add --deterministic.");

@@ -25,8 +25,8 @@ namespace shoal::train {
 // A digest of a tensor's bits, as one int64 where the tensor is: any one changed element changes it.
 at::Tensor bits_digest(const at::Tensor& tensor);
 
-// Throws where sound ranks would differ.
-void check_auditable(at::Device device, bool deterministic);
+// Throws where sound ranks would differ, or an audit would leave a mark.
+void check_auditable(const Config& config, at::Device device, bool deterministic);
 
 // A finding, which every rank throws at once: nobody has to be told. It ends the command with an exit code of its own,
 // so that no launcher of ours starts the same ranks again (launch/restart_rule.h).

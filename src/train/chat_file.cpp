@@ -55,8 +55,8 @@ std::string key_of(const DataSpec& spec, const TokenizerPlace& place) {
     throw Error(place_of(spec), "is not a file. Give one of rows: .jsonl or .parquet.");
   }
   if (about.st_size == 0) throw Error(place_of(spec), "is empty. Give a file with conversations in it.");
-  uint64_t key = hash_text(
-      fmt::format("{} {} {} {}.{}", kMaking, spec.kind, about.st_size, about.st_mtim.tv_sec, about.st_mtim.tv_nsec));
+  uint64_t key = hash_text(fmt::format("{} {} {} {}.{} {}", kMaking, spec.kind, about.st_size, about.st_mtim.tv_sec,
+                                       about.st_mtim.tv_nsec, fs::absolute(spec.rest).lexically_normal().string()));
   for (const char* name :
        {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"}) {
     const std::string path = (fs::path(place.model_folder) / name).string();

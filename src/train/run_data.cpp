@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/text.h"
 #include "shoal/error.h"
 #include "train/data_spec.h"
@@ -31,14 +33,16 @@ std::unique_ptr<Samples> samples_of(const TokenSource& tokens, const CutOptions&
   return packed;
 }
 
-// Packed rows depend on where documents end and on what is learned, too.
+// Packed rows depend on where documents end, on what is learned of each, and on which are kept for validation, too.
 std::string fingerprint_of(const TokenSource& tokens, const CutOptions& cut) {
   const std::string plain = fingerprint_of(tokens);
   if (!is_packed(tokens, cut.packing)) return plain;
-  uint64_t hash = hash_text(cut.packing == Packing::off ? "one a row" : "packed");
-  for (int64_t document = 0; document <= tokens.documents(); ++document) {
+  uint64_t hash = hash_text(fmt::format("{} {}", cut.packing == Packing::off ? "one a row" : "packed", cut.validation));
+  for (int64_t document = 0; document < tokens.documents(); ++document) {
     const int64_t begin = tokens.document_begin(document);
-    hash = hash_text({reinterpret_cast<const char*>(&begin), sizeof(begin)}, hash);
+    const int64_t numel = tokens.document_begin(document + 1) - begin;
+    const std::array<int64_t, 3> facts = {begin, numel, tokens.count_learned(begin, numel)};
+    hash = hash_text({reinterpret_cast<const char*>(facts.data()), sizeof(facts)}, hash);
   }
   return fmt::format("{}, {} documents {:016x}, {} learned", plain, tokens.documents(), hash,
                      tokens.count_learned(0, tokens.numel()));

@@ -27,6 +27,7 @@ void write_run_facts(const std::filesystem::path& folder, const TrainOptions& op
   about.set("data", options.data);
   about.set("sequence", cut.sequence);
   about.set("validation", cut.validation);
+  about.set("packing", name_of(cut.packing));
   about.set("seed", static_cast<int64_t>(options.seed));
   about.set("steps", options.steps);
   about.set("ranks", ranks.count);

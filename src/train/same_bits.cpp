@@ -8,12 +8,24 @@
 
 #include "base/text.h"
 #include "plan/from_config.h"
+#include "shoal/error.h"
 
 namespace shoal::train {
 
 namespace {
 
 constexpr size_t kMostNamed = 12;
+
+// Whether sums travel between groups, and are rounded for it, at one of these numbers of ranks.
+bool rounds_sums(const Config& config, const std::vector<int>& worlds) {
+  return std::any_of(worlds.begin(), worlds.end(), [&](int world) {
+    try {
+      return mesh_of(config, world).size_of(kReplica) > 1;
+    } catch (const Error&) {
+      return false;  // so many ranks have no such groups, and do not train
+    }
+  });
+}
 
 // "" or why another number of ranks has other bits. One line a reason.
 std::string why_not(const Config& config, const SameBitsFacts& facts) {
@@ -33,7 +45,10 @@ std::string why_not(const Config& config, const SameBitsFacts& facts) {
         config.batch.train_batch_size, config.batch.micro_batch_size);
   }
   const int64_t ranks = std::max<int64_t>(1, leaves / config.batch.accumulation_steps);
-  if (config.zero.quantized_gradients && mesh_of(config, static_cast<int>(ranks)).size_of(kReplica) > 1) {
+  if (ranks == 1 && (config.zero.quantized_weights || config.zero.quantized_frozen_weights)) {
+    return "on one rank weights are exact, and quantized on several";
+  }
+  if (config.zero.quantized_gradients && rounds_sums(config, facts.worlds)) {
     return "zero_quantized_gradients rounds the sums of hosts; they are the same with as many ranks a host, on two "
            "hosts or more";
   }

@@ -10,6 +10,15 @@
 
 namespace shoal::train {
 
+std::string name_of(Packing packing) {
+  switch (packing) {
+    case Packing::automatic: return "auto";
+    case Packing::on: return "on";
+    case Packing::off: return "off";
+  }
+  return "?";
+}
+
 namespace {
 
 class Windows final : public Samples {

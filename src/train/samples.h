@@ -19,6 +19,9 @@ enum class Packing : uint8_t {
   off,        // conversations: one in a row, the rest of it empty
 };
 
+// "auto", "on", "off".
+std::string name_of(Packing packing);
+
 struct CutOptions {
   int64_t sequence = 256;   // tokens a sample trains on; it reads one more, the last target
   double validation = 0.0;  // share of the samples kept for validation: the last ones

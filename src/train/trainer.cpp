@@ -465,7 +465,7 @@ int train(const TrainOptions& options, const PreparedRun& run) {
   at::set_num_threads(threads);
   if (device.is_cuda()) prefer_cudnn_attention();
   if (options.deterministic) make_deterministic(device);
-  if (options.audit_every > 0) check_auditable(device, options.deterministic);
+  if (options.audit_every > 0) check_auditable(run.config, device, options.deterministic);
   if (device.is_cuda()) allow_tf32(run.config.shoal.tf32);
   const std::unique_ptr<Group> world =
       run.world == 1 ? make_single_group() : make_process_group(process_group_options(run.config));

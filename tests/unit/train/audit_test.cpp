@@ -151,9 +151,12 @@ TEST(Audit, NamesTheRankWhoseWholeWeightsAreOthers) {
 }
 
 TEST(Audit, WantsADeterministicGpu) {
-  EXPECT_THROW(check_auditable(at::Device("cuda:0"), false), Error);
-  EXPECT_NO_THROW(check_auditable(at::Device("cuda:0"), true));
-  EXPECT_NO_THROW(check_auditable(at::kCPU, false));
+  Config config;
+  EXPECT_THROW(check_auditable(config, at::Device("cuda:0"), false), Error);
+  EXPECT_NO_THROW(check_auditable(config, at::Device("cuda:0"), true));
+  EXPECT_NO_THROW(check_auditable(config, at::kCPU, false));
+  config.zero.error_feedback = 0.8;
+  EXPECT_THROW(check_auditable(config, at::kCPU, false), Error) << "dropped passes would change what is fed back";
 }
 
 TEST(BitsDigest, OneBitOfAnyElementShowsInIt) {

@@ -24,7 +24,7 @@ TEST(RunFacts, AreTheEffectiveConfigAndWhatTheRunWasStartedWith) {
   EXPECT_EQ(Config::from_text(folder.read("config.json")), config);
   EXPECT_EQ(
       json::write(json::parse(folder.read("run.json"), "run.json")),
-      R"({"model": "gpt2", "data": "synthetic", "sequence": 64, "validation": 0.5, "seed": 7, "steps": 20, )"
+      R"({"model": "gpt2", "data": "synthetic", "sequence": 64, "validation": 0.5, "packing": "auto", "seed": 7, "steps": 20, )"
       R"("ranks": 2, "threads": 3, "transport": "shm", "train_samples": 90, "device": "cpu", "flops_per_token": 6000000, )"
       R"("peak_flops": null})");
 }

@@ -56,6 +56,12 @@ TEST(SameBits, WhatIsQuantizedDependsOnTheHostsAndIsExactOnOneRank) {
   EXPECT_EQ(text_of(gradients), kAll) << "on one host";
   gradients.shoal.ranks_per_host = 2;
   EXPECT_THAT(text_of(gradients), HasSubstr("zero_quantized_gradients rounds the sums of hosts"));
+  // Two ranks in one group have exact sums, and four have not.
+  const std::string hpz =
+      R"(, "zero_optimization": {"stage": 3, "zero_quantized_gradients": true, "zero_hpz_partition_size": 2})";
+  EXPECT_THAT(text_of(config_of(hpz, 2)), HasSubstr("zero_quantized_gradients rounds the sums of hosts"));
+  EXPECT_THAT(text_of(config_of(R"(, "zero_optimization": {"stage": 3, "zero_quantized_weights": true})", 1)),
+              HasSubstr("on one rank weights are exact, and quantized on several"));
 }
 
 TEST(SameBits, OneMicroBatchCannotBeShared) {
