@@ -18,9 +18,9 @@ std::vector<Section> checkpoint_sections() {
               .is_refused("is carried out by the package deepspeed only. Load the checkpoint there."),
           boolean("async_save", false)
               .means("Save in DeepSpeed's layout behind training.")
-              .is_refused("is not supported: save_checkpoint of the package deepspeed writes before it returns. Remove "
-                          "the key; "
-                          "saves behind training are `shoal train --save-every` and save_later of the package shoal."),
+              .is_refused(
+                  "is not supported: save_checkpoint of the package deepspeed writes before it returns. Remove the "
+                  "key; saves behind training are `shoal train --save-every` and save_later of the package shoal."),
           boolean("use_node_local_storage", false)
               .means("Save on every host's own disk.")
               .is_refused(

@@ -10,9 +10,9 @@
 namespace shoal::train {
 
 // "step 10/200 | loss 3.2100 | norm 1.23 | lr 0.0003 | epoch 0.25 | 1,234 tokens/s | MFU 41.2 % | 120 ms | wait 12 % |
-// 23 s left" (MFU where the device's peak is known), and ", host 5
-// ms, disk 31 ms" behind the wait where tiers were waited for; "save 12 ms" where saves held training up.
-// Within so many characters: the least important parts are left out, the wait first.
+// 23 s left" (MFU where the device's peak is known), and ", host 5 ms, disk 31 ms" behind the wait where tiers were
+// waited for; "save 12 ms" where saves held training up. Within so many characters: the least important parts are left
+// out, the wait first.
 struct StepWords {
   std::string left;  // see left_text
   double epoch = 0;  // that the run is in, counted from 0; 0: not said
