@@ -1,26 +1,38 @@
 // See save_memory.h.
 #include "checkpoint/save_memory.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
-#include "checkpoint/durable_file.h"
+#include <algorithm>
+#include <exception>
+
+#include "base/text.h"
+#include "checkpoint/exchange.h"
+#include "plan/memory.h"
+#include "plan/save_memory.h"
+#include "shoal/error.h"
 
 namespace shoal::checkpoint {
 
-namespace {
-
-size_t in_pages_up(size_t nbytes) { return (nbytes + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment; }
-
-}  // namespace
-
-size_t picture_nbytes(const PictureNeed& need, const std::function<size_t()>& free_nbytes) {
-  const size_t whole = in_pages_up(static_cast<size_t>(need.state));
-  const size_t least = in_pages_up(static_cast<size_t>(need.least));
-  if (need.held >= whole) return need.held;
+size_t needed_memory(const PictureNeed& need, const std::function<size_t()>& most) {
+  const size_t least = in_pages(static_cast<size_t>(need.least));
+  if (need.held >= in_pages(static_cast<size_t>(need.state))) return need.held;
   const bool asked = need.asked > 0;
   if (!asked && need.held >= least && need.held > 0) return need.held;
-  const size_t most = asked ? static_cast<size_t>(need.asked) : free_nbytes();
-  return std::clamp(most / kDirectAlignment * kDirectAlignment, least, std::max(least, whole));
+  return std::max(least,
+                  picture_nbytes(static_cast<size_t>(need.state), asked ? static_cast<size_t>(need.asked) : most()));
+}
+
+std::shared_ptr<std::byte> take_memory(size_t nbytes, const std::function<std::shared_ptr<std::byte>(size_t)>& take) {
+  try {
+    return take(nbytes);
+  } catch (const std::exception& error) {
+    throw Error("checkpoint",
+                fmt::format("there are no {} of host memory for a save behind training ({}). Give it less "
+                            "(shoal.save_memory), or let training wait for saves (shoal train --save-and-wait, "
+                            "save_checkpoint).",
+                            format_nbytes(nbytes), message_of(error)));
+  }
 }
 
 }  // namespace shoal::checkpoint

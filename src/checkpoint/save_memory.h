@@ -1,10 +1,11 @@
-// How much host memory a picture of the state takes. Pure but for the question how much is free, which is asked only
-// where the config does not say and the memory must be had anew.
+// The memory of pictures from save to save: when it is kept, and what is said when it cannot be had. How much it is
+// says plan/save_memory.h. Asks how much is free only where the config does not say and the memory must be had anew.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 namespace shoal::checkpoint {
 
@@ -15,8 +16,11 @@ struct PictureNeed {
   size_t held = 0;    // from an earlier save
 };
 
-// Bytes, in whole pages: all of the state, but at most what was asked for, or of what is free. What is held already is
-// kept where it is enough, or was all that was free.
-size_t picture_nbytes(const PictureNeed& need, const std::function<size_t()>& free_nbytes);
+// Bytes, in whole pages. `most` says what may be taken where nothing was asked for. What is held already is kept where
+// it is enough, or was all that might be taken.
+size_t needed_memory(const PictureNeed& need, const std::function<size_t()>& most);
+
+// Takes it by `take`, and where that fails says what to do.
+std::shared_ptr<std::byte> take_memory(size_t nbytes, const std::function<std::shared_ptr<std::byte>(size_t)>& take);
 
 }  // namespace shoal::checkpoint

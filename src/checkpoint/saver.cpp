@@ -12,6 +12,7 @@
 #include "checkpoint/later_save.h"
 #include "checkpoint/save_memory.h"
 #include "engine/room.h"
+#include "plan/save_memory.h"
 #include "shoal/checkpoint.h"
 
 namespace shoal {
@@ -85,16 +86,29 @@ class CheckpointSaver::Impl {
 
  private:
   std::span<std::byte> room(int64_t nbytes, int64_t least) {
-    const size_t wanted = checkpoint::picture_nbytes(
+    const size_t wanted = checkpoint::needed_memory(
         {.state = nbytes, .least = least, .asked = engine_.config().shoal.save_memory, .held = memory_nbytes_},
-        [&] { return free_for_rank(world_.size()); });
+        [&] { return unasked_picture(share()); });
     if (wanted != memory_nbytes_) {
       memory_.reset();
-      memory_ = engine_.state().picture_memory(wanted);
+      memory_nbytes_ = 0;
+      memory_ = checkpoint::take_memory(wanted, [&](size_t size) { return engine_.state().picture_memory(size); });
       memory_nbytes_ = wanted;
     }
     state_nbytes_ = static_cast<size_t>(nbytes);
     return {memory_.get(), memory_nbytes_};
+  }
+
+  HostShare share() const {
+    HostShare share;
+    share.free = free_for_rank(world_.size());
+    if (const int64_t budget = engine_.config().shoal.host_budget; budget > 0) {
+      share.budget = static_cast<size_t>(budget) / static_cast<size_t>(local_ranks(world_.size()));
+    }
+    const MemoryReport memory = engine_.meters().memory();
+    share.held = memory.held.host_total() - memory.held.save_pictures + memory.host_activations;
+    if (!engine_.device().is_cuda()) share.held += memory.held.total();  // in the same memory
+    return share;
   }
 };
 

@@ -236,8 +236,8 @@ std::vector<Section> shoal_sections() {
               .means(
                   "Host memory of a rank for saves behind training (`shoal train --save-every`, save_later): a copy of "
                   "what it saves, taken at once and written behind. What does not fit is written before training goes "
-                  "on; less than 20 MiB is as 20 MiB. 0: all that the rank saves, where the host has it "
-                  "free.")
+                  "on; less than 20 MiB is as 20 MiB. 0: all that the rank saves, but at most half of what is free "
+                  "for the rank, and within host_budget where that is given.")
               .fills(bound_to([](auto& c) -> auto& { return c.shoal.save_memory; })),
           number("timeout_seconds", 600.0)
               .above(0)

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "plan/exchange_pieces.h"
 #include "plan/ring_layout.h"
+#include "plan/save_memory.h"
 #include "schedule/route.h"
 
 namespace shoal {
@@ -300,8 +301,9 @@ MemoryPlan plan_memory(const ModelLayout& layout, const MemoryOptions& options) 
   second.stage = stage;
   plan.second_weights = second_nbytes(layout, second);
   add_states(plan, layout, chunks, options);
-  if (options.save_memory > 0)
-    plan.save_pictures = std::min(options.save_memory, saved_nbytes(layout, options.offload));
+  if (options.save_memory > 0) {
+    plan.save_pictures = picture_nbytes(saved_nbytes(layout, options.offload), options.save_memory);
+  }
   if (options.on_gpu) {
     const int64_t piece_numel = fetched_piece_numel(options.offload.chunk_numel);
     plan.state_ring += kFetchedSlots * fetched_slot_nbytes(layout, stage, shards, by_host, piece_numel);

@@ -9,6 +9,7 @@
 #include "plan/from_config.h"
 #include "plan/memory.h"
 #include "plan/quantized_text.h"
+#include "plan/save_memory.h"
 #include "plan/traffic.h"
 
 namespace shoal::train {
@@ -95,7 +96,7 @@ std::string saves_line(const BannerFacts& facts) {
   if (!facts.saves_behind) return "";
   const MemoryOptions options = memory_options(facts.config, facts.on_gpu);
   const size_t whole = saved_nbytes(facts.layout, options.offload);
-  const size_t most = options.save_memory > 0 ? std::min(options.save_memory, whole) : whole;
+  const size_t most = options.save_memory > 0 ? picture_nbytes(whole, options.save_memory) : whole;
   return fmt::format("saves      behind training, through {} of host memory a rank{}\n", format_nbytes(most),
                      options.save_memory == 0 ? " where it is free (shoal.save_memory)"
                      : most < whole ? fmt::format(" for {}: training waits for the rest", format_nbytes(whole))

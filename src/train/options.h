@@ -62,4 +62,9 @@ struct TrainOptions {
   std::optional<int> read_behind;  // steps that are begun before the first is read; nothing: one on a GPU, none else
 };
 
+// Checkpoints of the run are written behind training, from a picture in host memory.
+inline bool saves_behind(const TrainOptions& options) {
+  return !options.out.empty() && options.save_every > 0 && !options.save_and_wait;
+}
+
 }  // namespace shoal::train

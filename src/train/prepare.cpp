@@ -51,11 +51,12 @@ void check_flags(const TrainOptions& options, int world) {
 }
 
 // What a run knows better than a config by default: everything in it reads weights through the engine, and its dropout
-// is drawn by --seed, whatever the number of ranks.
-Config with_defaults_of_runs(Config config, uint64_t seed) {
+// is drawn by --seed, whatever the number of ranks. Memory for saves is planned where they take any.
+Config with_defaults_of_runs(Config config, const TrainOptions& options) {
   DeferUpdate& defer = config.shoal.defer_update;
   if (defer == DeferUpdate::automatic) defer = DeferUpdate::on;
-  if (config.shoal.leaf_seed < 0) config.shoal.leaf_seed = static_cast<int64_t>(seed);
+  if (config.shoal.leaf_seed < 0) config.shoal.leaf_seed = static_cast<int64_t>(options.seed);
+  if (!saves_behind(options)) config.shoal.save_memory = 0;
   return config;
 }
 
@@ -124,7 +125,7 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
       models::open_model(options.model, {.seed = options.seed, .recompute = options.recompute});
   const models::ModelInfo& info = model->info();
   RunConfig made = make_run_config(options, world, info.hidden);
-  Config config = with_defaults_of_runs(std::move(made.config), options.seed);
+  Config config = with_defaults_of_runs(std::move(made.config), options);
   check_recompute(options, config);
   log_folders(options, config);  // throws what is wrong with them
   const CutOptions cut = {.sequence = sequence_for(options.sequence, info),

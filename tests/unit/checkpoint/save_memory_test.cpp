@@ -1,34 +1,55 @@
 #include "checkpoint/save_memory.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <new>
+
+#include "training/outcome.h"
 
 namespace shoal::checkpoint {
 namespace {
 
-size_t with_free(const PictureNeed& need, size_t free_nbytes) {
-  return picture_nbytes(need, [=] { return free_nbytes; });
+using ::testing::HasSubstr;
+
+constexpr int64_t kMebi = 1 << 20;
+constexpr size_t kWholePicture = 100 * kMebi;
+
+size_t with_most(const PictureNeed& need, int64_t most) {
+  return needed_memory(need, [=] { return static_cast<size_t>(most); });
 }
 
-TEST(SaveMemory, IsTheWholeStateWhereTheHostHasIt) {
-  EXPECT_EQ(with_free({.state = 100'000, .least = 8192}, 1 << 30), 102'400u) << "in whole pages";
-  EXPECT_EQ(with_free({.state = 0, .least = 0}, 1 << 30), 0u);
-  EXPECT_EQ(with_free({.state = 100'000, .least = 8192}, 50'000), 49'152u) << "what there is";
-  EXPECT_EQ(with_free({.state = 100'000, .least = 8192}, 0), 8192u) << "and never less than a save works with";
+TEST(SaveMemory, IsTheWholeStateWhereItMayBeTaken) {
+  EXPECT_EQ(with_most({.state = 100'000, .least = 8192}, 1 << 30), 102'400u) << "in whole pages";
+  EXPECT_EQ(with_most({.state = 0, .least = 0}, 1 << 30), 0u);
+  EXPECT_EQ(with_most({.state = 100 * kMebi, .least = 8192}, 50 * kMebi), size_t{50 * kMebi}) << "what there is";
+  EXPECT_EQ(with_most({.state = 100 * kMebi, .least = 30 * kMebi}, 0), size_t{30 * kMebi}) << "never less than works";
 }
 
 TEST(SaveMemory, IsAtMostWhatWasAskedFor) {
-  EXPECT_EQ(with_free({.state = 100'000, .least = 8192, .asked = 20'000}, 1 << 30), 16'384u);
-  EXPECT_EQ(with_free({.state = 100'000, .least = 8192, .asked = 1 << 30}, 0), 102'400u)
-      << "and not more than it needs";
-  EXPECT_EQ(with_free({.state = 100'000, .least = 8192, .asked = 1}, 0), 8192u);
+  EXPECT_EQ(with_most({.state = 100 * kMebi, .least = 8192, .asked = 30 * kMebi}, 1 << 30), size_t{30 * kMebi});
+  EXPECT_EQ(with_most({.state = 100 * kMebi, .least = 8192, .asked = 1 << 30}, 0), kWholePicture)
+      << "no more than it needs";
+  EXPECT_EQ(with_most({.state = 100 * kMebi, .least = 8192, .asked = 1}, 0), size_t{20 * kMebi});
 }
 
 TEST(SaveMemory, IsKeptFromSaveToSave) {
-  EXPECT_EQ(with_free({.state = 100'000, .least = 8192, .held = 102'400}, 0), 102'400u);
-  EXPECT_EQ(with_free({.state = 90'000, .least = 8192, .held = 102'400}, 0), 102'400u);
-  EXPECT_EQ(with_free({.state = 100'000, .least = 8192, .held = 49'152}, 1 << 30), 49'152u) << "all that was free";
-  EXPECT_EQ(with_free({.state = 100'000, .least = 65'536, .held = 49'152}, 1 << 30), 102'400u) << "too little now";
-  EXPECT_EQ(with_free({.state = 100'000, .least = 8192, .asked = 20'000, .held = 16'384}, 1 << 30), 16'384u);
+  const size_t half = kWholePicture / 2;
+  EXPECT_EQ(with_most({.state = 100 * kMebi, .least = 8192, .held = kWholePicture}, 0), kWholePicture);
+  EXPECT_EQ(with_most({.state = 90 * kMebi, .least = 8192, .held = kWholePicture}, 0), kWholePicture);
+  EXPECT_EQ(with_most({.state = 100 * kMebi, .least = 8192, .held = half}, 1 << 30), half) << "all that might be taken";
+  EXPECT_EQ(with_most({.state = 100 * kMebi, .least = 60 * kMebi, .held = half}, 1 << 30), kWholePicture)
+      << "too little now";
+  EXPECT_EQ(with_most({.state = 100 * kMebi, .least = 8192, .asked = 30 * kMebi, .held = 30 * kMebi}, 1 << 30),
+            size_t{30 * kMebi});
+}
+
+TEST(SaveMemory, ThatCannotBeHadSaysWhatToSet) {
+  const std::string said = shoal::testing::message_of(
+      [] { take_memory(1 << 20, [](size_t) -> std::shared_ptr<std::byte> { throw std::bad_alloc(); }); });
+  EXPECT_THAT(said, HasSubstr("1.00 MiB of host memory"));
+  EXPECT_THAT(said, HasSubstr("shoal.save_memory"));
+  EXPECT_THAT(said, HasSubstr("--save-and-wait"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "layout/cut.h"
+#include "plan/save_memory.h"
 #include "plan/state_chunks.h"
 #include "plan/traffic.h"
 
@@ -60,14 +61,15 @@ TEST(MemoryPlan, APictureOfASaveIsCountedWhereMemoryIsGivenForIt) {
   MemoryOptions options;
   const ModelLayout layout = three_units(4, DType::bf16);
   EXPECT_EQ(plan_memory(layout, options).save_pictures, 0u) << "it takes what is free";
-  options.save_memory = 5000;
-  EXPECT_EQ(plan_memory(layout, options).save_pictures, 5000u);
-  EXPECT_EQ(plan_memory(layout, options).host_total(), 5000u);
   options.save_memory = size_t{1} << 40;
   const size_t whole =
       plan_memory(layout, options).save_pictures;  // a master and two moments, each piece in whole pages
   EXPECT_GE(whole, 4096u * 12 / 4);
   EXPECT_EQ(whole, saved_nbytes(layout, options.offload));
+  EXPECT_EQ(plan_memory(layout, options).host_total(), whole);
+  const ModelLayout large = lay_out({{"a", {{"w", {4 << 20}, DType::f32}}, {}}}, {.mesh = 1});
+  options.save_memory = 1;
+  EXPECT_EQ(plan_memory(large, options).save_pictures, kLeastPicture) << "what the saver takes then";
   ChunkOptions narrow = options.offload;
   narrow.narrow_masters = true;
   narrow.moment_dtype = DType::bf16;
