@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "base/regular_file.h"
 #include "shoal/error.h"
@@ -43,10 +44,11 @@ int open_or_throw(std::string_view verb, const std::string& path, int flags) {
   return fd;
 }
 
-// Some file systems take O_DIRECT and refuse the writes: then through the page cache. False: it was not asked for.
-bool leave_direct(int fd) {
+// Some file systems take O_DIRECT and refuse the writes: then through the page cache. Several threads may come here
+// together; the flag is the file's, so whoever was refused tries again, also where another has cleared it already.
+void leave_direct(int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
-  return flags >= 0 && (flags & O_DIRECT) != 0 && ::fcntl(fd, F_SETFL, flags & ~O_DIRECT) == 0;
+  if (flags >= 0 && (flags & O_DIRECT) != 0) ::fcntl(fd, F_SETFL, flags & ~O_DIRECT);
 }
 
 }  // namespace
@@ -59,12 +61,13 @@ void throw_io_error(std::string_view verb, const std::string& path, int error_nu
 DurableFile DurableFile::create(const std::string& path) {
   return DurableFile(path, open_or_throw("create", path, O_WRONLY | O_CREAT | O_TRUNC));
 }
-DurableFile DurableFile::create_sized(const std::string& path, int64_t nbytes) {
+DurableFile DurableFile::create_sized(const std::string& path, int64_t nbytes, WriteAt write) {
   constexpr int kFlags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
   const int fd = ::open(path.c_str(), kFlags | O_DIRECT, 0666);
   const bool refused = fd < 0 && errno == EINVAL;  // a file system that has no such way
   if (fd < 0 && !refused) throw_io_error("create", path, errno);
   DurableFile file(path, refused ? open_or_throw("create", path, O_RDWR | O_CREAT | O_TRUNC) : fd);
+  file.write_ = std::move(write);
   while (nbytes > 0 && ::fallocate(file.fd_, 0, 0, nbytes) != 0) {
     if (errno == EINTR) continue;
     if (errno == EOPNOTSUPP || errno == ENODEV) break;  // what cannot take space says so when it is written
@@ -80,7 +83,8 @@ DurableFile DurableFile::open_read(const std::string& path) {
   if (opened.fd < 0) throw_io_error("open", path, opened.error_number);
   return DurableFile(path, opened.fd);
 }
-DurableFile::DurableFile(DurableFile&& other) noexcept : path_(std::move(other.path_)), fd_(other.fd_) {
+DurableFile::DurableFile(DurableFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(other.fd_), write_(std::move(other.write_)) {
   other.fd_ = -1;
 }
 DurableFile::~DurableFile() {
@@ -89,10 +93,14 @@ DurableFile::~DurableFile() {
 
 void DurableFile::write_at(int64_t offset, const void* data, size_t nbytes) {
   const char* from = static_cast<const char*>(data);
+  bool was_refused = false;
   while (nbytes > 0) {
-    const ssize_t written = ::pwrite(fd_, from, nbytes, offset);
+    const ssize_t written = write_ ? write_(fd_, from, nbytes, offset) : ::pwrite(fd_, from, nbytes, offset);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EINVAL && leave_direct(fd_)) continue;
+    if (written < 0 && errno == EINVAL && !std::exchange(was_refused, true)) {
+      leave_direct(fd_);
+      continue;
+    }
     if (written < 0) throw_io_error("write", path_, errno);
     if (written == 0) throw_io_error("write", path_, ENOSPC);
     from += written, offset += written, nbytes -= static_cast<size_t>(written);

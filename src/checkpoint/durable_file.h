@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,9 @@ namespace shoal::checkpoint {
 
 inline constexpr size_t kDirectAlignment = 4096;  // of what passes the page cache
 
+// pwrite, or what stands for it in a test.
+using WriteAt = std::function<int64_t(int fd, const void* data, size_t nbytes, int64_t offset)>;
+
 // An open file; closed by the destructor. Several threads may write and read it.
 class DurableFile {
  public:
@@ -21,7 +25,7 @@ class DurableFile {
   static DurableFile open_read(const std::string& path);  // to read; a regular file only, so that nothing waits
   // New or emptied, with space for nbytes taken where the file system can, and past the page cache where it can: then
   // write_at takes its bytes at addresses, offsets and in numbers that are multiples of kDirectAlignment.
-  static DurableFile create_sized(const std::string& path, int64_t nbytes);
+  static DurableFile create_sized(const std::string& path, int64_t nbytes, WriteAt write = {});
   DurableFile(DurableFile&& other) noexcept;
   DurableFile& operator=(DurableFile&&) = delete;
   ~DurableFile();
@@ -39,6 +43,7 @@ class DurableFile {
   DurableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
   std::string path_;
   int fd_ = -1;
+  WriteAt write_ = {};  // instead of the system's
 };
 
 std::string read_text(const std::string& path);

@@ -3,6 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <cerrno>
+#include <thread>
+#include <utility>
+#include <vector>
+
 #include "temp_folder.h"
 #include "training/outcome.h"
 
@@ -38,6 +48,50 @@ TEST(DurableFile, ErrorsNameTheFileAndTheCause) {
   EXPECT_THAT(message_of([&] { DurableFile::create(temp / "no/such"); }), HasSubstr("cannot create"));
   EXPECT_THAT(message_of([] { write_text("/dev/full", "x"); }),
               HasSubstr("cannot write /dev/full: No space left on device (ENOSPC). Free some space"));
+}
+
+// Writers that are all refused before one of them has turned to the page cache.
+TEST(DurableFile, ThreadsWhoseDirectWritesAreRefusedTogetherAllWrite) {
+  constexpr int64_t kPage = kDirectAlignment;
+  constexpr int kThreads = 3;
+  const TempFolder temp;
+  std::barrier all_refused(kThreads);
+  std::atomic<int> refusals = 0;
+  const auto write = [&](int fd, const void* data, size_t nbytes, int64_t offset) -> int64_t {
+    thread_local bool was_refused = false;
+    if (std::exchange(was_refused, true)) return ::pwrite(fd, data, nbytes, offset);
+    ++refusals;
+    all_refused.arrive_and_wait();
+    errno = EINVAL;
+    return -1;
+  };
+  {
+    DurableFile file = DurableFile::create_sized(temp / "a", kThreads * kPage, write);
+    std::array<std::string, kThreads> said;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        const std::string page(kPage, static_cast<char>('a' + i));  // not aligned: no direct write would take it
+        said[static_cast<size_t>(i)] = message_of([&] { file.write_at(i * kPage, page.data(), page.size()); });
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_THAT(said, ::testing::Each(""));
+  }
+  EXPECT_EQ(refusals, kThreads);
+  EXPECT_EQ(text_of_file(temp / "a"), std::string(kPage, 'a') + std::string(kPage, 'b') + std::string(kPage, 'c'));
+}
+
+TEST(DurableFile, AWriteThatIsRefusedTwiceIsAnError) {
+  const TempFolder temp;
+  int calls = 0;
+  DurableFile file = DurableFile::create_sized(temp / "a", 0, [&](int, const void*, size_t, int64_t) -> int64_t {
+    ++calls;
+    errno = EINVAL;
+    return -1;
+  });
+  EXPECT_THAT(message_of([&] { file.write_at(0, "x", 1); }), HasSubstr("(EINVAL)"));
+  EXPECT_EQ(calls, 2);
 }
 
 TEST(DurableFile, ReadingBeyondTheEndIsAnError) {
