@@ -1,13 +1,17 @@
 // See behind_file.h.
 #include "checkpoint/behind_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
 #include "checkpoint/digest.h"
+#include "shoal/error.h"
 
 namespace shoal::checkpoint {
 
@@ -37,16 +41,34 @@ BehindFile::BehindFile(std::span<std::byte> window, Options options)
       digests_(options_.ranges.size(), 0) {
   SHOAL_CHECK(static_cast<int64_t>(window_.size()) >= least_window(options_.ranges, options_.nbytes));
   SHOAL_CHECK_EQ(window_.size() % kDirectAlignment, 0u);
-  for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { serve(); });
+  start_threads();
 }
 
-BehindFile::~BehindFile() {
+BehindFile::~BehindFile() { end_threads(); }
+
+// All or none: those that were started end before the file that they write does.
+void BehindFile::start_threads() {
+  try {
+    for (int thread = 0; thread < options_.threads; ++thread) {
+      if (options_.before_thread) options_.before_thread(thread);
+      threads_.emplace_back([this] { serve(); });
+    }
+  } catch (const std::system_error& error) {
+    end_threads();
+    throw Error("checkpoint", fmt::format("cannot start a thread to write {}: {}. Raise the limit of threads (ulimit "
+                                          "-u), or save and wait.",
+                                          options_.path, error.what()));
+  }
+}
+
+void BehindFile::end_threads() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 std::vector<std::span<std::byte>> BehindFile::parts_of(int64_t offset, int64_t nbytes) const {

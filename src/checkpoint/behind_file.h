@@ -32,6 +32,7 @@ class BehindFile {
     std::vector<FileRange> ranges;  // that will be put, in order, each at a multiple of kDirectAlignment; zeros between
     int threads = 3;                // of which one makes checksums while others wait for the disk
     std::function<void(int64_t offset)> before_write = {};  // for tests: may hold a write up, or throw
+    std::function<void(int thread)> before_thread = {};     // for tests: may throw, as a system without threads left
   };
   // The least window that works with such ranges.
   static int64_t least_window(const std::vector<FileRange>& ranges, int64_t nbytes);
@@ -58,6 +59,8 @@ class BehindFile {
  private:
   static constexpr int64_t kBlock = int64_t{4} << 20;  // bytes of one write
 
+  void start_threads();
+  void end_threads();
   void serve();
   void write_block(int64_t block);
   void digest_range(size_t range);

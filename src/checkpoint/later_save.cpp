@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "checkpoint/exchange.h"
@@ -29,19 +30,25 @@ LaterSave::LaterSave(StateSource source, Group& world, Options options, const Ro
 }
 
 LaterSave::~LaterSave() {
-  const bool published = published_.valid() && [&] {
-    try {
-      published_.get();
-      return true;
-    } catch (const std::exception&) {
-      return false;
-    }
-  }();
-  if (over_ || published || world_.rank() != 0) return;
+  try {
+    take_published();
+  } catch (const std::exception&) {  // why_lost_ has it
+  }
+  if (over_ || !path_.empty() || world_.rank() != 0) return;
   fmt::print(stderr,
-             "[checkpoint save] the save of step {} was under way and is lost: what was saved before stays. Wait for a "
-             "save before its engine or its run ends (wait_saved).\n",
-             options_.save.step);
+             "[checkpoint save] the save of step {} was under way and is lost: {} What was saved before stays.\n",
+             options_.save.step,
+             why_lost_.empty() ? "wait for a save before its engine or its run ends (wait_saved)." : why_lost_);
+}
+
+void LaterSave::take_published() {
+  if (!published_.valid()) return;
+  try {
+    path_ = published_.get();
+  } catch (const std::exception& error) {
+    why_lost_ = message_of(error);
+    throw;
+  }
 }
 
 void LaterSave::act_together(const std::function<void()>& part) {
@@ -97,6 +104,23 @@ std::string LaterSave::written_part() {
   return write_rank_part(part_);
 }
 
+// A thread that cannot be started fails the save where its result is asked for, which all ranks do together.
+void LaterSave::start_publish(std::vector<std::string> parts) {
+  try {
+    if (options_.before_publish) options_.before_publish();
+    published_ = std::async(std::launch::async, [this, parts = std::move(parts)] {
+      return publish_save(*begun_.pending, source_, options_.save, parts);
+    });
+  } catch (const std::system_error& error) {
+    std::promise<std::string> failed;
+    published_ = failed.get_future();
+    failed.set_exception(std::make_exception_ptr(
+        Error("checkpoint", fmt::format("cannot start a thread to publish it: {}. Raise the limit of threads (ulimit "
+                                        "-u), or save and wait.",
+                                        error.what()))));
+  }
+}
+
 std::optional<std::string> LaterSave::go_on() {
   if (!is_written_) {
     std::string part;
@@ -104,18 +128,11 @@ std::optional<std::string> LaterSave::go_on() {
     std::vector<std::string> parts = gather_texts(world_, kSaveSubject, part);
     file_.reset();
     is_written_ = true;
-    if (begun_.pending) {
-      published_ = std::async(std::launch::async, [this, parts = std::move(parts)] {
-        return publish_save(*begun_.pending, source_, options_.save, parts);
-      });
-    }
+    if (begun_.pending) start_publish(std::move(parts));
     return std::nullopt;
   }
-  std::string path;
-  act_together([&] {
-    if (published_.valid()) path = published_.get();
-  });
-  path = broadcast_text(world_, kSaveSubject, path);
+  act_together([&] { take_published(); });
+  std::string path = broadcast_text(world_, kSaveSubject, path_);
   over_ = true;
   return path;
 }

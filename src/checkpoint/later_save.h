@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "checkpoint/behind_file.h"
 #include "checkpoint/manifest.h"
@@ -30,6 +31,7 @@ class LaterSave {
     SaveOptions save;
     int64_t piece_numel = kPieceNumel;
     std::function<void(int64_t offset)> before_write = {};  // for tests: see BehindFile
+    std::function<void()> before_publish = {};              // for tests: on the thread that comes by, may throw
   };
 
   // Every rank makes one, between passes. Returns when the picture is taken: what the room does not hold is written by
@@ -55,6 +57,8 @@ class LaterSave {
   void act_together(const std::function<void()>& part);
   void take_picture(const Room& room);
   std::string written_part();
+  void start_publish(std::vector<std::string> parts);
+  void take_published();
 
   StateSource source_;  // what the manifest says of it; no values
   Group& world_;
@@ -63,6 +67,8 @@ class LaterSave {
   RankPart part_;
   std::unique_ptr<BehindFile> file_;    // until all have written
   std::future<std::string> published_;  // by rank 0, then
+  std::string path_;                    // of rank 0: it is complete, whatever becomes of the talk about it
+  std::string why_lost_;
   bool is_taken_ = false, is_written_ = false, over_ = false;
 };
 

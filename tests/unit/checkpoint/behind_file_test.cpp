@@ -8,6 +8,7 @@
 #include <future>
 #include <latch>
 #include <memory>
+#include <system_error>
 
 #include "checkpoint/digest.h"
 #include "shoal/error.h"
@@ -138,6 +139,21 @@ TEST(BehindFile, AFailureIsThrownByWaitAndHoldsNobodyUp) {
   content.put(file);
   EXPECT_THAT(message_of([&] { file.wait(); }), HasSubstr("the disk is full"));
   EXPECT_TRUE(file.is_done());
+}
+
+TEST(BehindFile, AThreadThatCannotBeStartedIsAnErrorAndEndsTheOthers) {
+  const Content content({100});
+  for (const int started : {0, 1, 2}) {
+    const TempFolder temp;
+    Window window(content.pages());
+    BehindFile::Options options = content.options(temp / "a");
+    options.before_thread = [started](int thread) {
+      if (thread == started) throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    };
+    EXPECT_THAT(message_of([&] { BehindFile(window.span(), std::move(options)); }),
+                HasSubstr("cannot start a thread to write " + temp / "a"))
+        << started;
+  }
 }
 
 TEST(BehindFile, AFullDiskIsAnError) {
