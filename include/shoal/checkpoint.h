@@ -56,8 +56,10 @@ struct SavedCheckpoint {
 // Saves whose files are written behind training: the same files, to the byte, with the same promises. save_later takes
 // a picture of the state and returns; threads of its own write, checksum and sync. A save becomes a checkpoint when the
 // ranks come by together: in poll_saved, wait_saved, or the next save_later. Until then it is none, and what was saved
-// before stays. The picture is a copy in host memory, kept from save to save, of shoal.save_memory bytes at most; what
-// that does not hold is written before save_later returns. One save is under way at a time.
+// before stays. The picture is a copy in host memory, kept from save to save, of shoal.save_memory bytes at most, or,
+// where that is 0, of half of what is free for the rank, and within shoal.host_budget where that is given; what
+// that does not hold is written before save_later returns. One save is under way at a time. A save_checkpoint of a
+// later step into the same folder may be complete before it: then `latest` stays with the later one.
 //
 // Every rank has one and makes the same calls in the same order; is_ready() and the like are a rank's own. One thread
 // calls it. The engine is read in save_later alone and may be gone after; the world outlives this object.

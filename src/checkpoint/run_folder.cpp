@@ -39,14 +39,44 @@ std::string fresh_id() {
   return fmt::format("{}-{:08x}{:08x}", ::getpid(), random(), random());
 }
 
-// Whether a process holds the lock of a temporary folder.
+// Whether a living save holds the lock of a temporary folder or pointer.
 bool is_locked(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(fd);
   return locked;
 }
+
+// What `latest` names; "" for nothing, or what cannot be read.
+std::string named_latest(const std::string& folder) {
+  const std::string path = joined(folder, "latest");
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return "";
+  try {
+    std::string name = read_text(path);
+    name.erase(name.find_last_not_of(" \r\n\t") + 1);
+    return name;
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// An open file under a lock, while it lives. Where a file system has no locks it is only open.
+class Locked {
+ public:
+  explicit Locked(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ >= 0) ::flock(fd_, LOCK_EX | LOCK_NB);
+  }
+  ~Locked() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  int fd_;
+};
 
 }  // namespace
 
@@ -95,6 +125,7 @@ std::string incompleteness_of(const std::string& path) {
 PendingCheckpoint::PendingCheckpoint(const std::string& folder, int64_t step)
     : folder_(folder), name_(step_name(step)), id_(fresh_id()) {
   make_folders(folder);
+  latest_before_ = named_latest(folder);
   remove_leftovers(folder);
   const std::string path = joined(folder, fmt::format(".{}.tmp-{}", name_, id_));
   if (::mkdir(path.c_str(), 0777) != 0) throw_io_error("make the folder", path, errno);
@@ -120,27 +151,44 @@ std::string PendingCheckpoint::publish(const std::string& manifest_text) {
   // All that can run out of space comes before the real name is given.
   const std::string pointer = joined(folder_, fmt::format(".latest.tmp-{}", id_));
   const std::string path = joined(folder_, name_);
+  std::optional<Locked> pointer_lock;  // once the temporary folder has its real name nothing else tells that this lives
   try {
     write_text(pointer, name_ + "\n");
+    pointer_lock.emplace(pointer);
     replace(temporary_, path);
+    abandon();  // what stood there before, if anything
+    sync_folder(folder_);
+    const std::string named = named_latest(folder_);
+    const std::optional<int64_t> now = step_of_name(named);
+    if (named != latest_before_ && now && *now > *step_of_name(name_)) {
+      ::unlink(pointer.c_str());
+    } else {
+      replace(pointer, joined(folder_, "latest"));
+    }
   } catch (...) {
     ::unlink(pointer.c_str());
     throw;
   }
-  abandon();  // what stood there before, if anything
-  sync_folder(folder_);
-  replace(pointer, joined(folder_, "latest"));
   sync_folder(folder_);
   return path;
 }
 
 void remove_leftovers(const std::string& folder) {
-  for (const std::string& name : names_in(folder)) {
+  const std::vector<std::string> names = names_in(folder);
+  // A pointer has no lock yet while the temporary folder of its save has one.
+  const auto has_living_folder = [&](const std::string& pointer) {
+    const std::string end = pointer.substr(std::string(".latest").size());
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return name.starts_with(".step-") && name.ends_with(end) && is_locked(joined(folder, name));
+    });
+  };
+  for (const std::string& name : names) {
     const bool temporary = name.rfind(".step-", 0) == 0 && name.find(".tmp-") != std::string::npos;
     const bool old = name.rfind(".step-", 0) == 0 && name.find(".old-") != std::string::npos;
     const bool pointer = name.rfind(".latest.tmp-", 0) == 0;
     const std::string path = joined(folder, name);
-    if (!(old || pointer || (temporary && !is_locked(path)))) continue;
+    if (!old && !((temporary || pointer) && !is_locked(path))) continue;
+    if (pointer && has_living_folder(name)) continue;
     std::error_code ignored;  // what cannot be removed does no harm
     fs::remove_all(path, ignored);
   }

@@ -36,8 +36,8 @@ class PendingCheckpoint {
   PendingCheckpoint& operator=(const PendingCheckpoint&) = delete;
 
   const std::string& temporary_path() const { return temporary_; }
-  // Writes the manifest and gives the folder its real name; `latest` names it. One of the same step is replaced.
-  // Returns the path.
+  // Writes the manifest and gives the folder its real name; `latest` names it, but where another save has meanwhile
+  // made it name a later step it stays. One of the same step is replaced. Returns the path.
   std::string publish(const std::string& manifest_text);
   void abandon() noexcept;
 
@@ -46,7 +46,8 @@ class PendingCheckpoint {
   std::string name_;
   std::string id_;
   std::string temporary_;
-  int lock_fd_ = -1;  // of the temporary folder: tells a living save from a dead one
+  std::string latest_before_;  // that `latest` named when this one began: a run may go on from further back
+  int lock_fd_ = -1;           // of the temporary folder: tells a living save from a dead one
 };
 
 // Removes what dead saves left. What a living save of another process holds is left alone.

@@ -1,7 +1,10 @@
 #include "checkpoint/run_folder.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "temp_folder.h"
 #include "training/outcome.h"
@@ -19,13 +22,17 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-void save(const std::string& folder, int64_t step) {
-  PendingCheckpoint pending(folder, step);
+void publish(PendingCheckpoint& pending) {
   const Manifest manifest = shoal::testing::sample_manifest();
   for (const SavedFile& file : manifest.files) {
     put_file(pending.temporary_path() + "/" + file.name, std::string(static_cast<size_t>(file.nbytes), 's'));
   }
   pending.publish(write_manifest(manifest));
+}
+
+void save(const std::string& folder, int64_t step) {
+  PendingCheckpoint pending(folder, step);
+  publish(pending);
 }
 
 TEST(RunFolder, NamesAreReadBackAndOthersAreNot) {
@@ -74,6 +81,37 @@ TEST(RunFolder, LeftoversOfDeadSavesGoAndLivingSavesStay) {
   EXPECT_THAT(names_of(temp.path()), ElementsAre(".mine", name, "notes.txt"));
   remove_leftovers(temp.path());
   EXPECT_THAT(names_of(temp.path()), ElementsAre(".mine", name, "notes.txt"));
+}
+
+TEST(RunFolder, LatestDoesNotGoBackBehindASaveThatWasFasterButWithARunThatDoes) {
+  const TempFolder temp;
+  save(temp.path(), 90);
+  {
+    PendingCheckpoint slow(temp.path(), 100);
+    save(temp.path(), 101);
+    publish(slow);
+  }
+  EXPECT_EQ(text_of_file(temp / "latest"), "step-00000101\n");
+  EXPECT_THAT(names_of(temp.path()), ElementsAre("latest", "step-00000090", "step-00000100", "step-00000101"));
+  save(temp.path(), 50);  // of a run that was taken up again further back
+  EXPECT_EQ(text_of_file(temp / "latest"), "step-00000050\n");
+}
+
+TEST(RunFolder, PointersOfLivingSavesStay) {
+  const TempFolder temp;
+  PendingCheckpoint living(temp.path(), 3);
+  const std::string name = std::filesystem::path(living.temporary_path()).filename();
+  const std::string pointer = ".latest" + name.substr(name.find(".tmp-"));
+  put_file(temp / pointer, "step-00000003\n");  // as publish() begins
+  put_file(temp / ".latest.tmp-locked", "");    // and as it goes on, when the folder has its name
+  const int fd = ::open((temp / ".latest.tmp-locked").c_str(), O_RDONLY);
+  ::flock(fd, LOCK_EX);
+  put_file(temp / ".latest.tmp-dead", "");
+  const PendingCheckpoint next(temp.path(), 4);
+  const std::vector<std::string> names = names_of(temp.path());
+  EXPECT_THAT(names, ::testing::IsSupersetOf({pointer, std::string(".latest.tmp-locked")}));
+  EXPECT_THAT(names, ::testing::Not(::testing::Contains(".latest.tmp-dead")));
+  ::close(fd);
 }
 
 TEST(RunFolder, KeepsTheLastCompleteOnes) {
