@@ -91,6 +91,8 @@ class Trainer {
     try {
       return run_steps();
     } catch (const std::exception& error) {
+      // Before this rank waits for its disk, as the saver's end does: the others are not to wait for that.
+      world_.abort(error.what());
       happened_.flush_ranks();
       happened_.add("failed", step_, {{"why", first_line(error.what())}});
       throw;
@@ -162,7 +164,7 @@ class Trainer {
                                                .threads = threads_});
     facts.recompute = models::describe(fitted_.recomputed, info.layers);
     facts.host_activations = fitted_.activations.host;
-    facts.saves_behind = options_.save_every > 0 && !options_.save_and_wait;
+    facts.saves_behind = saves_behind(options_);
     facts.products = prepare_products(engine_.device(), dtype_of(config_.precision));
     std::string text = banner(facts);
     text.pop_back();  // say() ends the line
