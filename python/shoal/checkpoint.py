@@ -12,6 +12,7 @@ from shoal import _core, beside, buffers, durable
 
 
 def save(engine: Any, folder: str | os.PathLike, step: int, keep_last: int, extra: dict[str, str] | None) -> str:
+    _finish_earlier(engine, "save")
     core, folder, given, pending = _begin(engine, folder, step, extra)
     try:
         path = _core.save_checkpoint(core, engine.world, folder, step, keep_last, given)
@@ -25,13 +26,11 @@ def save(engine: Any, folder: str | os.PathLike, step: int, keep_last: int, extr
 def _begin(
     engine: Any, folder: str | os.PathLike, step: int, extra: dict[str, str] | None
 ) -> tuple[_core.Engine, str, dict[str, str], beside.Pending | None]:
-    """What comes before the core saves: a save that is under way ends, and what the core has not is written."""
+    """What comes before the core saves: what the core has not is written."""
     core = engine._live("save")
     if not isinstance(step, SupportsIndex):
         raise _core.Error(f"[save] step is {step!r}. Give the number of the step, 0 or more.")
     durable.act_together(engine.world, "save", lambda: core.check_readable("save"))
-    if engine.later is not None:
-        engine.later.wait()
     given, folder = dict(extra or {}), os.fspath(folder)
     for key in (beside.KEY, beside.SUMS):
         given.pop(key, None)  # of the checkpoint that it was loaded from
@@ -39,6 +38,17 @@ def _begin(
         return core, folder, given, None
     pending = beside.Pending(engine.world, folder, step, lambda: _values_beside(engine))
     return core, folder, given | pending.extra, pending
+
+
+def _finish_earlier(engine: Any, place: str) -> None:
+    """Waits for a save that is under way. That it failed is no reason not to do what comes now."""
+    if engine.later is None:
+        return
+    try:
+        engine.later.wait()
+    except _core.Error as error:
+        if engine.world.rank == 0:
+            warnings.warn(f"[{place}] a save behind training, begun before, has failed: {error}")
 
 
 def _settle(pending: beside.Pending | None) -> None:
@@ -57,6 +67,7 @@ class LaterSaves:
         self._beside: beside.Pending | None = None
 
     def save(self, engine: Any, folder: str | os.PathLike, step: int, keep_last: int, extra: dict[str, str] | None) -> None:
+        self.wait()
         _, folder, given, self._beside = _begin(engine, folder, step, extra)
         try:
             self._saver.save_later(folder, step, keep_last, given)
@@ -114,8 +125,7 @@ def _values_beside(engine: Any) -> dict[str, Any]:
 def load(engine: Any, path: str | os.PathLike) -> _core.LoadedCheckpoint:
     core = engine._live("load")
     path = os.fspath(path)
-    if engine.later is not None:
-        engine.later.wait()
+    _finish_earlier(engine, "load")
     found: list[tuple[beside.Saved | None, dict[str, Any]]] = []
     failed = durable.together(engine.world, lambda: found.append(_read_beside(engine, path)))
     if failed is not None:

@@ -316,11 +316,12 @@ class Engine:
 
     def destroy(self) -> None:
         """Gives memory back. At stage 3 the parameters stay sharded, for the next engine or for make_whole(). Waits for a save that
-        is under way, so every rank calls it then; while an exception is handled nobody waits, and that save is lost."""
+        is under way, so every rank calls it then, and raises if that or one that step() noticed has failed; while an exception is
+        handled nobody waits, and that save is lost."""
         later, self.later = self.later, None
         try:
-            if later is not None and later.under_way and sys.exc_info()[0] is None:
-                later.wait()
+            if later is not None and sys.exc_info()[0] is None:
+                later.wait()  # also where none is under way: one that failed in the last step is told
         finally:
             if later is not None:
                 later.drop()

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import torch
@@ -39,13 +41,11 @@ def save_both_ways(folder: str, accumulation: int) -> dict:
     train_steps(engine, 0, 3)
     at_once = engine.save(os.path.join(folder, "at_once"), step=3)
     engine.save_later(os.path.join(folder, "later"), step=3)
-    facts = {"pictures": engine.memory().held.save_pictures, "straight": train_steps(engine, 3, 7)}
+    end = 7 if accumulation == 1 else 8  # of a step: nothing is loaded within one
+    facts = {"pictures": engine.memory().held.save_pictures, "straight": train_steps(engine, 3, end)}
     later = engine.wait_saved()
-    facts |= {"paths": [at_once, later], "again": engine.wait_saved()}
-    if accumulation == 1:  # a step is under way else
-        engine.load(at_once)
-        facts["back"] = train_steps(engine, 3, 7)
-    return facts
+    engine.load(at_once)
+    return facts | {"back": train_steps(engine, 3, end), "paths": [at_once, later], "again": engine.wait_saved()}
 
 
 def test_the_files_are_those_of_save_and_training_shows_nothing_of_it():
@@ -137,6 +137,55 @@ def test_a_save_that_cannot_begin_is_an_error_on_every_rank():
             assert facts["cannot begin"].startswith("[checkpoint save] rank 0: cannot make the folder /proc/none"), facts
             assert facts["then"] == os.path.join(folder, "step-00000001"), facts
             assert facts["no step"] == "[checkpoint save] rank 0: -1 is no step. Use 0 or more.", facts
+
+
+def failing_behind(folder: str, then: str) -> dict:
+    """A save that begins, fails, and is found by a step."""
+    engine = begin()
+    train_steps(engine, 0, 1)
+    engine.save(os.path.join(folder, "good"), step=1)
+    lost = os.path.join(folder, "lost")
+    engine.save_later(lost, step=1)
+    if engine.world.rank == 0:
+        shutil.rmtree(lost)  # before it is published
+    engine.world.barrier()
+    for step in range(2000):
+        train_steps(engine, 1 + step, 2 + step)
+        if not engine.later.under_way:
+            break
+    facts: dict = {"under way": engine.later.under_way}
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        if then == "destroy":
+            facts["said"] = message(engine.destroy)
+        if then == "raises":
+            try:
+                raise RuntimeError("the run failed")
+            except RuntimeError:
+                engine.destroy()
+            facts["said"] = ""
+        if then == "save":
+            facts["done"] = engine.save(os.path.join(folder, "next"), step=2)
+        if then == "load":
+            facts["done"] = engine.load(os.path.join(folder, "good")).path
+        if then == "save_later":
+            facts["said"] = message(lambda: engine.save_later(os.path.join(folder, "next"), step=2))
+    return facts | {"warned": [str(each.message) for each in warned if "behind training" in str(each.message)]}
+
+
+def test_a_failure_that_a_step_found_is_raised_or_warned_of():
+    failed = "[checkpoint save] step 1, behind training: rank 0: "
+    for then in ("destroy", "raises", "save", "load", "save_later"):
+        with tempfile.TemporaryDirectory() as folder:
+            for rank, facts in enumerate(run(__file__, "failing_behind", 2, folder=folder, then=then)):
+                assert not facts["under way"], f"{then}: {facts}"
+                if then in ("save", "load"):
+                    where = {"save": "next/step-00000002", "load": "good/step-00000001"}[then]
+                    assert facts["done"] == os.path.join(folder, where), f"{then}: {facts}"
+                    assert len(facts["warned"]) == (1 if rank == 0 else 0), f"{then}: {facts}"
+                    assert all(failed in text for text in facts["warned"]), f"{then}: {facts}"
+                else:
+                    assert facts["said"].startswith("" if then == "raises" else failed), f"{then}: {facts}"
 
 
 if __name__ == "__main__":
