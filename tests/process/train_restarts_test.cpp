@@ -68,6 +68,23 @@ TEST_P(KilledRank, CostsTheRunNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Train, KilledRank, ::testing::Values(0, 1));
 
+// Saves behind training, as they are by default: a kill finds the one of step 4 complete or not.
+TEST(TrainRestarts, GoOnFromTheLastSaveBehindTrainingThatIsComplete) {
+  const RunFolder folder;
+  const Words words = {"--steps", "8", "--save-every", "2", "--digest-every", "1", "--log", "csv", "--ranks", "2"};
+  const Result whole = train(folder, "gpt2", "whole", words);
+  ASSERT_EQ(whole.exit_code, 0) << whole.out << whole.err;
+  StepGate gate(folder / "run");
+  Command command(train_words(folder, "gpt2", "run", words + Words{"--restarts", "1"}));
+  ASSERT_NO_FATAL_FAILURE(kill_rank(folder, "run", gate, 1, 5));
+  const Result result = command.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err,
+              ::testing::ContainsRegex("started again from .*checkpoints/step-0000000[24]: restart 1 of 1."));
+  expect_the_same_run(folder, "run", "whole");
+  EXPECT_EQ(folder.read("run/checkpoints/latest"), "step-00000008\n");
+}
+
 TEST(TrainRestarts, BeforeACheckpointTheRunBeginsAgain) {
   const RunFolder folder;
   const Words words = {"--steps", "4", "--digest-every", "1", "--log", "csv"};

@@ -1,9 +1,14 @@
 // Saves of `shoal train` behind training: the checkpoints and the numbers of a run that waits for them, and what both
 // say of it.
 #include <gmock/gmock.h>
+#include <signal.h>
 
+#include <algorithm>
+
+#include "process/step_gate.h"
 #include "process/train_run.h"
 #include "unit/checkpoint/folder_bytes.h"
+#include "unit/launch/processes.h"
 
 namespace shoal::testing {
 namespace {
@@ -56,7 +61,41 @@ TEST(TrainSaves, ASmallMemoryIsSaidAndSavesTheSame) {
   const Result waited = train(folder, "wide", "waited",
                               {"--steps", "2", "--save-every", "1", "--save-and-wait", "--set", "shoal.save_memory=1"});
   ASSERT_EQ(waited.exit_code, 0) << waited.out << waited.err;
-  EXPECT_TRUE(bytes_of_folder(folder / "small/checkpoints") == bytes_of_folder(folder / "waited/checkpoints"));
+  for (const char* file : {"step-00000001/rank-00000.bin", "step-00000002/rank-00000.bin"}) {
+    const std::string bytes = folder.read(std::string("small/checkpoints/") + file);
+    EXPECT_FALSE(bytes.empty());
+    EXPECT_TRUE(bytes == folder.read(std::string("waited/checkpoints/") + file)) << file;
+  }
+}
+
+// Told at the gate of step 3: the save of step 2 is still under way, and that of step 3 begins before the run hears.
+TEST(TrainSaves, SigtermWaitsForTheSavesThatAreUnderWay) {
+  const RunFolder folder;
+  StepGate gate(folder / "run");
+  Command command(train_words(folder, "gpt2", "run", {"--steps", "9", "--save-every", "1", "--log", "csv"}));
+  ASSERT_TRUE(gate.pass(2)) << command.err();
+  const auto steps = [&] { return column(folder.read("run/metrics.jsonl"), "step").size(); };
+  ASSERT_TRUE(eventually([&] { return steps() == 3; }));
+  command.kill(SIGTERM);
+  gate.open();
+  const Result result = command.wait();
+  EXPECT_EQ(result.exit_code, 143) << result.out << result.err;
+  for (const char* step : {"step-00000001", "step-00000002", "step-00000003"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / ("run/checkpoints/" + std::string(step)))) << step;
+  }
+  EXPECT_EQ(folder.read("run/checkpoints/latest"), "step-00000003\n");
+  EXPECT_THAT(result.err, Not(HasSubstr("is lost")));
+}
+
+// Its first step makes weights of which no loss is finite. Step 2 comes by once, and a save needs that twice.
+TEST(TrainSaves, AnEndWithoutFiniteLossesWaitsForTheSaveThatIsUnderWay) {
+  const RunFolder folder;
+  Words words = train_words(folder, "llama", "run", {"--steps", "9", "--save-every", "1", "--max-nonfinite", "1"});
+  std::replace(words.begin(), words.end(), std::string("0.01"), std::string("1e30"));
+  const Result result = Command(words).wait();
+  EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+  EXPECT_EQ(folder.read("run/checkpoints/latest"), "step-00000001\n") << result.out << result.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/checkpoints/step-00000002"));
 }
 
 }  // namespace

@@ -68,6 +68,38 @@ TEST(RunSaves, EachIsCompleteAtTheEndAndToldOnce) {
   }
 }
 
+// `latest` cannot be given its name: saves begin, write everything and fail.
+TEST(RunSaves, AFailureBehindTrainingEndsTheRunOrIsToldAndTheNextIsTried) {
+  for (const OnSaveError choice : {OnSaveError::stop, OnSaveError::go_on}) {
+    const TempFolder folder;
+    TrainOptions options = saving_run(folder);
+    options.on_save_error = choice;
+    const PreparedRun run = prepare_run(options, 1);
+    std::filesystem::create_directories(folder / "run/checkpoints/latest/in_the_way");
+    if (choice == OnSaveError::stop) {
+      EXPECT_THAT(message_of([&] { train(options, run); }),
+                  HasSubstr("[checkpoint save] step 1, behind training: rank 0: cannot rename to"));
+      EXPECT_THAT(saves_in(folder), ElementsAre());
+      continue;
+    }
+    EXPECT_EQ(train(options, run), 1) << "the last save failed";
+    EXPECT_THAT(saves_in(folder), ElementsAre("save failed 1", "save failed 2", "save failed 3", "save failed 4"));
+    EXPECT_THAT(folder.read("run/events.jsonl"), HasSubstr("behind training"));
+  }
+}
+
+TEST(RunSaves, NoMemoryIsPlannedWhereNothingIsSavedBehindTraining) {
+  const TempFolder folder;
+  TrainOptions options = saving_run(folder);
+  options.overrides = {"shoal.save_memory=1GiB"};
+  EXPECT_EQ(prepare_run(options, 1).config.shoal.save_memory, int64_t{1} << 30);
+  options.save_and_wait = true;
+  EXPECT_EQ(prepare_run(options, 1).config.shoal.save_memory, 0);
+  options.save_and_wait = false;
+  options.save_every = 0;
+  EXPECT_EQ(prepare_run(options, 1).config.shoal.save_memory, 0);
+}
+
 TEST(RunSaves, AFailureEndsTheRunOrIsToldAndTheNextIsTried) {
   for (const OnSaveError choice : {OnSaveError::stop, OnSaveError::go_on}) {
     const TempFolder folder;
