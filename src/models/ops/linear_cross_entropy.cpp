@@ -53,7 +53,10 @@ struct FusedLinearCrossEntropy final : ag::Function<FusedLinearCrossEntropy> {
       Tensor slope;  // of the cap at each logit
       if (softcap > 0) {
         logits.div_(softcap).tanh_();
-        slope = logits.to(at::kFloat).square_().neg_().add_(1);
+        // A copy also where the logits are in fp32, since they go on.
+        if (with_dx || with_dweight) {
+          slope = logits.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).square_().neg_().add_(1);
+        }
         logits.mul_(softcap);
       }
       cuda::CrossEntropy args;
@@ -66,7 +69,7 @@ struct FusedLinearCrossEntropy final : ag::Function<FusedLinearCrossEntropy> {
       args.with_gradient = with_dx || with_dweight;
       args.dtype = dtype_of(x);
       cuda::cross_entropy(args, stream_of(x));
-      if (softcap > 0 && args.with_gradient) logits.mul_(slope);
+      if (slope.defined()) logits.mul_(slope);
       if (with_dx) {
         Tensor dx_chunk = dx.narrow(0, begin, count);
         at::mm_out(dx_chunk, logits, weight);

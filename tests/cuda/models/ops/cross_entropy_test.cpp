@@ -147,6 +147,26 @@ TEST_F(FusedCrossEntropy, HeadAndLossAreNearFp64) {
   }
 }
 
+// Logits of size about 1 under a cap of 1.5: it bends most of them.
+TEST_F(FusedCrossEntropy, CappedLogitsAreNearFp64InEveryDtype) {
+  const double softcap = 1.5;
+  const auto plain = [&](const Tensors& t, const at::Tensor& targets) {
+    return at::cross_entropy_loss(at::linear(t[0], t[1]).div(softcap).tanh().mul(softcap), targets);
+  };
+  for (const at::ScalarType dtype : kDtypes) {
+    const at::Tensor targets = random_targets(130, 1001);
+    const Tensors inputs = {on_gpu({130, 64}, dtype), on_gpu({1001, 64}, dtype, 0.125)};
+    expect_near_reference(
+        inputs, [&](const Tensors& t) -> Tensors { return {linear_cross_entropy(t[0], t[1], targets, softcap)}; },
+        [&](const Tensors& t) -> Tensors { return {plain(t, targets)}; },
+        dtype == at::kFloat ? 2e-5 : 3 * tolerance_of(dtype), words_of("capped", dtype, {130, 64, 1001}));
+    at::NoGradGuard no_grad;
+    const Tensors wide = {inputs[0].to(at::kDouble), inputs[1].to(at::kDouble)};
+    EXPECT_NEAR(linear_cross_entropy(inputs[0], inputs[1], targets, softcap).item<double>(),
+                plain(wide, targets).item<double>(), dtype == at::kFloat ? 1e-5 : 1e-2);
+  }
+}
+
 TEST_F(FusedCrossEntropy, ChunksOfTokensAddUp) {
   const int64_t hidden = tests_are_small() ? 60 : 64;  // racecheck breaks in cuBLAS's kernels for aligned rows
   const int64_t tokens = 2500, vocab = 128256;
