@@ -2,6 +2,7 @@
 #include "models/ops/attention.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/logsumexp.h>
@@ -52,13 +53,21 @@ Tensor unseen_of(const Part& part, int64_t window, const Tensor& like) {
   return window > 0 ? later.logical_or(key.le(query.sub(window))) : later;
 }
 
+// a b^T, in fp32 from any dtype: rounded to 16 bits a large score would weigh something else, and in fp16 overflow.
+Tensor product_in_fp32(const Tensor& a, const Tensor& b) {
+  if (a.scalar_type() == at::kFloat || !a.is_cuda()) {
+    return at::matmul(a.to(at::kFloat), b.to(at::kFloat).transpose(2, 3));
+  }
+  return at::bmm(a.flatten(0, 1), b.flatten(0, 1).transpose(1, 2), at::kFloat).unflatten(0, {a.size(0), a.size(1)});
+}
+
 struct ChunkScores {
   Tensor scores;  // [batch, kv_heads, group * count, keys], fp32
   Tensor slope;   // of the cap; undefined without one
 };
 
 ChunkScores scores_of(const Tensor& queries, const Tensor& keys, const Part& part, const Scores& how, bool with_slope) {
-  Tensor scores = at::matmul(queries, keys.transpose(2, 3)).to(at::kFloat).mul_(how.scale);
+  Tensor scores = product_in_fp32(queries, keys).mul_(how.scale);
   Tensor slope;
   if (how.softcap > 0) {
     scores.div_(how.softcap).tanh_();
@@ -112,7 +121,7 @@ struct ChunkedAttention final : ag::Function<ChunkedAttention> {
       keys_of(dv, part).add_(at::matmul(weights.to(v.scalar_type()).transpose(2, 3), dy));
       const Tensor through =
           queries_of(out, part, kv_heads).to(at::kFloat).mul(dy.to(at::kFloat)).sum(-1, /*keepdim=*/true);
-      Tensor dscores = at::matmul(dy, keys_of(v, part).transpose(2, 3)).to(at::kFloat).sub_(through).mul_(weights);
+      Tensor dscores = product_in_fp32(dy, keys_of(v, part)).sub_(through).mul_(weights);
       if (made.slope.defined()) dscores.mul_(made.slope);
       dscores = dscores.mul_(how.scale).to(q.scalar_type());
       dq.narrow(2, part.begin, part.count)

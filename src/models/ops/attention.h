@@ -16,8 +16,9 @@ struct Scores {
   int64_t chunk = 0;   // queries at once; 0: by the room that their scores take
 };
 
-// q [batch, heads, time, dim], k and v [batch, kv_heads, time, dim] -> [batch, heads, time, dim]. Scores and their
-// softmax are in fp32. A chunk's length depends on the shapes alone.
+// q [batch, heads, time, dim], k and v [batch, kv_heads, time, dim] -> [batch, heads, time, dim]. Scores, their
+// softmax and their gradients are in fp32; weights are rounded to the dtype of v for the product with it. A chunk's
+// length depends on the shapes alone.
 at::Tensor chunked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Scores& scores);
 
 // Queries at once, of `heads` heads in the whole batch.

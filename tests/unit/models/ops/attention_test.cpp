@@ -76,6 +76,33 @@ TEST(ChunkedAttention, GradientsHaveTheDtypeOfTheirInputs) {
   }
 }
 
+// q.k of some hundred thousand, more than fp16 holds; scores of some ten, which bf16 would move by a tenth.
+TEST(ChunkedAttention, LargeScoresAreThoseOfFp32) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const double scale = 1e-4;
+    Tensors given = inputs();
+    given[0].mul_(400);
+    given[1].mul_(400);
+    for (at::Tensor& tensor : given) tensor = tensor.to(dtype);
+    Tensors wide = given;
+    for (at::Tensor& tensor : wide) tensor = tensor.to(at::kFloat);
+    ASSERT_GT(at::matmul(wide[0].narrow(1, 0, 2), wide[1].transpose(2, 3)).abs().max().item<double>(), 65504);
+    for (const double softcap : {0.0, 30.0}) {
+      const Scores how = {.scale = scale, .softcap = softcap, .window = 6, .chunk = 4};
+      const Tensors wanted =
+          results_and_grads(wide, [&](const Tensors& t) -> Tensors { return {plain_attention(t, how)}; });
+      const Tensors got = results_and_grads(
+          given, [&](const Tensors& t) -> Tensors { return {chunked_attention(t[0], t[1], t[2], how)}; });
+      for (size_t i = 0; i < got.size(); ++i) {
+        const double error = got[i].to(at::kFloat).sub(wanted[i]).norm().div(wanted[i].norm()).item<double>();
+        // What goes on is rounded, and so are the products' inputs on the way back.
+        const double bound = i > 0 ? 3e-2 : dtype == at::kHalf ? 1e-3 : 4e-3;
+        EXPECT_LT(error, bound) << dtype << " cap " << softcap << " result " << i;
+      }
+    }
+  }
+}
+
 TEST(AttentionChunk, TakesLessRoomThanAllScores) {
   EXPECT_EQ(attention_chunk(1, 8, 512, 0), 512);
   const int64_t chunk = attention_chunk(4, 16, 8192, 0);
