@@ -18,10 +18,8 @@ struct Widths {
   bool chunked;   // attention by ops/attention.h, in some layer
 };
 
-bool is_chunked(const DenseConfig& config, int64_t time) {
-  return config.attention_softcap > 0 ||
-         std::any_of(config.each_layer.begin(), config.each_layer.end(),
-                     [&](const DenseLayer& layer) { return layer.window > 0 && layer.window < time; });
+bool is_chunked(const DenseConfig& config, const DenseLayer& layer, int64_t time) {
+  return config.attention_softcap > 0 || (layer.window > 0 && layer.window < time);
 }
 
 Widths widths_of(const DenseConfig& config, const MicroStep& of) {
@@ -35,7 +33,8 @@ Widths widths_of(const DenseConfig& config, const MicroStep& of) {
   w.before = !config.norm_before ? 0 : config.shared_norm ? 1 : 2;
   w.after = config.norm_after ? 2 : 0;
   w.narrow = of.dtype != DType::f32;
-  w.chunked = is_chunked(config, of.time);
+  w.chunked = std::any_of(config.each_layer.begin(), config.each_layer.end(),
+                          [&](const DenseLayer& layer) { return is_chunked(config, layer, of.time); });
   return w;
 }
 
@@ -68,11 +67,15 @@ size_t ffn_widths(const DenseConfig& config, bool fused) {
 }
 
 // What backward makes of a chunk: its weights, the slope of a cap, the gradient of the scores, in fp32 and, where it is
-// narrower, in the dtype; and the sums of the gradients of k and v, in fp32.
+// narrower, in the dtype; and the sums of the gradients of k and v, in fp32. Of the layer whose chunk is the largest.
 size_t chunk_nbytes(const DenseConfig& config, const MicroStep& of) {
-  const int64_t window = config.each_layer.empty() ? 0 : config.each_layer.front().window;
-  const int64_t chunk = ops::attention_chunk(of.batch, config.heads, of.time, window);
-  const int64_t scores = of.batch * config.heads * chunk * ops::attention_reach(chunk, of.time, window);
+  int64_t scores = 0;
+  for (const DenseLayer& layer : config.each_layer) {
+    if (!is_chunked(config, layer, of.time)) continue;
+    const int64_t chunk = ops::attention_chunk(of.batch, config.heads, of.time, layer.window);
+    const int64_t reach = ops::attention_reach(chunk, of.time, layer.window);
+    scores = std::max(scores, of.batch * config.heads * chunk * reach);
+  }
   const size_t in_dtype = of.dtype == DType::f32 ? 0 : 2 * nbytes_of(of.dtype);
   return static_cast<size_t>(scores) * (config.attention_softcap > 0 ? 3 * 4 + in_dtype : 2 * 4 + in_dtype) +
          of.rows() * static_cast<size_t>(2 * config.kv_width()) * 4;

@@ -64,4 +64,22 @@ TEST(DenseBlockNbytes, OfCappedScoresAreThoseOfAChunk) {
   EXPECT_LT(in_flight(32768), 4 * in_flight(8192));  // not by the square
 }
 
+TEST(DenseBlockNbytes, OfMixedLayersAreThoseOfTheLargestChunk) {
+  const auto in_flight = [](const std::vector<int64_t>& windows) {
+    DenseConfig config;
+    config.hidden = config.ffn = 64;
+    config.heads = config.kv_heads = 16;
+    config.head_dim = 4;
+    for (const int64_t window : windows) config.each_layer.push_back({.window = window});
+    return dense_block_nbytes(config, {1, 8192, DType::bf16, at::DeviceType::CUDA}).in_flight;
+  };
+  ASSERT_GT(in_flight({0, 2048}), 2 * in_flight({0}));
+  // Layers that see all go through the library's attention.
+  for (const int64_t window : {16, 2048}) EXPECT_EQ(in_flight({0, window}), in_flight({window})) << window;
+  EXPECT_GT(in_flight({2048}), in_flight({16}));
+  EXPECT_EQ(in_flight({16, 2048}), in_flight({2048}));
+  EXPECT_EQ(in_flight({2048, 16}), in_flight({2048}));
+  EXPECT_EQ(in_flight({8192}), in_flight({0}));
+}
+
 }  // namespace shoal::models
