@@ -3,11 +3,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace shoal::forecast {
+
+double DecoderShape::attended(int64_t time) const {
+  const auto all = static_cast<double>(time);
+  if (windows.empty()) return all / 2;
+  double sum = 0;
+  for (const int64_t window : windows) {
+    const auto within = static_cast<double>(window > 0 ? std::min(window, time) : time);
+    sum += within - within * within / (2 * all);
+  }
+  return sum / static_cast<double>(windows.size());
+}
 
 double model_flops_a_token(const DecoderShape& shape, int64_t time) {
   const auto matrices = static_cast<double>(shape.layers * shape.block_numel() + shape.head_numel());
-  const double attention = 2.0 * static_cast<double>(shape.layers * shape.q_width * time);
+  const double attention = 4.0 * static_cast<double>(shape.layers * shape.q_width) * shape.attended(time);
   return 6 * matrices + 3 * attention;
 }
 

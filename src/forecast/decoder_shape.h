@@ -21,18 +21,22 @@ struct DecoderShape {
   bool gated = true;  // three matrices in the feed-forward part: gate, up, down; else two
   int64_t vocab = 0;
   bool tied = false;  // the head is the embedding
+  // Of each layer: a token attends to so many, itself included; 0: to all before it. Empty: all layers see all.
+  std::vector<int64_t> windows = {};
 
   // Elements of matrices that a token is multiplied with: of a block, and of the head.
   int64_t block_numel() const { return hidden * (2 * q_width + 2 * kv_width) + (gated ? 3 : 2) * hidden * ffn; }
   int64_t head_numel() const { return hidden * vocab; }
   // Parameters but for norms and biases.
   int64_t numel() const { return layers * block_numel() + (tied ? 1 : 2) * head_numel(); }
+  // Tokens that one of `time` attends to, in the mean over tokens and layers.
+  double attended(int64_t time) const;
 
   bool operator==(const DecoderShape&) const = default;
 };
 
 // FLOPs that a token of training costs by the field's count, forward and backward, nothing computed again: 6 a matrix
-// element, and attention over half of `time` tokens.
+// element, and attention over half of `time` tokens, or what of them lies within windows.
 double model_flops_a_token(const DecoderShape& shape, int64_t time);
 
 // An embedding, blocks and a head, a unit each, as models/ declares them.

@@ -70,8 +70,8 @@ UnitSeconds block_seconds(const DecoderShape& shape, const Workload& work, const
   if (shape.gated) products.push_back({shape.hidden, shape.ffn});
   const double matmuls = product_seconds(products, tokens, work, gpu, by, work.fp8);
 
-  // Causal: half of the scores.
-  const double scores = 2.0 * of_elements(tokens) * of_elements(work.time) * of_elements(shape.q_width);
+  // Blocks count as equal: each has the mean of the scores that are looked at.
+  const double scores = 4.0 * of_elements(tokens) * shape.attended(work.time) * of_elements(shape.q_width);
   const double attention =
       scores / (by.attention * matmul_rate(by, gpu, tokens, shape.q_width, work.time, false, work.dtype));
 

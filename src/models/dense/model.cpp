@@ -27,6 +27,8 @@ class Dense final : public Decoder {
   }
   static DenseWeights declare(const Config& config, ParameterList& list) { return declare_dense_weights(config, list); }
   static forecast::DecoderShape shape_of(const Config& config) {
+    std::vector<int64_t> windows;
+    for (const DenseLayer& layer : config.each_layer) windows.push_back(layer.window);
     return {.hidden = config.hidden,
             .layers = config.layers,
             .heads = config.heads,
@@ -35,7 +37,8 @@ class Dense final : public Decoder {
             .ffn = config.ffn,
             .gated = config.gated,
             .vocab = config.vocab,
-            .tied = config.tied};
+            .tied = config.tied,
+            .windows = std::move(windows)};
   }
   static std::string export_config(const HfConfig& config, const Config& read) {
     return export_dense_config(config, read);

@@ -57,6 +57,17 @@ TEST(Work, OtherKernelsAndLongerSamplesTakeLonger) {
   EXPECT_GT(block_seconds(llama_7b(), work, h200(), {}).forward, fused) << "attention";
 }
 
+TEST(Work, WindowsTakeLessOfLongSamplesAlone) {
+  DecoderShape shape = llama_7b();
+  const auto forward = [&](int64_t time) {
+    return block_seconds(shape, {.batch = 32768 / time, .time = time}, h200(), {}).forward;
+  };
+  const double all_short = forward(2048), all_long = forward(32768);
+  shape.windows.assign(32, 4096);
+  EXPECT_EQ(forward(2048), all_short);
+  EXPECT_LT(forward(32768), 0.6 * all_long);
+}
+
 TEST(Work, AnEmbeddingBlocksAndAHead) {
   const Workload work{.batch = 1, .time = 128};
   const std::vector<UnitSeconds> units = unit_seconds(llama_7b(), work, h200(), {});

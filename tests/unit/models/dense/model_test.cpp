@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "unit/models/tiny_families.h"
 #include "unit/models/tiny_model.h"
 
 namespace shoal::models {
@@ -45,6 +46,15 @@ TEST(Llama, HasTheNamesAndShapesOfItsCheckpoints) {
                   "model.layers.1.mlp.down_proj.weight 12 20"));
   EXPECT_THAT(params_of(units[3]), ::testing::ElementsAre("model.norm.weight 12", "lm_head.weight 29 12"));
   EXPECT_EQ(model->info().numel, 29 * 12 * 2 + 12 + 2 * (2 * 12 + 12 * 12 * 2 + 2 * 6 * 12 + 3 * 20 * 12));
+}
+
+TEST(Dense, ItsShapeSaysTheWindowsOfItsLayers) {
+  const auto windows = [](const std::string& type, const std::string& more) {
+    return open_json(testing::tiny_dense_json(type, more + R"(, "num_key_value_heads": 1)"))->info().shape.windows;
+  };
+  EXPECT_EQ(windows("gemma2", R"(, "sliding_window": 3)"), (std::vector<int64_t>{3, 0}));
+  EXPECT_EQ(windows("mistral", R"(, "sliding_window": 3)"), (std::vector<int64_t>{3, 3}));
+  EXPECT_EQ(windows("llama", ""), (std::vector<int64_t>{0, 0}));
 }
 
 TEST(Llama, ATiedHeadIsTheEmbedding) {
