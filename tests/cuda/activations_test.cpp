@@ -33,6 +33,13 @@ std::string gpt2_json() {
          kNoDropout + "}";
 }
 
+// Gate and up are one matrix, and so are q, k and v.
+std::string phi3_json() {
+  return R"({"model_type": "phi3", "vocab_size": 512, "hidden_size": 256, "intermediate_size": 512,)"
+         R"( "num_hidden_layers": 10, "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": null,)"
+         R"( "max_position_embeddings": 512})";
+}
+
 struct ActivationRun {
   std::string config_json;
   Recompute recompute = Recompute::none;
@@ -114,7 +121,7 @@ TEST(GpuActivations, EveryRecomputeGivesTheSameBitsAtEveryStage) {
 TEST(GpuActivations, SelectiveRecomputeGivesTheSameBitsInFp8AndTakesLess) {
   SHOAL_NEEDS_GPU();
   if (!models::ops::cuda::multiplies_fp8()) GTEST_SKIP() << "this GPU does not multiply fp8";
-  for (const std::string& config : {llama_json(), gpt2_json()}) {
+  for (const std::string& config : {llama_json(), gpt2_json(), phi3_json()}) {
     const ActivationResult none = result_of({.config_json = config, .fp8 = true});
     const ActivationResult selective =
         result_of({.config_json = config, .recompute = Recompute::selective, .fp8 = true});

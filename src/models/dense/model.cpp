@@ -165,7 +165,7 @@ class Dense final : public Decoder {
     }
     const std::vector<at::Tensor> gate_up =
         config_.gate_beside_up
-            ? ops::linear(pass.matmul, read, b.gate_up.weight, b.gate_up.bias).chunk(2, -1)
+            ? halves(ops::linear(pass.matmul, read, b.gate_up.weight, b.gate_up.bias))
             : ops::linears(pass.matmul, read, {b.gate.weight, b.up.weight}, {b.gate.bias, b.up.bias});
     if (config_.activation == Activation::silu && !config_.ffn_bias) {
       return ops::swiglu_linear(pass.matmul, gate_up[0], gate_up[1], b.down.weight,
@@ -174,6 +174,15 @@ class Dense final : public Decoder {
     const ops::Operand made = pass.operand(ops::activate_gated(gate_up[0], gate_up[1], config_.activation),
                                            ops::gated_origin(gate_up[0], gate_up[1], config_.activation));
     return ops::linear(pass.matmul, made, b.down.weight, b.down.bias);
+  }
+
+  // On a GPU what reads them copies views: copied here, the copies are all that is kept.
+  static std::vector<at::Tensor> halves(const at::Tensor& x) {
+    std::vector<at::Tensor> both = x.chunk(2, -1);
+    if (x.is_cuda()) {
+      for (at::Tensor& half : both) half = half.contiguous();
+    }
+    return both;
   }
 
   // What a part gave, as it is added to what stands beside it.
