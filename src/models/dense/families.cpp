@@ -155,6 +155,7 @@ DenseFamily olmo(const char* type, const char* architecture, const char* base) {
   row.switches.norm_before = false;
   row.switches.norm_after = true;
   row.switches.qk_norm = QkNorm::whole;
+  row.switches.rope.turns_in_fp32 = row.switches.local_rope.turns_in_fp32 = true;
   row.names.attention_norm = row.names.ffn_norm = "";
   row.names.attention_after = "post_attention_layernorm";
   row.names.ffn_after = "post_feedforward_layernorm";

@@ -99,7 +99,7 @@ ops::RotaryTable make_rope_table(const std::vector<float>& frequencies, int64_t 
 
 ops::RotaryTable RopeTables::table(int64_t time, const at::Tensor& x) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const at::ScalarType dtype = ops::rotary_table_dtype(x);
+  const at::ScalarType dtype = config_.turns_in_fp32 ? at::kFloat : ops::rotary_table_dtype(x);
   const at::Tensor& kept = kept_.cos;
   std::vector<float> frequencies = rope_frequencies(config_, dim_, time);
   if (!kept.defined() || kept.size(0) < time || kept.scalar_type() != dtype || kept.device() != x.device() ||

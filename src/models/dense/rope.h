@@ -51,6 +51,7 @@ struct RopeConfig {
   std::optional<YarnScaling> yarn = {};
   std::optional<DynamicScaling> dynamic = {};
   std::optional<LongScaling> longrope = {};
+  bool turns_in_fp32 = false;  // q and k of fewer bits are widened, turned and rounded once
 
   int64_t turned_of(int64_t dim) const { return static_cast<int64_t>(static_cast<double>(dim) * partial); }
 };

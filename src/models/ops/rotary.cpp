@@ -71,7 +71,8 @@ Tensor rotate_one(const Tensor& x, const RotaryTable& table) {
   const Tensor cos = angles(table.cos), sin = angles(table.sin);
   const Tensor first = x.narrow(-1, 0, half);
   const Tensor second = x.narrow(-1, half, half);
-  return at::cat({first.mul(cos).sub(second.mul(sin)), second.mul(cos).add(first.mul(sin))}, -1);
+  const Tensor turned = at::cat({first.mul(cos).sub(second.mul(sin)), second.mul(cos).add(first.mul(sin))}, -1);
+  return turned.to(x.scalar_type());
 }
 
 }  // namespace

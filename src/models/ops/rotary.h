@@ -8,7 +8,7 @@ namespace shoal::models::ops {
 
 struct RotaryTable {
   // [time, dim / 2], or of fewer pairs; [batch * time, dim / 2] where each row has positions of its own. On the CPU in
-  // the dtype of q and k, on a GPU in fp32.
+  // the dtype of q and k, or in fp32: then they are turned in fp32 and rounded once. On a GPU in fp32.
   at::Tensor cos, sin;
 };
 

@@ -54,6 +54,34 @@ TEST(RopeFrequencies, YarnKeepsFastTurnsAndStretchesSlowOnes) {
   for (size_t i = 1; i < yarn.size(); ++i) EXPECT_LT(yarn[i], yarn[i - 1]);
 }
 
+// Of transformers 5.17: ROPE_INIT_FUNCTIONS["yarn"](LlamaConfig(hidden_size=512, num_attention_heads=4,
+// max_position_embeddings=16384, rope_parameters={"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0,
+// "original_max_position_embeddings": 4096, ...}), "cpu")[0] of these pairs. Those from 21 to 46 lie on the ramp.
+TEST(RopeFrequencies, YarnTurnsAsTransformersDoesOnTheRamp) {
+  struct Case {
+    YarnScaling yarn;
+    std::vector<float> wanted;
+  };
+  const std::vector<size_t> pairs = {0, 16, 20, 24, 28, 32, 36, 40, 44, 48, 63};
+  const std::vector<Case> cases = {
+      {{.factor = 4, .original_max_positions = 4096},
+       {1.0f, 0.100000001f, 0.0562341288f, 0.0279739965f, 0.0136790723f, 0.00653846189f, 0.00302799162f, 0.00133788679f,
+        0.000547162897f, 0.000250000012f, 2.88695483e-05f}},
+      {{.factor = 4, .original_max_positions = 4096, .truncate = false},
+       {1.0f, 0.100000001f, 0.0562341288f, 0.0286136102f, 0.0138753708f, 0.006556971f, 0.00298673427f, 0.00128563191f,
+        0.000501439616f, 0.000250000012f, 2.88695483e-05f}},
+      {{.factor = 4, .beta_fast = 16, .beta_slow = 2, .original_max_positions = 4096},
+       {1.0f, 0.100000001f, 0.0562341288f, 0.0316227786f, 0.0152820889f, 0.00671874965f, 0.00272384076f,
+        0.000938801211f, 0.000444569858f, 0.000250000012f, 2.88695483e-05f}}};
+  for (const Case& each : cases) {
+    const std::vector<float> got = rope_frequencies({.yarn = each.yarn}, 128);
+    ASSERT_EQ(got.size(), 64u);
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      EXPECT_NEAR(got[pairs[i]] / each.wanted[i], 1, 1e-6) << "pair " << pairs[i];
+    }
+  }
+}
+
 TEST(RopeFrequencies, DynamicScalingBeginsBehindTheModelsLength) {
   const RopeConfig config = {.dynamic = DynamicScaling{.factor = 2, .max_positions = 16}};
   EXPECT_EQ(rope_frequencies(config, 8, 16), rope_frequencies({}, 8));
@@ -103,6 +131,12 @@ TEST(RopeTables, GiveWhatTheLengthAloneWouldGive) {
       EXPECT_TRUE(given.sin.equal(wanted.sin)) << time;
     }
   }
+}
+
+TEST(RopeTables, StayInFp32WhereAFamilyTurnsInIt) {
+  const RopeTables tables({.turns_in_fp32 = true}, 8);
+  const ops::RotaryTable given = tables.table(9, at::empty({1}, at::kBFloat16));
+  EXPECT_TRUE(given.sin.equal(make_rope_table(rope_frequencies({}, 8), 9, at::kFloat).sin));
 }
 
 TEST(RopeTables, AreMadeOnceForALength) {

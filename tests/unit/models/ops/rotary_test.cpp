@@ -87,6 +87,15 @@ TEST(Rotate, GradientsAreTurnedBack) {
   EXPECT_LT(again.q.transpose(1, 2).sub(came_in).abs().max().item<double>(), 1e-6);
 }
 
+TEST(Rotate, ATableInFp32TurnsNarrowHeadsInFp32AndRoundsOnce) {
+  const RotaryTable table = make_rope_table(rope_frequencies({}, 4), 3, at::kFloat);
+  const at::Tensor q = normal_tensor({2, 3, 2, 8}, 1, at::kBFloat16), k = normal_tensor({2, 3, 1, 8}, 2, at::kBFloat16);
+  const Rotated narrow = rotate(q, k, table), wide = rotate(q.to(at::kFloat), k.to(at::kFloat), table);
+  EXPECT_EQ(narrow.q.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(narrow.q.equal(wide.q.to(at::kBFloat16)));
+  EXPECT_TRUE(narrow.k.equal(wide.k.to(at::kBFloat16)));
+}
+
 TEST(RotaryTableDtype, IsThatOfXOnTheCpu) {
   EXPECT_EQ(rotary_table_dtype(at::empty({1}, at::kBFloat16)), at::kBFloat16);
 }
