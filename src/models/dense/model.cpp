@@ -4,6 +4,8 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include <algorithm>
+
 #include "models/dense/activations.h"
 #include "models/dense/families.h"
 #include "models/dense/weights.h"
@@ -87,10 +89,12 @@ class Dense final : public Decoder {
 
   void add_positions(Pass& pass, const at::Tensor& x) const override {
     if (config_.position_offset >= 0) return;
-    pass.rotary = rotary_.table(x.size(1), x);
+    // Of packed rows the longest document: some angles depend on the longest position.
+    const int64_t time = pass.documents != nullptr ? std::ranges::max(pass.documents->lengths) : x.size(1);
+    pass.rotary = rotary_.table(time, x);
     for (const DenseLayer& layer : config_.each_layer) {
       if (layer.rope != DenseLayer::Rope::local) continue;
-      pass.local_rotary = local_rotary_.table(x.size(1), x);
+      pass.local_rotary = local_rotary_.table(time, x);
       break;
     }
   }

@@ -132,7 +132,19 @@ TEST(Decoder, APackedBatchHasTheLossAndTheGradientsOfItsDocumentsAlone) {
   const auto world = make_single_group();
   const std::vector<std::vector<int64_t>> rows = {{4, 1, 4}, {6, 3}};
   const std::string no_dropout = tiny_gpt2_json(testing::kNoDropout);
-  for (const std::string& config : {tiny_llama_json(R"(, "num_key_value_heads": 1)"), no_dropout}) {
+  // Windows, a cap and two bases; angles by the length, which is that of the longest document.
+  const std::string gemma3 = testing::tiny_dense_json(
+      "gemma3_text", R"(, "num_key_value_heads": 1, "head_dim": 4, "sliding_window": 3, "sliding_window_pattern": 2,)"
+                     R"( "rope_local_base_freq": 100.0, "final_logit_softcapping": 3.0)");
+  const std::string gemma2 = testing::tiny_dense_json(
+      "gemma2", R"(, "num_key_value_heads": 1, "head_dim": 4, "sliding_window": 3, "attn_logit_softcapping": 0.5)");
+  std::string dynamic = tiny_llama_json(R"(, "rope_scaling": {"type": "dynamic", "factor": 8.0})");
+  dynamic.replace(dynamic.find("16"), 2, "6");  // positions
+  const std::string longrope = testing::tiny_dense_json(
+      "phi3", R"(, "pad_token_id": null, "original_max_position_embeddings": 6, "rope_scaling": {"type": "longrope",)"
+              R"( "short_factor": [1, 1, 1], "long_factor": [3, 3, 3]})");
+  for (const std::string& config :
+       {tiny_llama_json(R"(, "num_key_value_heads": 1)"), no_dropout, gemma3, gemma2, dynamic, longrope}) {
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       const at::Tensor tokens = TinyTraining::tokens(0), targets = TinyTraining::tokens(1).clone();
       targets[0][2] = -100;
