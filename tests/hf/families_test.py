@@ -6,6 +6,7 @@ Each case is a small model that transformers builds and saves, with sequences lo
 all of them in one process. Switches that no row of src/models/dense/families.cpp combines so are cases too.
 """
 
+import copy
 import json
 import os
 import subprocess
@@ -19,9 +20,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers import (FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig,
                           MistralConfig, Olmo2Config, Olmo3Config, OPTConfig, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config, Starcoder2Config)
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.utils import logging
 
 PROBE = SHOAL = None
@@ -39,7 +41,9 @@ SHAPE = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=56, num_hidden_
              max_position_embeddings=32, **TOKENS)
 GROUPED = dict(SHAPE, num_key_value_heads=2)
 WINDOW = dict(sliding_window=6)
-YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 8}
+#Heads of 32 dimensions, and turns of which half lie between fast and slow.
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 64}
+FOR_YARN = dict(GROUPED, hidden_size=64, num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=256)
 LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "short_factor": [1.0, 1.5],
         "long_factor": [2.0, 3.5]}
 FULL_AND_SLIDING = ["sliding_attention", "full_attention"]
@@ -50,11 +54,12 @@ CASES = {
     "llama_dynamic_rope": LlamaConfig(**dict(SHAPE, max_position_embeddings=12),
                                       rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
     "mistral_window": MistralConfig(**GROUPED, **WINDOW),
-    "qwen2_yarn": Qwen2Config(**GROUPED, rope_parameters=YARN, tie_word_embeddings=True),
-    "qwen2_yarn_untruncated": Qwen2Config(**GROUPED, rope_parameters=YARN | {"truncate": False, "attention_factor": 1.2,
-                                                                            "beta_fast": 4.0}),
+    "qwen2_yarn": Qwen2Config(**FOR_YARN, rope_parameters=YARN, tie_word_embeddings=True),
+    "qwen2_yarn_untruncated": Qwen2Config(**FOR_YARN, rope_parameters=YARN | {"truncate": False, "attention_factor": 1.2,
+                                                                             "beta_fast": 4.0, "beta_slow": 0.5}),
+    "llama_yarn_length_beside": LlamaConfig(**FOR_YARN, original_max_position_embeddings=128, rope_parameters=dict(YARN)),
     "qwen2_window": Qwen2Config(**GROUPED, **WINDOW, use_sliding_window=True, max_window_layers=1),
-    "qwen3_biases_yarn": Qwen3Config(**GROUPED, head_dim=12, attention_bias=True,
+    "qwen3_biases_yarn": Qwen3Config(**FOR_YARN, head_dim=32, attention_bias=True,
                                      rope_parameters=YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}),
     "gemma": GemmaConfig(**GROUPED, head_dim=12),
     "gemma2": Gemma2Config(**GROUPED, **WINDOW, head_dim=12, query_pre_attn_scalar=20, attn_logit_softcapping=2.0,
@@ -70,7 +75,7 @@ CASES = {
     "phi3_longrope_long": Phi3Config(**GROUPED, pad_token_id=None, original_max_position_embeddings=16, rope_parameters=LONG,
                                      tie_word_embeddings=True),
     "olmo2": Olmo2Config(**GROUPED, attention_bias=True),
-    "olmo3": Olmo3Config(**GROUPED, **WINDOW, layer_types=FULL_AND_SLIDING,
+    "olmo3": Olmo3Config(**FOR_YARN, **WINDOW, layer_types=FULL_AND_SLIDING,
                          rope_parameters={"full_attention": YARN, "sliding_attention": {"rope_type": "default",
                                                                                         "rope_theta": 5e5}}),
     "smollm3": SmolLM3Config(**GROUPED, pad_token_id=3, no_rope_layer_interval=2),
@@ -95,11 +100,89 @@ for name, more in {"falcon": {}, "falcon_heads_in_a_row": dict(multi_query=False
     CASES[name] = FalconConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                                max_position_embeddings=32, **TOKENS, **more)
 
+#What is read of a config.json with nothing but a shape, and of the forms of older versions of transformers.
+MINIMAL = dict(vocab_size=130000, hidden_size=256, intermediate_size=128, num_hidden_layers=6, num_attention_heads=32)
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "olmo3", "smollm3", "granite",
+            "gpt_neox", "opt", "falcon", "starcoder2")
+LINEAR = {"type": "linear", "factor": 2.0}
+OLD_LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+              "original_max_position_embeddings": 512}
+OLD_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
+OLD_LONG = {"type": "longrope", "short_factor": [1.0, 1.5, 2.0, 2.5], "long_factor": [2.0, 3.5, 4.0, 4.5]}
+BESIDE = dict(original_max_position_embeddings=64)
+OLD_KEYS = [
+    ("llama", dict(rope_theta=500.0, rope_scaling=LINEAR)),
+    ("llama", dict(rope_theta=500.0, rope_scaling={"type": "yarn", "factor": 4.0})),
+    ("llama", dict(rope_theta=500.0, rope_scaling=OLD_YARN)),
+    ("llama", dict(rope_theta=500.0, rope_scaling=OLD_YARN, **BESIDE)),
+    ("llama", dict(rope_theta=500.0, rope_scaling=OLD_LLAMA3)),
+    ("llama", dict(rope_theta=500.0, rope_scaling=OLD_LLAMA3, **BESIDE)),
+    ("qwen2", dict(use_sliding_window=True, max_window_layers=2, sliding_window=16)),
+    ("gpt_neox", dict(rotary_pct=0.5, rotary_emb_base=500)),
+    ("gpt_neox", dict(rotary_pct=1.0, rotary_emb_base=500, rope_scaling=LINEAR)),
+    ("phi3", dict(rope_theta=500.0, rope_scaling=OLD_LONG)),
+    ("phi3", dict(rope_theta=500.0, rope_scaling=OLD_LONG | {"type": "su", "original_max_position_embeddings": 16})),
+    ("phi3", dict(rope_theta=500.0, rope_scaling=OLD_LONG | {"type": "yarn"}, original_max_position_embeddings=16)),
+    ("gemma3_text", dict(rope_theta=5e4, rope_local_base_freq=500.0, sliding_window_pattern=3,
+                         rope_scaling={"rope_type": "linear", "factor": 2.0})),
+    ("gemma3_text", dict(_sliding_window_pattern=3)),
+    ("gemma3_text", dict(rope_scaling=OLD_YARN, **BESIDE)),
+    ("olmo3", dict(rope_theta=5e4, rope_local_base_freq=500.0, sliding_window_pattern=3, rope_scaling=OLD_YARN)),
+    ("olmo3", dict(rope_scaling=OLD_YARN, **BESIDE)),
+]
+
+
+def first_of(config, *keys):
+    return next(getattr(config, key) for key in keys if getattr(config, key, None) is not None)
+
+
+def turns_of(config, head_dim, layer_type):
+    """Frequencies and the factor of attention, by the functions that transformers' models call."""
+    of = config.rope_parameters[layer_type] if layer_type else config.rope_parameters
+    if of["rope_type"] != "default":
+        frequencies, factor = ROPE_INIT_FUNCTIONS[of["rope_type"]](config, "cpu", seq_len=24, **({
+  "layer_type" : layer_type} if layer_type else {}))
+        return {"frequencies": frequencies.tolist(), "factor": factor}
+    dim = int(head_dim * of.get("partial_rotary_factor", 1.0))
+    return {"frequencies": (1 / of["rope_theta"]**(torch.arange(0, dim, 2, dtype=torch.float) / dim)).tolist(), "factor": 1.0}
+
+
+def read_by_transformers(kind, keys):
+    config = AutoConfig.for_model(kind, **copy.deepcopy(keys))
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    layer_types = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
+    window = getattr(config, "sliding_window", None) or 0
+    kv_heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    wanted = {
+        "ffn": first_of(config, "ffn_hidden_size", "ffn_dim", "intermediate_size"),
+        "kv_heads": 1 if kind == "falcon" and config.multi_query else kv_heads,
+        "head_dim": head_dim,
+        "max_positions": config.max_position_embeddings,
+        "norm_eps": getattr(config, {"gpt_neox": "layer_norm_eps", "falcon": "layer_norm_epsilon", "starcoder2": "norm_epsilon"}.get(
+            kind, "rms_norm_eps"), 1e-5),  # OPT has no key: torch's own
+        "initializer_range": first_of(config, "init_std", "initializer_range"),
+        "padding": None if kind in ("gpt_neox", "falcon") else config.pad_token_id,
+        "tied": config.tie_word_embeddings,
+        "activation": first_of(config, "activation_function", "hidden_activation", "hidden_act", "activation"),
+        "windows": [window if of == "sliding_attention" and kind in WINDOWED else 0 for of in layer_types],
+    }
+    if hasattr(config, "attention_bias"):
+        wanted["o_bias"] = config.attention_bias
+    if hasattr(config, "rope_parameters"):
+        nested = "full_attention" in config.rope_parameters
+        wanted["rope"] = turns_of(config, head_dim, "full_attention" if nested else None)
+        if nested:
+            wanted["local_rope"] = turns_of(config, head_dim, "sliding_attention")
+    return wanted
+
+
+WINDOWED = ("mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "olmo3", "smollm3", "starcoder2")
+
 
 def make_model(config):
     """A model whose every weight matters: biases and norms away from 0 and 1, matrices large enough to be felt."""
     torch.manual_seed(1)
-    # Capped scores are computed by transformers' eager attention only.
+#Capped scores are computed by transformers' eager attention only.
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
     with torch.no_grad():
         for param in model.parameters():
@@ -116,7 +199,7 @@ def make_tokens(config):
 
 
 def arguments(model, inputs):
-    # OPT counts positions by a mask, which would leave out padding tokens.
+#OPT counts positions by a mask, which would leave out padding tokens.
     return dict(input_ids=inputs, attention_mask=torch.ones_like(inputs))
 
 
@@ -135,7 +218,8 @@ def train(model, tokens):
         losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
-        gradients = gradients or {name: param.grad.clone() for name, param in model.named_parameters()}
+        gradients = gradients or {
+name: param.grad.clone() for name, param in model.named_parameters()}
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
     return losses, gradients
@@ -165,17 +249,17 @@ class Families(unittest.TestCase):
         self.assertTrue((out / "losses.txt").exists(), self.result.stderr)
         wanted = logits_of(model, tokens)
         logits = torch.frombuffer(bytearray((out / "logits.f32").read_bytes()), dtype=torch.float32).view(wanted.shape)
-        # Two libraries, fp32 in both: sums differ in order, some roundings of 6e-8. A wrong switch is 1e-3 and more.
+#Two libraries, fp32 in both : sums differ in order, some roundings of 6e-8. A wrong switch is 1e-3 and more.
         self.assertLess(((logits - wanted).abs().max() / wanted.abs().max()).item(), 2e-6)
 
-        # transformers loads what was exported: the same bits, the same logits.
+#transformers loads what was exported : the same bits, the same logits.
         again = AutoModelForCausalLM.from_pretrained(out / "whole", attn_implementation="eager")
         self.assertIs(type(again), type(model))
         weights = model.state_dict()
         for key, tensor in again.state_dict().items():
             self.assertTrue(torch.equal(tensor, weights[key]), key)
         self.assertTrue(torch.equal(logits_of(again, tokens), wanted))
-        # By the names that transformers itself writes.
+#By the names that transformers itself writes.
         written = load_file(self.folder / name / "model/model.safetensors")
         exported = load_file(out / "whole/model.safetensors")
         self.assertEqual(exported.keys(), written.keys())
@@ -190,7 +274,7 @@ class Families(unittest.TestCase):
         errors = 0
         for key, gradient in wanted_gradients.items():
             got = gradients["embed_out.weight" if key == "lm_head.weight" and "embed_out.weight" in gradients else key]
-            # Some are 0 but for rounding, as that of a bias that all scores of a row share.
+#Some are 0 but for rounding, as that of a bias that all scores of a row share.
             error = (got - gradient).norm().item()
             self.assertLess(error, 3e-6 * gradient.norm().item() + 1e-7 * whole, key)
             errors += error**2
@@ -199,6 +283,32 @@ class Families(unittest.TestCase):
         for step, (loss, wanted_loss) in enumerate(zip(losses, wanted_losses)):
             self.assertLess(abs(loss / wanted_loss - 1), 3e-6, f"step {step}")
         self.assertLess(losses[-1], losses[0] - 0.1)
+
+    def test_keys_that_are_left_out_and_those_of_older_versions(self):
+        cases = [(kind, {}) for kind in FAMILIES] + OLD_KEYS
+        paths = []
+        for number, (kind, more) in enumerate(cases):
+            paths.append(str(self.folder / f"minimal_{number}.json"))
+            shape = MINIMAL | ({
+  "ffn_dim" : 128} if kind == "opt" else {}) | more
+            Path(paths[-1]).write_text(json.dumps({"model_type": kind} | shape))
+        result = subprocess.run([PROBE, "--read", *paths], capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = result.stdout.splitlines()
+        self.assertEqual(len(lines), len(cases))
+        for line, (kind, more) in zip(lines, cases):
+            with self.subTest(kind, **more):
+                read = json.loads(line)
+                wanted = read_by_transformers(kind, MINIMAL | ({
+  "ffn_dim" : 128} if kind == "opt" else {}) | more)
+                for key, value in wanted.items():
+                    if key not in ("rope", "local_rope"):
+                        self.assertEqual(read[key], value, key)
+                        continue
+                    self.assertEqual(len(read[key]["frequencies"]), len(value["frequencies"]))
+                    for got, turn in zip(read[key]["frequencies"], value["frequencies"]):
+                        self.assertAlmostEqual(got / turn, 1, delta=1e-6)
+                    self.assertAlmostEqual(read[key]["factor"], value["factor"], delta=1e-12)
 
     def test_the_plan_counts_the_parameters(self):
         for name in ("gemma2", "phi3", "olmo3", "falcon_grouped", "opt"):

@@ -1,7 +1,9 @@
 // Opens a model as the trainer would and writes down what it does, for model_parity_test.py to compare.
 //
 //   model_probe FOLDER TOKENS CONFIG OUT [FOLDER TOKENS CONFIG OUT]...
+//   model_probe --read CONFIG_JSON...
 //
+// The second form prints what is read of each config.json of a dense family, a line of JSON each.
 // TOKENS: int64 steps, batch, time, then [steps, batch, time + 1] token ids. CONFIG: DeepSpeed's JSON. Into OUT go
 // logits.f32 of the first batch before training; losses.txt, one line a step; the gradients of the first step
 // (gradients/) and weights before training as safetensors in one file (whole/) and in many (sharded/), each of these
@@ -16,7 +18,9 @@
 #include <fstream>
 #include <map>
 
+#include "base/json.h"
 #include "checkpoint/safetensors.h"
+#include "models/dense/config.h"
 #include "models/open_model.h"
 #include "shoal/engine.h"
 
@@ -33,6 +37,11 @@ at::Tensor read_tokens(const char* path) {
   file.read(reinterpret_cast<char*>(tokens.data_ptr()), static_cast<std::streamsize>(tokens.nbytes()));
   if (!file) throw std::runtime_error("the token file is too short");
   return tokens;
+}
+
+std::string read_text(const char* path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void write_tensor(const fs::path& path, const at::Tensor& tensor) {
@@ -82,6 +91,49 @@ void export_gradients(shoal::Engine& engine, const fs::path& folder) {
                            });
 }
 
+// The longest sequence that frequencies are printed of.
+constexpr int64_t kTime = 24;
+
+shoal::json::Value turns_of(const shoal::models::RopeConfig& rope, int64_t head_dim) {
+  shoal::json::Array frequencies;
+  for (const float turn : shoal::models::rope_frequencies(rope, head_dim, kTime))
+    frequencies.emplace_back(double{turn});
+  return shoal::json::Object{{"frequencies", frequencies, {}},
+                             {"factor", shoal::models::rope_attention_factor(rope), {}}};
+}
+
+const char* name_of(shoal::models::Activation activation) {
+  switch (activation) {
+    case shoal::models::Activation::silu: return "silu";
+    case shoal::models::Activation::gelu_exact: return "gelu";
+    case shoal::models::Activation::gelu_tanh: return "gelu_pytorch_tanh";
+    case shoal::models::Activation::relu: return "relu";
+  }
+  return "";
+}
+
+void print_read(const char* path) {
+  const auto root = shoal::json::parse(read_text(path), path);
+  const shoal::models::DenseConfig read = shoal::models::read_dense_config({root, path});
+  shoal::json::Array windows;
+  for (const shoal::models::DenseLayer& layer : read.each_layer) windows.emplace_back(layer.window);
+  shoal::json::Value line = shoal::json::Object{};
+  line.set("ffn", read.ffn);
+  line.set("kv_heads", read.kv_heads);
+  line.set("head_dim", read.head_dim);
+  line.set("max_positions", read.max_positions);
+  line.set("norm_eps", read.norm_eps);
+  line.set("initializer_range", read.initializer_range);
+  line.set("padding", read.padding_token ? shoal::json::Value(*read.padding_token) : shoal::json::Value());
+  line.set("tied", read.tied);
+  line.set("o_bias", read.o_bias);
+  line.set("activation", name_of(read.activation));
+  line.set("windows", windows);
+  line.set("rope", turns_of(read.rope, read.head_dim));
+  line.set("local_rope", turns_of(read.local_rope, read.head_dim));
+  std::printf("%s\n", shoal::json::write(line).c_str());
+}
+
 void probe(const char* folder, const char* token_path, const char* config_path, const fs::path& out) {
   const std::unique_ptr<LanguageModel> model = shoal::models::open_model(folder);
   const std::unique_ptr<shoal::Group> world = shoal::make_single_group();
@@ -109,11 +161,14 @@ void probe(const char* folder, const char* token_path, const char* config_path, 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 5 || argc % 4 != 1) {
-    std::fprintf(stderr, "usage: model_probe FOLDER TOKENS CONFIG OUT [FOLDER TOKENS CONFIG OUT]...\n");
+  const bool reads = argc > 2 && std::strcmp(argv[1], "--read") == 0;
+  if (!reads && (argc < 5 || argc % 4 != 1)) {
+    std::fprintf(stderr, "usage: model_probe FOLDER TOKENS CONFIG OUT... | --read CONFIG_JSON...\n");
     return 2;
   }
   try {
+    for (int i = 2; reads && i < argc; ++i) print_read(argv[i]);
+    if (reads) return 0;
     for (int i = 1; i < argc; i += 4) probe(argv[i], argv[i + 1], argv[i + 2], argv[i + 3]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

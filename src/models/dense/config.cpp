@@ -111,10 +111,11 @@ bool slides(const HfConfig& config, const DenseFamily& family, const DenseConfig
     case Windows::none: return false;
     case Windows::all: return true;
     case Windows::after_some: return uses && layer >= config.whole("max_window_layers", 28);
-    case Windows::but_every:
-      return (layer + 1) % (family.reads_pattern ? config.count("sliding_window_pattern", family.full_every)
-                                                 : family.full_every) !=
-             0;
+    case Windows::but_every: {
+      const char* key = family.keys.full_every;
+      const int64_t every = *key != 0 ? config.count(key, family.full_every) : family.full_every;
+      return (layer + 1) % every != 0;
+    }
     case Windows::without_rotary:
       return uses && read.each_layer[static_cast<size_t>(layer)].rope == DenseLayer::Rope::none;
   }
@@ -198,6 +199,10 @@ DenseConfig read_dense_config(const HfConfig& config) {
   read.tied = config.flag("tie_word_embeddings", read.tied);
   if (config.find("quantization_config") != nullptr) {
     config.refuse("quantization_config", "Use a checkpoint that is not quantized.");
+  }
+  if (const json::Value* layers = config.find("per_layer_config");
+      layers != nullptr && !(layers->is_object() && layers->as_object().empty())) {
+    config.refuse("per_layer_config", "Use a model whose layers have one shape.");
   }
   read_biases(config, family, read);
   read.each_layer.resize(static_cast<size_t>(read.layers));

@@ -25,6 +25,11 @@ void read_gemma1(const HfConfig& config, DenseConfig& read) {
     config.refuse("hidden_activation",
                   "It differs from hidden_act: give both the one that the model was trained with.");
   }
+  if (config.find("hidden_activation") == nullptr && read.activation != Activation::gelu_tanh) {
+    config.refuse("hidden_act",
+                  "transformers 4 computes gelu_pytorch_tanh here, 5 what it says: write the one that the model was "
+                  "trained with, and the same in hidden_activation.");
+  }
 }
 
 double softcap_of(const HfConfig& config, const char* key, double otherwise) {
@@ -216,7 +221,8 @@ void add_gemmas(std::vector<DenseFamily>& rows) {
   row.switches.qk_norm = QkNorm::heads;
   row.switches.rope.theta = 1e6;
   row.full_every = 6;
-  row.reads_pattern = true;
+  row.keys.full_every = "sliding_window_pattern";
+  row.keys.local_theta = "rope_local_base_freq";
   row.two_ropes = true;
   row.read_more = read_gemma3;
   rows.push_back(row);

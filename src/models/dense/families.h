@@ -43,6 +43,8 @@ struct DenseKeys {
   const char* activation = "hidden_act";
   const char* norm_eps = "rms_norm_eps";
   const char* initializer_range = "initializer_range";
+  const char* full_every = "";   // how often a layer sees all
+  const char* local_theta = "";  // of layers with a window
 };
 
 // Which layers see a window only, where layer_types does not say it.
@@ -75,7 +77,6 @@ struct DenseFamily {
   Windows windows = Windows::none;
   std::optional<int64_t> default_window = {};
   int64_t full_every = 0;
-  bool reads_pattern = false;  // "sliding_window_pattern" says another
   AttentionBias attention_bias = AttentionBias::by_key;
   bool ffn_bias_by_key = false;  // "mlp_bias"
   bool partial_rotary = false;   // "partial_rotary_factor" is carried out

@@ -13,7 +13,7 @@ namespace {
 
 double positive(const HfConfig& section, const char* key, std::optional<double> otherwise = {}) {
   const double value = section.number(key, otherwise);
-  if (!(value > 0)) section.refuse(key, "Give a number above 0.");
+  if (!(value > 0) || !std::isfinite(value)) section.refuse(key, "Give a number above 0.");
   return value;
 }
 
@@ -33,12 +33,28 @@ std::string type_of(const HfConfig& section, const DenseConfig& read) {
   return read.model_type == "phi3" && (type == "su" || type == "yarn") ? "longrope" : type;
 }
 
-Llama3Scaling read_llama3(const HfConfig& section, int64_t max_positions) {
+// Where rotary keys are read: a section for all layers, or of Gemma 3 and OLMo 3 one for each type of layer.
+struct RopePlace {
+  const HfConfig& config;
+  const HfConfig& section;
+  bool nested = false;
+};
+
+// transformers lets the one beside the section win, but for nested sections. Phi-3 knows it there only.
+int64_t read_original_positions(const RopePlace& at, const DenseConfig& read) {
+  constexpr const char* kKey = "original_max_position_embeddings";
+  if (read.model_type == "phi3") return at.config.count(kKey, 4096);
+  const bool beside = !at.nested && at.config.find(kKey) != nullptr;
+  return (beside ? at.config : at.section).count(kKey, read.max_positions);
+}
+
+Llama3Scaling read_llama3(const RopePlace& at, const DenseConfig& read) {
+  const HfConfig& section = at.section;
   Llama3Scaling scaling;
   scaling.factor = positive(section, "factor");
   scaling.low_freq_factor = positive(section, "low_freq_factor");
   scaling.high_freq_factor = section.number("high_freq_factor");
-  scaling.original_max_positions = section.count("original_max_position_embeddings", max_positions);
+  scaling.original_max_positions = read_original_positions(at, read);
   if (!(scaling.high_freq_factor > scaling.low_freq_factor)) {
     section.refuse("high_freq_factor", "Give a number above low_freq_factor.");
   }
@@ -48,10 +64,11 @@ Llama3Scaling read_llama3(const HfConfig& section, int64_t max_positions) {
 // How much cosines and sines grow with the stretch, by the paper.
 double yarn_scale(double factor, double mscale) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
 
-YarnScaling read_yarn(const HfConfig& section, int64_t max_positions, bool nested) {
+YarnScaling read_yarn(const RopePlace& at, const DenseConfig& read) {
+  const HfConfig& section = at.section;
   YarnScaling yarn;
-  yarn.original_max_positions = section.count("original_max_position_embeddings", max_positions);
-  const double ratio = static_cast<double>(max_positions) / static_cast<double>(yarn.original_max_positions);
+  yarn.original_max_positions = read_original_positions(at, read);
+  const double ratio = static_cast<double>(read.max_positions) / static_cast<double>(yarn.original_max_positions);
   yarn.factor = positive(section, "factor", ratio);
   const double mscale = section.number("mscale", 0.0), all = section.number("mscale_all_dim", 0.0);
   const double by_both = mscale != 0 && all != 0 ? yarn_scale(yarn.factor, mscale) / yarn_scale(yarn.factor, all)
@@ -60,7 +77,7 @@ YarnScaling read_yarn(const HfConfig& section, int64_t max_positions, bool neste
   yarn.beta_fast = positive(section, "beta_fast", 32);
   yarn.beta_slow = positive(section, "beta_slow", 1);
   yarn.truncate = section.flag("truncate", true);
-  if (nested && !yarn.truncate) section.refuse("truncate", "Use true: transformers does not read it here.");
+  if (at.nested && !yarn.truncate) section.refuse("truncate", "Use true: transformers does not read it here.");
   return yarn;
 }
 
@@ -76,39 +93,50 @@ std::vector<double> read_factors(const HfConfig& section, const char* key, size_
   return factors;
 }
 
-// Phi-3 has the original length beside the section.
-LongScaling read_longrope(const HfConfig& config, const HfConfig& section, const DenseConfig& read, size_t pairs) {
+// What transformers takes where the config does not say it.
+double longrope_scale(double factor, double original) {
+  return factor <= 1 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(original));
+}
+
+LongScaling read_longrope(const RopePlace& at, const DenseConfig& read, size_t pairs) {
   LongScaling scaling;
-  scaling.short_factors = read_factors(section, "short_factor", pairs);
-  scaling.long_factors = read_factors(section, "long_factor", pairs);
-  const int64_t otherwise = read.model_type == "phi3" ? 4096 : read.max_positions;
-  scaling.original_max_positions =
-      read.model_type == "phi3" || config.find("original_max_position_embeddings") != nullptr
-          ? config.count("original_max_position_embeddings", otherwise)
-          : section.count("original_max_position_embeddings", otherwise);
+  scaling.short_factors = read_factors(at.section, "short_factor", pairs);
+  scaling.long_factors = read_factors(at.section, "long_factor", pairs);
+  scaling.original_max_positions = read_original_positions(at, read);
   const auto original = static_cast<double>(scaling.original_max_positions);
-  const double factor = positive(section, "factor", static_cast<double>(read.max_positions) / original);
-  scaling.attention_factor =
-      positive(section, "attention_factor", factor <= 1 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(original)));
+  const double factor = positive(at.section, "factor", static_cast<double>(read.max_positions) / original);
+  scaling.attention_factor = positive(at.section, "attention_factor", longrope_scale(factor, original));
   return scaling;
 }
 
+DynamicScaling read_dynamic(const HfConfig& section, int64_t max_positions) {
+  constexpr double kMostPositions = static_cast<double>(int64_t{1} << 40);
+  const double factor = positive(section, "factor");
+  if (factor < 1) section.refuse("factor", "Give 1 or more.");
+  if (factor * static_cast<double>(max_positions) > kMostPositions) section.refuse("factor", "Give a smaller one.");
+  return {factor, max_positions};
+}
+
 // Of one section; theta and the part that turns are known.
-void read_type(const HfConfig& config, const HfConfig& section, DenseConfig& read, RopeConfig& rope, bool nested) {
+void read_type(const RopePlace& at, const DenseConfig& read, RopeConfig& rope) {
+  const HfConfig& section = at.section;
   const std::string type = type_of(section, read);
   const int64_t turned = rope.turned_of(read.head_dim);
   if (type == "llama3") {
-    rope.scaling = read_llama3(section, read.max_positions);
+    rope.scaling = read_llama3(at, read);
   } else if (type == "linear") {
     rope.linear_factor = positive(section, "factor");
   } else if (type == "dynamic") {
-    rope.dynamic = DynamicScaling{positive(section, "factor"), read.max_positions};
-    if (rope.dynamic->factor < 1 || rope.dynamic->factor > 1e6) section.refuse("factor", "Give 1 to 1e6.");
+    rope.dynamic = read_dynamic(section, read.max_positions);
     if (turned <= 2) section.refuse(type_key_of(section), "It needs more than one pair of dimensions that turns.");
   } else if (type == "yarn") {
-    rope.yarn = read_yarn(section, read.max_positions, nested);
+    rope.yarn = read_yarn(at, read);
+    if (rope.theta <= 1) {
+      throw Error(at.config.origin() + " rope_theta",
+                  fmt::format("YaRN divides by the logarithm of {}. Give a number above 1.", rope.theta));
+    }
   } else if (type == "longrope") {
-    rope.longrope = read_longrope(config, section, read, static_cast<size_t>(turned / 2));
+    rope.longrope = read_longrope(at, read, static_cast<size_t>(turned / 2));
   } else if (type != "default") {
     section.refuse(type_key_of(section),
                    "Use \"default\", \"linear\", \"dynamic\", \"yarn\", \"llama3\" or \"longrope\".");
@@ -130,8 +158,9 @@ void read_partial(const HfConfig& config, const HfConfig& section, const DenseFa
   }
   const char* old_key = read.model_type == "gpt_neox" ? "rotary_pct" : "partial_rotary_factor";
   const double part = section.number("partial_rotary_factor", config.number(old_key, read.rope.partial));
-  const int64_t turned = static_cast<int64_t>(static_cast<double>(read.head_dim) * part);
-  if (!(part > 0 && part <= 1) || turned < 2 || turned % 2 != 0) {
+  const bool is_part = part > 0 && part <= 1;
+  const int64_t turned = is_part ? static_cast<int64_t>(static_cast<double>(read.head_dim) * part) : 0;
+  if (turned < 2 || turned % 2 != 0) {
     const HfConfig& place = section.find("partial_rotary_factor") != nullptr ? section : config;
     place.refuse(section.find("partial_rotary_factor") != nullptr ? "partial_rotary_factor" : old_key,
                  fmt::format("An even number of a head's {} dimensions must turn.", read.head_dim));
@@ -140,8 +169,8 @@ void read_partial(const HfConfig& config, const HfConfig& section, const DenseFa
 }
 
 // Gemma 3, OLMo 3: a section for each type of layer. Before transformers 5 "rope_theta" and "rope_scaling" were of the
-// layers that see all, "rope_local_base_freq" of the others.
-void read_two(const HfConfig& config, DenseConfig& read) {
+// layers that see all, Gemma's "rope_local_base_freq" of the others.
+void read_two(const HfConfig& config, const DenseFamily& family, DenseConfig& read) {
   const HfConfig parameters = config.section("rope_parameters");
   const HfConfig global = parameters.section("full_attention"), local = parameters.section("sliding_attention");
   const HfConfig old = config.section("rope_scaling");
@@ -150,25 +179,42 @@ void read_two(const HfConfig& config, DenseConfig& read) {
       parameters.find("sliding_attention") == nullptr) {
     config.refuse("rope_parameters", "Give a section \"full_attention\" and one \"sliding_attention\".");
   }
+  for (const HfConfig* place : {&config, &global, &local, &old}) {
+    if (place->number("partial_rotary_factor", 1.0) != 1.0) place->refuse("partial_rotary_factor", "Use 1.");
+  }
+  if (old.find("rope_type") == nullptr && old.text("type", "default") != "default") {
+    old.refuse("type", "Write it as rope_type: transformers 4 reads this one here, and 5 does not.");
+  }
+  // transformers lays rope_scaling over the section: what stands in that alone would count as well.
+  for (const json::Member& member : global.root().as_object()) {
+    const bool is_type = member.key == "rope_type" || member.key == "type";
+    const bool same = old.root().find(member.key) != nullptr && *old.root().find(member.key) == member.value;
+    if (old.root().as_object().empty() || is_type || member.key == "rope_theta" || same) continue;
+    config.refuse("rope_scaling", "Leave it out: rope_parameters has a section \"full_attention\" already.");
+  }
   read.rope.theta =
       read_theta(config, of_all, global.number("rope_theta", config.number("rope_theta", read.rope.theta)));
-  read.local_rope.theta = read_theta(config, local, config.number("rope_local_base_freq", read.local_rope.theta));
-  read_type(config, of_all, read, read.rope, /*nested=*/true);
-  read_type(config, local, read, read.local_rope, /*nested=*/true);
+  const char* local_key = family.keys.local_theta;
+  read.local_rope.theta = read_theta(
+      config, local, *local_key != 0 ? config.number(local_key, read.local_rope.theta) : read.local_rope.theta);
+  read_type({config, of_all, /*nested=*/true}, read, read.rope);
+  read_type({config, local, /*nested=*/true}, read, read.local_rope);
 }
 
 }  // namespace
 
 void read_ropes(const HfConfig& config, const DenseFamily& family, DenseConfig& read) {
   if (family.two_ropes) {
-    if (config.number("partial_rotary_factor", 1.0) != 1.0) config.refuse("partial_rotary_factor", "Use 1.");
-    read_two(config, read);
+    read_two(config, family, read);
   } else {
     const HfConfig section = section_of(config);
+    for (const char* type : {"full_attention", "sliding_attention"}) {
+      if (section.find(type) != nullptr) section.refuse(type, "All layers of this family turn alike.");
+    }
     const char* old_key = read.model_type == "gpt_neox" ? "rotary_emb_base" : "rope_theta";
     read.rope.theta = read_theta(config, section, config.number(old_key, read.rope.theta));
     read_partial(config, section, family, read);
-    read_type(config, section, read, read.rope, /*nested=*/false);
+    read_type({config, section}, read, read.rope);
   }
   if (read.rope.dynamic) {
     read.max_positions = static_cast<int64_t>(static_cast<double>(read.max_positions) * read.rope.dynamic->factor);
@@ -199,10 +245,22 @@ void export_rope(const HfConfig& config, const DenseConfig& read, json::Value& e
   exported.set("rope_parameters", rope);
   exported.set("rope_theta", read.rope.theta);
   exported.erase("rope_scaling");
-  if (type != "default") {
-    rope.erase("rope_theta");
-    exported.set("rope_scaling", rope);
+  if (type == "default") return;
+  rope.erase("rope_theta");
+  if (read.rope.longrope && read.model_type == "phi3") {
+    const LongScaling& scaling = *read.rope.longrope;
+    const auto original = static_cast<double>(scaling.original_max_positions);
+    exported.set("original_max_position_embeddings", scaling.original_max_positions);
+    // transformers 4 takes these three and no others, and 5 the rest from the top level. Another factor of attention
+    // has no place there: it stays, and 4 refuses it.
+    if (scaling.attention_factor == longrope_scale(static_cast<double>(read.max_positions) / original, original)) {
+      json::Value three = json::Object{};
+      three.set("type", type);
+      for (const char* key : {"short_factor", "long_factor"}) three.set(key, *section.find(key));
+      rope = std::move(three);
+    }
   }
+  exported.set("rope_scaling", rope);
 }
 
 }  // namespace shoal::models

@@ -170,6 +170,13 @@ TEST(DenseConfig, RefusesWhatItWouldComputeDifferently) {
       problem_of("gemma",
                  R"(, "num_key_value_heads": 2, "hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh")"),
       HasSubstr("hidden_activation"));
+  const std::string gemma = R"(, "num_key_value_heads": 2, "hidden_act": "gelu")";
+  EXPECT_THAT(problem_of("gemma", gemma), AllOf(HasSubstr("hidden_act] \"gelu\""), HasSubstr("gelu_pytorch_tanh")));
+  EXPECT_EQ(read_dense_config(config_of("gemma", gemma + R"(, "hidden_activation": "gelu")")).activation,
+            Activation::gelu_exact);
+  EXPECT_THAT(problem_of("llama", R"(, "per_layer_config": {"1": {"intermediate_size": 64}})"),
+              HasSubstr("per_layer_config"));
+  EXPECT_EQ(problem_of("llama", R"(, "per_layer_config": {})"), "");
   EXPECT_THAT(problem_of("granite", R"(, "logits_scaling": 0)"), HasSubstr("logits_scaling] 0"));
   EXPECT_THAT(problem_of("phi3", R"(, "pad_token_id": 1, "embd_pdrop": 0.1)"), HasSubstr("embd_pdrop"));
   EXPECT_THAT(problem_of("opt", R"(, "ffn_dim": 8, "do_layer_norm_before": false)"), HasSubstr("do_layer_norm_before"));

@@ -117,14 +117,88 @@ TEST(RopeConfig, LongRopeTakesTheOriginalLengthBesideTheSection) {
               AllOf(HasSubstr("short_factor] [1]"), HasSubstr("Give 4 numbers above 0")));
 }
 
+// In transformers the one beside the section wins, but for nested sections (families_test.py compares).
+TEST(RopeConfig, TheOriginalLengthBesideTheSectionWinsWhereThereIsOne) {
+  const std::string beside = R"(, "original_max_position_embeddings": 512)";
+  const std::string yarn = R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024})";
+  const std::string llama3 = R"({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,)"
+                             R"( "high_freq_factor": 4.0, "original_max_position_embeddings": 1024})";
+  EXPECT_EQ(rotary("llama", R"(, "rope_scaling": )" + yarn).rope.yarn->original_max_positions, 1024);
+  EXPECT_EQ(rotary("llama", beside + R"(, "rope_scaling": )" + yarn).rope.yarn->original_max_positions, 512);
+  EXPECT_EQ(rotary("llama", beside + R"(, "rope_parameters": )" + llama3).rope.scaling->original_max_positions, 512);
+  for (const char* type : {"gemma3_text", "olmo3"}) {
+    const std::string nested = R"(, "rope_parameters": {"full_attention": )" + yarn + "}";
+    EXPECT_EQ(rotary(type, beside + nested).rope.yarn->original_max_positions, 1024) << type;
+    EXPECT_EQ(rotary(type, beside + R"(, "rope_scaling": )" + llama3).rope.scaling->original_max_positions, 1024);
+  }
+}
+
+TEST(RopeConfig, NumbersThatFitNoCountAreRefused) {
+  EXPECT_THAT(rotary_problem("llama", R"(, "rope_scaling": {"type": "dynamic", "factor": 1e300})"),
+              AllOf(HasSubstr("rope_scaling.factor]"), HasSubstr("Give a smaller one.")));
+  EXPECT_THAT(rotary_problem("llama", R"(, "rope_scaling": {"type": "dynamic", "factor": 1e9})"),
+              HasSubstr("Give a smaller one."));
+  EXPECT_THAT(rotary_problem("phi3", R"(, "partial_rotary_factor": 1e300)"), HasSubstr("partial_rotary_factor"));
+  EXPECT_THAT(rotary_problem("phi3", R"(, "partial_rotary_factor": -1e300)"), HasSubstr("partial_rotary_factor"));
+  EXPECT_THAT(rotary_problem("llama", R"(, "rope_theta": 1.0, "rope_scaling": {"type": "yarn", "factor": 2.0})"),
+              HasSubstr("rope_theta"));
+}
+
+TEST(RopeConfig, Gemma3AloneReadsItsOldKeys) {
+  const std::string old = R"(, "rope_local_base_freq": 5e3, "sliding_window_pattern": 2, "sliding_window": 8)";
+  const DenseConfig gemma = rotary("gemma3_text", old), olmo = rotary("olmo3", old);
+  EXPECT_EQ(gemma.local_rope.theta, 5e3);
+  EXPECT_EQ(gemma.each_layer[1].window, 0);
+  EXPECT_EQ(olmo.local_rope.theta, 5e5);
+  EXPECT_EQ(olmo.each_layer[1].window, 8);
+  EXPECT_EQ(rotary("gemma3_text", R"(, "_sliding_window_pattern": 2, "sliding_window": 8)").each_layer[1].window, 8);
+}
+
+TEST(RopeConfig, LongRopeOfPhi3IsExportedAsTransformers4TakesIt) {
+  const std::string lists = R"("short_factor": [1, 1, 1, 1], "long_factor": [1, 2, 3, 4])";
+  const auto exported = [](const std::string& more) {
+    const HfConfig config = rotary_config("phi3", more);
+    const DenseConfig read = read_dense_config(config);
+    const json::Value written = json::parse(export_dense_config(config, read), "exported");
+    const DenseConfig again = read_dense_config(HfConfig(written, "exported"));
+    EXPECT_EQ(again.rope.longrope->original_max_positions, read.rope.longrope->original_max_positions);
+    EXPECT_EQ(again.rope.longrope->attention_factor, read.rope.longrope->attention_factor);
+    EXPECT_EQ(rope_frequencies(again.rope, 8, 8192), rope_frequencies(read.rope, 8, 8192));
+    return written;
+  };
+  for (const std::string original : {R"(, "original_max_position_embeddings": 1024)", ""}) {
+    const json::Value written = exported(original + R"(, "rope_parameters": {"rope_type": "longrope", )" + lists + "}");
+    const json::Object& section = written.find("rope_scaling")->as_object();
+    ASSERT_EQ(section.size(), 3u);
+    EXPECT_EQ(section[0].key, "type");
+    EXPECT_EQ(section[0].value, json::Value("longrope"));
+    EXPECT_EQ(section[1].key, "short_factor");
+    EXPECT_EQ(section[2].key, "long_factor");
+    EXPECT_EQ(written.find("original_max_position_embeddings")->as_integer(), original.empty() ? 4096 : 1024);
+  }
+  // Another factor of attention has no place in that form.
+  const json::Value own = exported(R"(, "rope_scaling": {"type": "longrope", "attention_factor": 1.5, )" + lists + "}");
+  EXPECT_EQ(own.find("rope_scaling")->find("attention_factor")->as_number(), 1.5);
+}
+
 TEST(RopeConfig, OthersAreRefusedByName) {
+  EXPECT_THAT(rotary_problem("gemma3_text", R"(, "rope_scaling": {"type": "linear", "factor": 8.0})"),
+              AllOf(HasSubstr("rope_scaling.type] \"linear\""), HasSubstr("rope_type")));
+  EXPECT_THAT(rotary_problem("llama", R"(, "rope_parameters": {"full_attention": {"rope_theta": 1e6}})"),
+              HasSubstr("full_attention"));
+  EXPECT_THAT(rotary_problem("olmo3", R"(, "rope_parameters": {"full_attention": {"partial_rotary_factor": 0.5}})"),
+              HasSubstr("full_attention.partial_rotary_factor] 0.5"));
+  EXPECT_THAT(rotary_problem("gemma3_text", R"(, "rope_scaling": {"rope_type": "linear", "factor": 8.0},)"
+                                            R"( "rope_parameters": {"full_attention": {"factor": 4.0}})"),
+              HasSubstr("rope_scaling"));
+
   EXPECT_THAT(rotary_problem("llama", R"(, "rope_scaling": {"type": "mrope", "factor": 2.0})"),
               AllOf(HasSubstr("rope_scaling.type] \"mrope\""), HasSubstr("\"yarn\"")));
   EXPECT_THAT(rotary_problem("llama", R"(, "rope_parameters": {"rope_type": "linear"})"),
               HasSubstr("rope_parameters.factor"));
   EXPECT_THAT(rotary_problem("llama", R"(, "rope_scaling": {"type": "dynamic", "factor": 0.5})"),
               HasSubstr("factor] 0.5"));
-  EXPECT_THAT(rotary_problem("olmo3", R"(, "rope_scaling": {"type": "yarn", "factor": 2.0, "truncate": false})"),
+  EXPECT_THAT(rotary_problem("olmo3", R"(, "rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": false})"),
               HasSubstr("truncate] false"));
 }
 
