@@ -95,7 +95,7 @@ TEST(Members, OfMemoryHaveEveryKindOfBoth) {
   const json::Value line = line_of(memory_members(memory));
   EXPECT_EQ(line.find("planned")->find("weights")->as_integer(), 3);
   EXPECT_EQ(line.find("held")->find("disk_states")->as_integer(), 5);
-  EXPECT_EQ(line.find("held")->as_object().size(), 13u);
+  EXPECT_EQ(line.find("held")->as_object().size(), 14u);
 }
 
 TEST(Members, OfAStartSayTheRanks) {
