@@ -1,5 +1,5 @@
 // For whom each rank waits, told through the store, so that a rank that is late can be told from who holds it up (see
-// blame.h). For transports whose ranks see nothing of each other but messages: GlooWorld holds one once it was split.
+// blame.h). For transports whose ranks see nothing of each other but messages: GlooWorld holds one.
 //   waits/<rank>   a number that grows at each look, then the ranks waited for: "17 3"
 #pragma once
 

@@ -127,7 +127,9 @@ std::shared_ptr<GlooLink> GlooWorld::finish_connecting(const std::string& id,
 }
 
 GlooWorld::Channel GlooWorld::open(const std::string& name, const Members& members) {
-  if (members.are_a_part() && !was_split_.exchange(true)) {
+  // Of two ranks the one that is late is the other. Among more it may itself wait for a third, within one collective
+  // too: what one rank has, another may still lack.
+  if (size() > 2 && !reports_waits_.exchange(true)) {
     wait_reports_ = std::make_unique<WaitReports>(*reports_, rank(), [this] { return waits(); });
   }
   const std::string key = members.channel_key(name);
@@ -315,7 +317,7 @@ std::string GlooWorld::cause_store_silent_for(Timeout limit) const {
 std::string GlooWorld::cause_of(const LinkBroken& broken, const Channel& channel) {
   if (broken.how == LinkBroken::How::late) {
     const std::vector<int> missing{broken.peer};
-    return cause_late(missing, timeout(), was_split_ ? to_blame_by_reports(*reports_, missing) : missing);
+    return cause_late(missing, timeout(), reports_waits_ ? to_blame_by_reports(*reports_, missing) : missing);
   }
   // Whoever stops in order says so first and cuts the connection then, but the two travel separately.
   const auto deadline = std::chrono::steady_clock::now() + kReportDelay;

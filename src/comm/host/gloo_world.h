@@ -102,8 +102,9 @@ class GlooWorld {
   Deadline next_question_{}, next_probe_{};  // of those that are asked again and again
   std::mutex control_mutex_;                 // of an exchange on it
   std::shared_ptr<GlooLink> control_;        // on which ranks wait for each other to open a channel
-  std::atomic<bool> was_split_{false};
-  std::unique_ptr<WaitReports> wait_reports_;  // made by the first split; ends before what it asks
+  std::atomic<bool> reports_waits_{false};
+  std::unique_ptr<WaitReports>
+      wait_reports_;  // of more than two ranks, from the first channel on; ends before what it asks
   std::unique_ptr<ProgressReports> progress_;  // once it is asked for; ends first
 };
 
