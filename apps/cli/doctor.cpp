@@ -85,10 +85,10 @@ void add_doctor(CLI::App& app, int& exit_code) {
       ->needs(ranks)
       ->check(CLI::ExistingDirectory);
   verb->footer(
-      "Examples:\n  shoal doctor\n  shoal doctor --ranks 4 --disk /data\n"
+      "Example:\n  shoal doctor\n  shoal doctor --ranks 4 --disk /data\n"
       "  torchrun --no-python --nnodes 2 --nproc-per-node 8 ... shoal doctor --ranks 16\n\n"
-      "Ends with 0 when training can run here, on a GPU or on the CPU; with --ranks, with 3 when one is below 0.75 of\n"
-      "the median of the others in anything.");
+      "Ends with 0 when training can run here, on a GPU or on the CPU.\n"
+      "With --ranks it ends with 3 when a rank is below 0.75 of the median of the others in anything.");
   verb->callback(
       [flags, ranks, &exit_code] { exit_code = ranks->count() > 0 ? check_ranks(*flags) : check_machine(*flags); });
 }
