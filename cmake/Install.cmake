@@ -14,7 +14,7 @@ install(FILES ${CMAKE_BINARY_DIR}/ShoalConfig.cmake ${CMAKE_BINARY_DIR}/ShoalCon
 
 # The command finds libtorch where it was built, and the files of `shoal tokenize` beside itself. In a wheel it
 # lies in the package shoal, and finds the torch beside that.
-set(tokenize_programs tools/tokenize.py tools/tokenize_chat.py tools/chat_template.py tools/conversations.py tools/documents.py
+set(tokenize_programs tools/make_tokens.py tools/tokenize_chat.py tools/chat_template.py tools/conversations.py tools/documents.py
   tools/token_file.py)
 if(SKBUILD)
   set_target_properties(shoal_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../../torch/lib")

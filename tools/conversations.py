@@ -7,7 +7,7 @@
 | prompt | prompt and completion: texts, or lists of messages |
 | instruction | instruction, input (may be empty or left out), output |
 
-`tokenize.py` calls it. It knows nothing of templates and tokens.
+`make_tokens.py` calls it. It knows nothing of templates and tokens.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Conversations into a token file: each row by the model's chat template, with a mask of what the assistant said.
 
-`tokenize.py` calls it. Rows are read by this process and made into tokens by several, in batches; their order stays that of the files.
+`make_tokens.py` calls it. Rows are read by this process and made into tokens by several, in batches; their order stays that of the files.
 """
 
 import collections

@@ -1,4 +1,4 @@
-// `shoal tokenize`: text and conversations to a token file, by tools/tokenize.py in a Python that has the package
+// `shoal tokenize`: text and conversations to a token file, by tools/make_tokens.py in a Python that has the package
 // tokenizers.
 #include <fmt/format.h>
 #include <string.h>
@@ -36,8 +36,9 @@ std::string find_python() {
 // Beside an installed command, or in the sources of one that was only built.
 std::string find_script() {
   namespace fs = std::filesystem;
-  const fs::path installed = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "share/shoal/tokenize.py";
-  return fs::exists(installed) ? installed.string() : SHOAL_SOURCE_DIR "/tools/tokenize.py";
+  const fs::path installed =
+      fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "share/shoal/make_tokens.py";
+  return fs::exists(installed) ? installed.string() : SHOAL_SOURCE_DIR "/tools/make_tokens.py";
 }
 
 // This process becomes the Python program: signals and the exit code need no passing on.

@@ -6,7 +6,7 @@
 
 namespace shoal::cli {
 
-// A Python and tools/tokenize.py. Throws shoal::Error when the script is not there.
+// A Python and tools/make_tokens.py. Throws shoal::Error when the script is not there.
 std::vector<std::string> tokenizer_program();
 
 }  // namespace shoal::cli

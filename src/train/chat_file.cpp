@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Other tokens of the same file by a later version of tools/tokenize.py want another number.
+// Other tokens of the same file by a later version of tools/make_tokens.py want another number.
 constexpr const char* kMaking = "shoal conversations 1";
 
 std::string place_of(const DataSpec& spec) { return "data " + spec.text; }

@@ -1,5 +1,5 @@
 // --data chat:FILE and prompts:FILE: conversations as a token file, which the model's own tokenizer and chat template
-// make of them once (tools/tokenize.py) and later runs find again.
+// make of them once (tools/make_tokens.py) and later runs find again.
 #pragma once
 
 #include <string>

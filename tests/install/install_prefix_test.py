@@ -37,7 +37,7 @@ class Install(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn(f"installed shoal 0.1.0 (torch 2.", done.stdout)
             self.assertIn("is not on your PATH", done.stdout)
-            for path in ("bin/shoal", "include/shoal/engine.h", "share/shoal/tokenize.py", "share/man/man1/shoal-train.1", "share/bash-completion/completions/shoal"):
+            for path in ("bin/shoal", "include/shoal/engine.h", "share/shoal/make_tokens.py", "share/man/man1/shoal-train.1", "share/bash-completion/completions/shoal"):
                 self.assertTrue((prefix / path).is_file(), path)
             self.assertTrue(list(prefix.glob("lib*/cmake/Shoal/ShoalConfig.cmake")))
             self.assertTrue(list(prefix.glob("lib*/libshoal.a")))

@@ -74,7 +74,7 @@ class Install(unittest.TestCase):
         self.assertIn("104.3 GiB", self.run_well(shoal, "plan", "--params", "7e9", "--world", "8"))
         # With echo for a Python: the program that it would run is the installed one.
         words = self.run_well("env", "SHOAL_PYTHON=echo", shoal, "tokenize", "--tokenizer", "a", "-o", "b", "c").split()
-        self.assertEqual(words[0], str(prefix / "share/shoal/tokenize.py"))
+        self.assertEqual(words[0], str(prefix / "share/shoal/make_tokens.py"))
         self.assertTrue(Path(words[0]).is_file())
 
 

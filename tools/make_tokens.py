@@ -1,6 +1,6 @@
 """Turns text into a token file (docs/formats/tokens.md) with a Hugging Face tokenizer.json.
 
-    tokenize.py --tokenizer tokenizer.json TEXT... -o FILE.bin [--eos TOKEN] [--field NAME] [--layout NAME] ...
+    make_tokens.py --tokenizer tokenizer.json TEXT... -o FILE.bin [--eos TOKEN] [--field NAME] [--layout NAME] ...
 
 Run by `shoal tokenize`. A TEXT is a file, or a folder of files (all below it, in sorted order, hidden ones left out); documents.py
 says what its documents are. The tokens of each are what the tokenizer gives for the whole of it, without special tokens, and then
@@ -12,8 +12,6 @@ import errno
 import os
 import sys
 import time
-
-sys.path.append(sys.path.pop(0))  # this folder behind the standard library, which has a tokenize too
 
 from conversations import GROUPS, LAYOUTS
 from documents import Failed, documents_of, find_files, has_rows, refuse_lfs_pointer
