@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/narrow_arithmetic.h"
 #include "models/ops/attention.h"
 
 namespace shoal::models {
@@ -81,6 +82,15 @@ size_t chunk_nbytes(const DenseConfig& config, const MicroStep& of) {
          of.rows() * static_cast<size_t>(2 * config.kv_width()) * 4;
 }
 
+// Where the processor has no arithmetic for the dtype, attention's backward is in fp32 (aten/fp32_products.h): five
+// tensors are widened, and three gradients rounded.
+size_t widened_nbytes(const DenseConfig& config, const Widths& w, const MicroStep& of) {
+  const bool whole = std::any_of(config.each_layer.begin(), config.each_layer.end(),
+                                 [&](const DenseLayer& layer) { return !is_chunked(config, layer, of.time); });
+  if (!whole || !w.narrow || kernels::why_no_arithmetic(of.dtype).empty()) return 0;
+  return of.rows() * w.q * (8 * 4 + 3 * w.element);
+}
+
 }  // namespace
 
 BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of) {
@@ -98,7 +108,8 @@ BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of) {
   if (!fused) {
     // An RMS norm in 16 bits does not keep its input, so that the input is kept where its output is made again.
     const size_t norms = w.narrow && config.norm != NormKind::layer ? 0 : w.before * w.hidden;
-    return {rows * kept, rows * (norms + product) * w.element, std::max(rows * kept / 2, scores)};
+    return {rows * kept, rows * (norms + product) * w.element,
+            std::max({rows * kept / 2, scores, widened_nbytes(config, w, of)})};
   }
   // Backward of the feed-forward part holds the gradients of its product, of gate and of up.
   const size_t norms = config.norm == NormKind::rms_one && w.narrow ? 0 : w.before * w.hidden;
