@@ -97,7 +97,11 @@ std::vector<int64_t> PackedSamples::read(int64_t sample, Row row) const {
     lengths.push_back(piece->places());
   }
   SHOAL_CHECK(taken > 0 && taken <= cut_.sequence);
-  if (taken < cut_.sequence) lengths.push_back(cut_.sequence - taken);
+  // Empty places are in documents no longer than the row's own: the longest may choose the rotary angles of all.
+  const int64_t longest = *std::ranges::max_element(lengths);
+  for (int64_t empty = taken; empty < cut_.sequence; empty += lengths.back()) {
+    lengths.push_back(std::min(longest, cut_.sequence - empty));
+  }
   std::fill(row.tokens + taken, row.tokens + cut_.sequence, 0);
   std::fill(row.targets + taken, row.targets + cut_.sequence, kNotLearned);
   return lengths;

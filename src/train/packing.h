@@ -25,8 +25,8 @@ struct PackedRows {
 };
 
 // The longest first, each into the row with the least room that holds it, a new row where there is none (best fit). The
-// key decides among pieces of one length, so that neighbours in the data do not share rows. Pieces take 1 to `sequence`
-// places.
+// key decides among pieces of one length, so that neighbours in the data do not share rows, and shuffles the rows.
+// Pieces take 1 to `sequence` places.
 PackedRows pack(std::vector<DocumentPart> pieces, int64_t sequence, uint64_t key);
 
 // A row for each piece, in their order.
