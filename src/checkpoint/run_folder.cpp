@@ -11,7 +11,9 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <mutex>
 #include <random>
+#include <set>
 
 #include "checkpoint/durable_file.h"
 #include "checkpoint/file_lengths.h"
@@ -39,8 +41,18 @@ std::string fresh_id() {
   return fmt::format("{}-{:08x}{:08x}", ::getpid(), random(), random());
 }
 
-// Whether a living save holds the lock of a temporary folder or pointer.
-bool is_locked(const std::string& path) {
+// A process may have a save behind training and another one beside it.
+std::mutex own_mutex;           // held to use own_ids, and from reading `latest` to replacing it
+std::set<std::string> own_ids;  // of the saves of this process that live
+
+bool is_own(const std::string& path) {
+  const std::lock_guard lock(own_mutex);
+  return std::ranges::any_of(own_ids, [&](const std::string& id) { return path.ends_with(id); });
+}
+
+// Whether a temporary folder or pointer is a living save's: this process's, or one that holds its lock.
+bool is_living(const std::string& path) {
+  if (is_own(path)) return true;
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -79,6 +91,15 @@ class Locked {
 };
 
 }  // namespace
+
+SaveId::SaveId() : text_(fresh_id()) {
+  const std::lock_guard lock(own_mutex);
+  own_ids.insert(text_);
+}
+SaveId::~SaveId() {
+  const std::lock_guard lock(own_mutex);
+  own_ids.erase(text_);
+}
 
 std::string step_name(int64_t step) { return fmt::format("step-{:08}", step); }
 
@@ -123,11 +144,11 @@ std::string incompleteness_of(const std::string& path) {
 }
 
 PendingCheckpoint::PendingCheckpoint(const std::string& folder, int64_t step)
-    : folder_(folder), name_(step_name(step)), id_(fresh_id()) {
+    : folder_(folder), name_(step_name(step)) {
   make_folders(folder);
   latest_before_ = named_latest(folder);
   remove_leftovers(folder);
-  const std::string path = joined(folder, fmt::format(".{}.tmp-{}", name_, id_));
+  const std::string path = joined(folder, fmt::format(".{}.tmp-{}", name_, id_.text()));
   if (::mkdir(path.c_str(), 0777) != 0) throw_io_error("make the folder", path, errno);
   temporary_ = path;
   lock_fd_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -149,7 +170,7 @@ std::string PendingCheckpoint::publish(const std::string& manifest_text) {
   write_text(joined(temporary_, std::string(kManifestName)), manifest_text);
   sync_folder(temporary_);
   // All that can run out of space comes before the real name is given.
-  const std::string pointer = joined(folder_, fmt::format(".latest.tmp-{}", id_));
+  const std::string pointer = joined(folder_, fmt::format(".latest.tmp-{}", id_.text()));
   const std::string path = joined(folder_, name_);
   std::optional<Locked> pointer_lock;  // once the temporary folder has its real name nothing else tells that this lives
   try {
@@ -158,6 +179,7 @@ std::string PendingCheckpoint::publish(const std::string& manifest_text) {
     replace(temporary_, path);
     abandon();  // what stood there before, if anything
     sync_folder(folder_);
+    const std::lock_guard lock(own_mutex);
     const std::string named = named_latest(folder_);
     const std::optional<int64_t> now = step_of_name(named);
     if (named != latest_before_ && now && *now > *step_of_name(name_)) {
@@ -179,7 +201,7 @@ void remove_leftovers(const std::string& folder) {
   const auto has_living_folder = [&](const std::string& pointer) {
     const std::string end = pointer.substr(std::string(".latest").size());
     return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return name.starts_with(".step-") && name.ends_with(end) && is_locked(joined(folder, name));
+      return name.starts_with(".step-") && name.ends_with(end) && is_living(joined(folder, name));
     });
   };
   for (const std::string& name : names) {
@@ -187,7 +209,7 @@ void remove_leftovers(const std::string& folder) {
     const bool old = name.rfind(".step-", 0) == 0 && name.find(".old-") != std::string::npos;
     const bool pointer = name.rfind(".latest.tmp-", 0) == 0;
     const std::string path = joined(folder, name);
-    if (!old && !((temporary || pointer) && !is_locked(path))) continue;
+    if (!old && !((temporary || pointer) && !is_living(path))) continue;
     if (pointer && has_living_folder(name)) continue;
     std::error_code ignored;  // what cannot be removed does no harm
     fs::remove_all(path, ignored);

@@ -26,6 +26,21 @@ Manifest read_manifest(const std::string& path);
 // Also that every file is there with its length; "" if so. Does not read the files.
 std::string incompleteness_of(const std::string& path);
 
+// Names a save's temporary files, and while it lives nothing in this process takes them for leftovers: a file system
+// may have no locks.
+class SaveId {
+ public:
+  SaveId();
+  ~SaveId();
+  SaveId(const SaveId&) = delete;
+  SaveId& operator=(const SaveId&) = delete;
+
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
 // A checkpoint on its way. Rank 0 has one.
 class PendingCheckpoint {
  public:
@@ -44,13 +59,13 @@ class PendingCheckpoint {
  private:
   std::string folder_;
   std::string name_;
-  std::string id_;
+  SaveId id_;
   std::string temporary_;
   std::string latest_before_;  // that `latest` named when this one began: a run may go on from further back
   int lock_fd_ = -1;           // of the temporary folder: tells a living save from a dead one
 };
 
-// Removes what dead saves left. What a living save of another process holds is left alone.
+// Removes what dead saves left. What a living save holds, of this process or another, is left alone.
 void remove_leftovers(const std::string& folder);
 
 // Keeps the checkpoint of `step` and the `keep_last` - 1 complete ones before it; removes earlier ones. Later ones, of

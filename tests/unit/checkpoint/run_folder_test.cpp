@@ -83,6 +83,15 @@ TEST(RunFolder, LeftoversOfDeadSavesGoAndLivingSavesStay) {
   EXPECT_THAT(names_of(temp.path()), ElementsAre(".mine", name, "notes.txt"));
 }
 
+TEST(RunFolder, LivingSavesOfThisProcessStayWithoutLocksToo) {
+  const TempFolder temp;
+  const PendingCheckpoint living(temp.path(), 3);
+  std::filesystem::remove(living.temporary_path());
+  std::filesystem::create_directory(living.temporary_path());  // another one, that nobody has locked
+  remove_leftovers(temp.path());
+  EXPECT_TRUE(std::filesystem::exists(living.temporary_path()));
+}
+
 TEST(RunFolder, LatestDoesNotGoBackBehindASaveThatWasFasterButWithARunThatDoes) {
   const TempFolder temp;
   save(temp.path(), 90);
