@@ -57,9 +57,10 @@ struct SavedCheckpoint {
 // a picture of the state and returns; threads of its own write, checksum and sync. A save becomes a checkpoint when the
 // ranks come by together: in poll_saved, wait_saved, or the next save_later. Until then it is none, and what was saved
 // before stays. The picture is a copy in host memory, kept from save to save, of shoal.save_memory bytes at most, or,
-// where that is 0, of half of what is free for the rank, and within shoal.host_budget where that is given; what
-// that does not hold is written before save_later returns. One save is under way at a time. A save_checkpoint of a
-// later step into the same folder may be complete before it: then `latest` stays with the later one.
+// where that is 0, of half of what is free for the rank, and within shoal.host_budget where that is given, but never of
+// less than 20 MiB; what that does not hold is written before save_later returns. One save is under way at a time. A
+// save_checkpoint of a later step into the same folder may be complete before it: then `latest` stays with the later
+// one.
 //
 // Every rank has one and makes the same calls in the same order; is_ready() and the like are a rank's own. One thread
 // calls it. The engine is read in save_later alone and may be gone after; the world outlives this object.
@@ -74,9 +75,9 @@ class CheckpointSaver {
   // Between passes, as save_checkpoint. Waits for a save that is under way, and says so on stderr. Throws SaveError on
   // every rank if that one failed, or if this one cannot begin; then none is under way, and the run may go on.
   void save_later(const SaveOptions& options);
-  // Once a step: notices what has been written. Waits for no disk, and takes one small collective while a save is under
-  // way, else none. True: none is under way. A save that failed is told on stderr, and thrown by the next call of
-  // wait_saved or save_later.
+  // Once a step: notices what has been written. Takes one small collective while a save is under way, else none, and
+  // waits for no disk, but where a save has failed, to remove its half. True: none is under way. That one failed is
+  // told on stderr, and thrown by the next call of wait_saved or save_later.
   bool poll_saved();
   // Waits for the save that is under way, if any. Throws SaveError on every rank if it failed. The last that became
   // complete; nothing: none did.

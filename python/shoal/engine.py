@@ -204,7 +204,7 @@ class Engine:
     def save_later(self, folder: str | os.PathLike, step: int, keep_last: int = 0, extra: dict[str, str] | None = None) -> None:
         """save(), written behind training: takes a copy of the state in host memory (shoal.save_memory) and returns. The ranks
         notice in step() what has been written; wait_saved() waits for it. Until then the checkpoint is not there. One that is
-        under way is waited for first."""
+        under way is waited for first. Buffers, and the states of an optimizer of torch, are written before it returns."""
         if self.later is None:
             self.later = checkpoint.LaterSaves(self)
         self.later.save(self, folder, step, keep_last, extra)

@@ -23,15 +23,20 @@ size_t needed_memory(const PictureNeed& need, const std::function<size_t()>& mos
                   picture_nbytes(static_cast<size_t>(need.state), asked ? static_cast<size_t>(need.asked) : most()));
 }
 
-std::shared_ptr<std::byte> take_memory(size_t nbytes, const std::function<std::shared_ptr<std::byte>(size_t)>& take) {
-  try {
-    return take(nbytes);
-  } catch (const std::exception& error) {
-    throw Error("checkpoint",
-                fmt::format("there are no {} of host memory for a save behind training ({}). Give it less "
-                            "(shoal.save_memory), or let training wait for saves (shoal train --save-and-wait, "
-                            "save_checkpoint).",
-                            format_nbytes(nbytes), message_of(error)));
+PictureMemory take_memory(size_t nbytes, size_t least, const std::function<std::shared_ptr<std::byte>(size_t)>& take) {
+  while (true) {
+    try {
+      return {take(nbytes), nbytes};
+    } catch (const std::exception& error) {
+      if (nbytes <= least) {
+        throw Error("checkpoint",
+                    fmt::format("there are no {} of host memory for a save behind training ({}). Give it less "
+                                "(shoal.save_memory), or let training wait for saves (shoal train --save-and-wait, "
+                                "save_checkpoint).",
+                                format_nbytes(nbytes), message_of(error)));
+      }
+    }
+    nbytes = std::max(least, in_pages(nbytes / 2));
   }
 }
 

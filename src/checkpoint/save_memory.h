@@ -20,7 +20,12 @@ struct PictureNeed {
 // it is enough, or was all that might be taken.
 size_t needed_memory(const PictureNeed& need, const std::function<size_t()>& most);
 
-// Takes it by `take`, and where that fails says what to do.
-std::shared_ptr<std::byte> take_memory(size_t nbytes, const std::function<std::shared_ptr<std::byte>(size_t)>& take);
+struct PictureMemory {
+  std::shared_ptr<std::byte> data;
+  size_t nbytes = 0;
+};
+
+// Takes it by `take`; where that fails half as much, and again, down to `least`; where that fails too, says what to do.
+PictureMemory take_memory(size_t nbytes, size_t least, const std::function<std::shared_ptr<std::byte>(size_t)>& take);
 
 }  // namespace shoal::checkpoint

@@ -12,6 +12,7 @@
 #include "checkpoint/later_save.h"
 #include "checkpoint/save_memory.h"
 #include "engine/room.h"
+#include "plan/memory.h"
 #include "plan/save_memory.h"
 #include "shoal/checkpoint.h"
 
@@ -77,8 +78,8 @@ class CheckpointSaver::Impl {
 
   const Engine& engine_;
   Group& world_;
-  std::shared_ptr<std::byte> memory_;
-  size_t memory_nbytes_ = 0, state_nbytes_ = 0;
+  checkpoint::PictureMemory memory_;
+  size_t state_nbytes_ = 0;
   std::unique_ptr<LaterSave> save_;  // under way; its threads use the memory
   Clock::time_point begun_;
   std::optional<SavedCheckpoint> last_;
@@ -86,17 +87,17 @@ class CheckpointSaver::Impl {
 
  private:
   std::span<std::byte> room(int64_t nbytes, int64_t least) {
-    const size_t wanted = checkpoint::needed_memory(
-        {.state = nbytes, .least = least, .asked = engine_.config().shoal.save_memory, .held = memory_nbytes_},
-        [&] { return unasked_picture(share()); });
-    if (wanted != memory_nbytes_) {
-      memory_.reset();
-      memory_nbytes_ = 0;
-      memory_ = checkpoint::take_memory(wanted, [&](size_t size) { return engine_.state().picture_memory(size); });
-      memory_nbytes_ = wanted;
+    const int64_t asked = engine_.config().shoal.save_memory;
+    const size_t wanted =
+        checkpoint::needed_memory({.state = nbytes, .least = least, .asked = asked, .held = memory_.nbytes},
+                                  [&] { return unasked_picture(share()); });
+    if (wanted != memory_.nbytes) {
+      memory_ = {};  // before the new one
+      memory_ = checkpoint::take_memory(wanted, asked > 0 ? wanted : in_pages(static_cast<size_t>(least)),
+                                        [&](size_t size) { return engine_.state().picture_memory(size); });
     }
     state_nbytes_ = static_cast<size_t>(nbytes);
-    return {memory_.get(), memory_nbytes_};
+    return {memory_.data.get(), memory_.nbytes};
   }
 
   HostShare share() const {
@@ -130,6 +131,6 @@ bool CheckpointSaver::wait_ready(double seconds) const { return !impl_->save_ ||
 const std::optional<SavedCheckpoint>& CheckpointSaver::last() const { return impl_->last_; }
 double CheckpointSaver::written_share() const { return impl_->save_ ? impl_->save_->written_share() : 1; }
 size_t CheckpointSaver::state_nbytes() const { return impl_->state_nbytes_; }
-size_t CheckpointSaver::picture_nbytes() const { return impl_->memory_nbytes_; }
+size_t CheckpointSaver::picture_nbytes() const { return impl_->memory_.nbytes; }
 
 }  // namespace shoal

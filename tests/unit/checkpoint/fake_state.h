@@ -18,8 +18,8 @@ class FakeState {
   using Key = std::pair<int, StateKind>;
 
   // Each rank owns an uneven part of each parameter; whole: keeps everything, as at stage 0.
-  FakeState(int rank, int world, bool whole = false, int moments = 2)
-      : params_({{"wte", {"head.tied"}, {37, 3}, "embed", DType::bf16, true},
+  FakeState(int rank, int world, bool whole = false, int moments = 2, int64_t rows = 37)
+      : params_({{"wte", {"head.tied"}, {rows, 3}, "embed", DType::bf16, true},
                  {"block.w", {}, {5, 7}, "block", DType::bf16, true},
                  {"block.frozen", {}, {24}, "block", DType::bf16, false},
                  {"block.none", {}, {0, 3}, "block", DType::bf16, true},

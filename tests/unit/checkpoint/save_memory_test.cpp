@@ -5,6 +5,7 @@
 
 #include <new>
 
+#include "shoal/error.h"
 #include "training/outcome.h"
 
 namespace shoal::checkpoint {
@@ -46,10 +47,26 @@ TEST(SaveMemory, IsKeptFromSaveToSave) {
 
 TEST(SaveMemory, ThatCannotBeHadSaysWhatToSet) {
   const std::string said = shoal::testing::message_of(
-      [] { take_memory(1 << 20, [](size_t) -> std::shared_ptr<std::byte> { throw std::bad_alloc(); }); });
+      [] { take_memory(1 << 20, 1 << 20, [](size_t) -> std::shared_ptr<std::byte> { throw std::bad_alloc(); }); });
   EXPECT_THAT(said, HasSubstr("there are no 1 MiB of host memory"));
   EXPECT_THAT(said, HasSubstr("shoal.save_memory"));
   EXPECT_THAT(said, HasSubstr("--save-and-wait"));
+}
+
+TEST(SaveMemory, IsLessWhereLessCanBeHad) {
+  const auto with = [](size_t most, size_t least) {
+    return take_memory(kWholePicture, least,
+                       [=](size_t nbytes) {
+                         if (nbytes > most) throw std::bad_alloc();
+                         return std::make_shared<std::byte>();
+                       })
+        .nbytes;
+  };
+  EXPECT_EQ(with(kWholePicture, 8192), kWholePicture);
+  EXPECT_EQ(with(30 * kMebi, 8192), size_t{25 * kMebi});
+  EXPECT_EQ(with(8192, 8192), 8192u);
+  EXPECT_THROW(with(4096, 8192), Error);
+  EXPECT_THROW(with(30 * kMebi, kWholePicture), Error) << "what was asked for is not made less";
 }
 
 }  // namespace
