@@ -24,9 +24,18 @@ std::string read_all(const char* path) {
   return text.str();
 }
 
+// Of the line that begins so; 0 where none does.
+size_t number_after(const std::string& text, const std::string& begin) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(begin)) return std::strtoull(line.c_str() + begin.size(), nullptr, 10);
+  }
+  return 0;
+}
+
 size_t available_now() {
   return available_nbytes(read_all("/proc/meminfo"), read_all("/sys/fs/cgroup/memory.max"),
-                          read_all("/sys/fs/cgroup/memory.current"));
+                          read_all("/sys/fs/cgroup/memory.current"), read_all("/sys/fs/cgroup/memory.stat"));
 }
 
 Room own_room(const Config& config, Group& world, at::Device device) {
@@ -65,15 +74,13 @@ int local_ranks(int world) {
   return read_local_ranks([](const char* name) { return std::getenv(name); }, world);
 }
 
-size_t available_nbytes(const std::string& meminfo, const std::string& limit, const std::string& used) {
-  size_t available = 0;
-  std::istringstream lines(meminfo);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("MemAvailable:")) available = std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
-  }
+size_t available_nbytes(const std::string& meminfo, const std::string& limit, const std::string& used,
+                        const std::string& stat) {
+  const size_t available = number_after(meminfo, "MemAvailable:") * 1024;
   const size_t most = std::strtoull(limit.c_str(), nullptr, 10);  // "max": no limit, and no number
-  const size_t taken = std::strtoull(used.c_str(), nullptr, 10);
   if (most == 0) return available;
+  const size_t counted = std::strtoull(used.c_str(), nullptr, 10);
+  const size_t taken = counted - std::min(counted, number_after(stat, "inactive_file "));  // files that were read
   return std::min(available, most > taken ? most - taken : 0);
 }
 

@@ -15,8 +15,10 @@ namespace shoal {
 int local_ranks(int world);
 
 // Memory that can be had without paging, from the text of /proc/meminfo; 0 where it does not say. Within a container's
-// limit, where `limit` and `used` are the numbers of its memory.max and memory.current.
-size_t available_nbytes(const std::string& meminfo, const std::string& limit = "", const std::string& used = "");
+// limit, where `limit`, `used` and `stat` are the texts of its memory.max, memory.current and memory.stat: pages of
+// files that nobody uses count as used there, and are given up when memory is wanted.
+size_t available_nbytes(const std::string& meminfo, const std::string& limit = "", const std::string& used = "",
+                        const std::string& stat = "");
 
 // Of what is free on this host now a little less than this rank's part. A rank's own number.
 size_t free_for_rank(int world);

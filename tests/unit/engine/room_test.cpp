@@ -11,6 +11,9 @@ TEST(Room, ReadsWhatIsAvailable) {
   EXPECT_EQ(available_nbytes("MemAvailable: 50 kB\n", "max\n", "100\n"), 50u * 1024);
   EXPECT_EQ(available_nbytes("MemAvailable: 50 kB\n", "20000\n", "4000\n"), 16000u);
   EXPECT_EQ(available_nbytes("MemAvailable: 50 kB\n", "20000\n", "24000\n"), 0u);
+  const std::string stat = "anon 3000\nfile 16000\ninactive_anon 5\ninactive_file 15000\nactive_file 1000\n";
+  EXPECT_EQ(available_nbytes("MemAvailable: 50 kB\n", "20000\n", "19000\n", stat), 16000u);
+  EXPECT_EQ(available_nbytes("MemAvailable: 50 kB\n", "20000\n", "14000\n", stat), 20000u) << "read at another moment";
 }
 
 TEST(Room, OnTheCpuTheDeviceIsTheHost) {
