@@ -32,9 +32,11 @@ set_tests_properties(python_train_log_test PROPERTIES LABELS process TIMEOUT 900
 add_test(NAME python_report_test COMMAND ${SHOAL_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/python/report_test.py)
 set_tests_properties(python_report_test PROPERTIES LABELS process TIMEOUT 900 SKIP_RETURN_CODE 77
   ENVIRONMENT "SHOAL_COMMAND=$<TARGET_FILE:shoal_cli>;CUDA_VISIBLE_DEVICES=")
-# Processes of the command that are killed, a few of them; `make kill-test` kills more.
-add_test(NAME python_kill_test COMMAND ${SHOAL_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/python/kill_test.py)
-set_tests_properties(python_kill_test PROPERTIES LABELS process TIMEOUT 1800
+# Processes of the command: some that are killed (`make kill-test` kills more), and one that computes other bits.
+foreach(name kill audit)
+  add_test(NAME python_${name}_test COMMAND ${SHOAL_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/python/${name}_test.py)
+endforeach()
+set_tests_properties(python_kill_test python_audit_test PROPERTIES LABELS process TIMEOUT 1800 SKIP_RETURN_CODE 77
   ENVIRONMENT "SHOAL_COMMAND=$<TARGET_FILE:shoal_cli>;OMP_NUM_THREADS=1;CUDA_VISIBLE_DEVICES=")
 list(APPEND grids python_hf_trainer_test python_hf_saving_test python_checkpoint_layout_test python_module_test
   python_shapes_test python_report_test python_hybrid_test python_restart_test)

@@ -87,20 +87,13 @@ class Trainer {
         stop_wish_(options),
         lag_(static_cast<size_t>(options.read_behind.value_or(device.is_cuda() ? 1 : 0))) {}
 
-  int run() {
-    try {
-      return run_steps();
-    } catch (const std::exception& error) {
-      // Before this rank waits for its disk, as the saver's end does: the others are not to wait for that.
-      world_.abort(error.what());
-      happened_.flush_ranks();
-      happened_.add("failed", step_, {{"why", first_line(error.what())}});
-      throw;
-    }
+  // To the run's events, on the way out of run().
+  void note_failure(const std::exception& error) {
+    happened_.flush_ranks();
+    happened_.add("failed", step_, {{"why", first_line(error.what())}});
   }
 
- private:
-  int run_steps() {
+  int run() {
     print_banner();
     if (options_.out.empty()) progress_.say("no --out: nothing is saved");
     resume();
@@ -134,6 +127,7 @@ class Trainer {
     return finish(last);
   }
 
+ private:
   // A step whose result is not read yet.
   struct BegunStep {
     int64_t step = 0;
@@ -471,20 +465,25 @@ int train(const TrainOptions& options, const PreparedRun& run) {
   if (device.is_cuda()) allow_tf32(run.config.shoal.tf32);
   const std::unique_ptr<Group> world =
       run.world == 1 ? make_single_group() : make_process_group(process_group_options(run.config));
+  // Outside, since their ends wait for disks: the other ranks are told of a failure before.
+  std::unique_ptr<RunLock> lock;  // for as long as the run lives
+  std::optional<FittedRun> fitted;
+  std::optional<Trainer> trainer;
   try {
     check_agreement(facts_of(options, run), *world);
-    std::unique_ptr<RunLock> lock;  // for as long as the run lives
     checkpoint::act_together(*world, {"lock", "run folder"}, "--out", [&] {
       if (!options.out.empty() && world->rank() == 0) lock = std::make_unique<RunLock>(options.out);
     });
     if (!options.data_checked) check_tokens_together(run, *world);
-    const FittedRun fitted = fit_to_memory(run, *world, device);
-    run.model->set_recomputed(fitted.recomputed);
-    return Trainer(options, run, fitted, *world, device, threads).run();
-  } catch (const AuditError&) {  // of every rank
+    fitted = fit_to_memory(run, *world, device);
+    run.model->set_recomputed(fitted->recomputed);
+    return trainer.emplace(options, run, *fitted, *world, device, threads).run();
+  } catch (const AuditError& error) {  // of every rank: none is to hear of it from another
+    trainer->note_failure(error);
     throw;
   } catch (const std::exception& error) {
     world->abort(error.what());  // so that the other ranks say why
+    if (trainer) trainer->note_failure(error);
     throw;
   }
 }
