@@ -1,5 +1,6 @@
 // `shoal doctor`: looks at this machine and says what would keep Shoal from running, or from running fast. With --ranks
 // it measures every rank of a run to be, and says which of them stands out.
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -12,9 +13,11 @@
 #include "doctor/gpu_checks.h"
 #include "doctor/host_checks.h"
 #include "doctor/rank_checks.h"
+#include "engine/room.h"
 #include "launch/launch_ranks.h"
 #include "shoal/device.h"
 #include "shoal/group.h"
+#include "train/prepare.h"
 
 namespace shoal::cli {
 
@@ -52,6 +55,7 @@ int check_ranks(const DoctorFlags& flags) {
   const std::string named = device_named(flags.device);
   if (!under_launcher(flags.ranks)) return start_ranks(ranks);
   const at::Device device = open_device(named);
+  at::set_num_threads(train::threads_for({}, local_ranks(ranks)));  // as a run has them
   const std::unique_ptr<Group> world = make_process_group();
   try {
     const doctor::CheckedRanks checked = doctor::check_ranks(*world, {.device = device, .disk = flags.disk});
