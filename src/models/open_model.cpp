@@ -128,6 +128,13 @@ void refuse_half_a_model(const std::string& name) {
   }
 }
 
+// Of a folder, or of the config.json in it.
+fs::path folder_named(const std::string& path) {
+  fs::path folder = path;
+  if (folder.filename() == kConfigFile) folder = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+  return folder;
+}
+
 // nullptr: a folder is meant. See [Note: a folder comes before a built-in name].
 const Builtin* named_builtin(const std::string& name_or_path) {
   if (name_or_path.starts_with(kBuiltinPrefix)) {
@@ -155,6 +162,10 @@ std::string name_clash(const std::string& name_or_path) {
                      name_or_path, kBuiltinPrefix, name_or_path);
 }
 
+std::string model_folder(const std::string& name_or_path) {
+  return named_builtin(name_or_path) != nullptr ? "" : folder_named(name_or_path).string();
+}
+
 std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const OpenOptions& options) {
   if (const Builtin* builtin = named_builtin(name_or_path)) {
     const HfConfig config(builtin->config, fmt::format("built-in model {}", builtin->name));
@@ -162,8 +173,7 @@ std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const
     weights.seed = options.seed;
     return open_config({name_or_path, config, weights, options.recompute, builtin->byte_tokens});
   }
-  fs::path folder = name_or_path;
-  if (folder.filename() == kConfigFile) folder = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+  const fs::path folder = folder_named(name_or_path);
   const fs::path file = folder / kConfigFile;
   if (!fs::exists(file)) {
     const std::string near = nearest_word(name_or_path, builtin_models());

@@ -24,6 +24,9 @@ std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const
 // What to tell the user where a name is a folder's and a built-in one's: which of them is taken. "": it is not both.
 std::string name_clash(const std::string& name_or_path);
 
+// The folder that a name, a path or that of a config.json in it means; "" for a built-in model.
+std::string model_folder(const std::string& name_or_path);
+
 // The model of a config.json that stands nowhere but here, as checkpoints carry it: its weights start from the seed.
 // `name` is for messages.
 std::unique_ptr<LanguageModel> open_model_of_config(const std::string& config_json, const std::string& name,

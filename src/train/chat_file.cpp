@@ -89,7 +89,7 @@ void run_tokenizer(const DataSpec& spec, const TokenizerPlace& place, const std:
 }  // namespace
 
 std::string token_file_of(const DataSpec& spec, const TokenizerPlace& place) {
-  if (!fs::exists(fs::path(place.model_folder) / "tokenizer.json")) {
+  if (place.model_folder.empty() || !fs::exists(fs::path(place.model_folder) / "tokenizer.json")) {
     throw Error(place_of(spec),
                 fmt::format("needs the model's own tokenizer, and {}. Give --model a folder that has its "
                             "tokenizer.json, or use `shoal tokenize` and tokens:FILE.",

@@ -133,10 +133,9 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
                           .seed = options.seed,
                           .packing = options.packing};
   const Vocabulary vocabulary = {info.name, info.vocab, info.byte_tokens || info.vocab == kByteVocab};
-  RunData data = open_run_data(options.data, vocabulary, cut,
-                               {.program = options.tokenizer,
-                                .model_folder = fs::is_directory(options.model) ? options.model : "",
-                                .run_folder = options.out});
+  RunData data = open_run_data(
+      options.data, vocabulary, cut,
+      {.program = options.tokenizer, .model_folder = models::model_folder(options.model), .run_folder = options.out});
   const Position start = start_of(options, config, cut, data, world);
 
   std::vector<std::string> choices = std::move(made.choices);

@@ -170,6 +170,9 @@ TEST(OpenModel, AFolderComesBeforeABuiltInNameAndBothAreNamed) {
             "gpt2 is a folder here and a built-in name: the folder is taken. The built-in model is builtin:gpt2");
   EXPECT_EQ(name_clash("builtin:gpt2"), "");
   EXPECT_THAT(problem_of("builtin:gtp2"), HasSubstr("gtp2 is not built in. Did you mean gpt2?"));
+  EXPECT_EQ(model_folder("gpt2"), "gpt2");
+  EXPECT_EQ(model_folder("gpt2/config.json"), "gpt2");
+  EXPECT_EQ(model_folder("builtin:gpt2"), "");
 }
 
 TEST(OpenModel, KnowsWhereItsFirstWeightsComeFrom) {
