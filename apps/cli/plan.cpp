@@ -80,8 +80,10 @@ train::TrainOptions run_of(const PlanOptions& options) {
 Config read_config(const PlanOptions& options, int64_t hidden_size) {
   Config config = train::make_run_config(run_of(options), options.world, hidden_size).config;
   const bool has_hosts = options.ranks_per_host > 0 && options.ranks_per_host < options.world;
-  if (has_hosts && options.world % options.ranks_per_host == 0) config.shoal.ranks_per_host = options.ranks_per_host;
-  return config;
+  if (!has_hosts) return config;
+  std::vector<int> hosts;  // the last may have fewer ranks, as in a run
+  for (int rank = 0; rank < options.world; ++rank) hosts.push_back(rank / options.ranks_per_host);
+  return with_hosts(config, hosts);
 }
 
 // What is left to ask for, the heaviest first: more recomputed, inputs on the host, then the smallest micro-batch too.

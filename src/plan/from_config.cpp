@@ -115,11 +115,14 @@ Config with_hosts(const Config& config, const std::vector<int>& hosts) {
   }
   const std::string place = key_of_hosts(config);
   if (place.empty()) return known;
+  constexpr size_t kMostTold = 64;
+  const std::vector<int> told(hosts.begin(),
+                              hosts.begin() + static_cast<std::ptrdiff_t>(std::min(hosts.size(), kMostTold)));
   throw Error(place,
-              fmt::format("asks for the ranks of a host, and {}: rank by rank the hosts are {}. Start as many ranks "
+              fmt::format("asks for the ranks of a host, and {}: rank by rank the hosts are {}{}. Start as many ranks "
                           "on every host, one host after the other, or give a number.",
                           are_runs ? "hosts have different numbers of them" : "they do not follow each other",
-                          fmt::join(hosts, " ")));
+                          fmt::join(told, " "), told.size() < hosts.size() ? " ..." : ""));
 }
 
 LayoutOptions layout_options(const Config& config, int world) {

@@ -25,6 +25,7 @@ bool quantizes_gradients(const ModelLayout& layout, const Config& config) {
 std::string quantized_text(const ModelLayout& layout, const Config& config) {
   const ZeroConfig& zero = config.zero;
   std::vector<std::string> travels, exact;
+  bool keeps_errors = false;  // which no checkpoint has
   if (zero.quantized_weights || zero.quantized_frozen_weights) {
     const char* what = zero.quantized_weights ? "weights" : "frozen weights";
     if (quantizes_weights(layout, shard_options(config))) {
@@ -38,12 +39,16 @@ std::string quantized_text(const ModelLayout& layout, const Config& config) {
       travels.push_back(fmt::format("sums of gradients go between hosts as int{}{}",
                                     config.shoal.quantized_gradient_bits,
                                     zero.error_feedback >= 0 ? " with error feedback" : ""));
+      keeps_errors = zero.error_feedback >= 0;
     } else {
       exact.push_back("gradients are exact, as none go between hosts");
     }
   }
   std::string text = join(travels, ", ");
-  if (!travels.empty()) text += ": repeatable, equal at every stage that has it, and not the bits of an exact run";
+  if (!travels.empty()) {
+    text += ": repeatable, equal at every stage that has it, and not the bits of an exact run";
+    if (keeps_errors) text += "; a run that is resumed has other bits than one that goes on";
+  }
   if (!exact.empty()) text += (text.empty() ? "" : "; ") + join(exact, ", ");
   return text;
 }

@@ -45,7 +45,7 @@ std::string why_not(const Config& config, const SameBitsFacts& facts) {
         config.batch.train_batch_size, config.batch.micro_batch_size);
   }
   const int64_t ranks = std::max<int64_t>(1, leaves / config.batch.accumulation_steps);
-  if (ranks == 1 && (config.zero.quantized_weights || config.zero.quantized_frozen_weights)) {
+  if (ranks == 1 && config.zero.quantized_weights) {  // no weights of such a run are frozen
     return "on one rank weights are exact, and quantized on several";
   }
   if (config.zero.quantized_gradients && rounds_sums(config, facts.worlds)) {
@@ -80,7 +80,7 @@ std::string same_bits_text(const Config& config, const SameBitsFacts& facts) {
   }
   std::vector<std::string> named;
   for (const int world : facts.worlds) {
-    if (world == 1 && (config.zero.quantized_weights || config.zero.quantized_frozen_weights)) continue;  // exact
+    if (world == 1 && config.zero.quantized_weights) continue;  // exact
     if (named.size() == kMostNamed && facts.worlds.size() > kMostNamed + 1) {
       named.push_back(fmt::format("... {}", facts.worlds.back()));
       break;

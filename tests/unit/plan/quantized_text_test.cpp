@@ -26,7 +26,7 @@ TEST(QuantizedText, SaysWhatTravelsInHowManyBitsAndWhatThatMeans) {
       text_of(R"("stage": 3, "zero_quantized_weights": true, "zero_quantized_gradients": true,
                        "zeropp_loco_param": {"err_beta": 0.8})"),
       std::string("weights are gathered as int8, sums of gradients go between hosts as int4 with error feedback") +
-          kMeaning);
+          kMeaning + "; a run that is resumed has other bits than one that goes on");
   EXPECT_EQ(text_of(R"("stage": 3, "zero_quantized_nontrainable_weights": true)", 4, 2, /*frozen=*/true),
             std::string("frozen weights are gathered as int8") + kMeaning);
 }
