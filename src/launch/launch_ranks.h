@@ -31,7 +31,7 @@ struct LaunchOptions {
   std::chrono::milliseconds terminate_grace{5000};   // between our SIGTERM and SIGKILL
 
   bool usr1_stops = false;  // SIGUSR1 is passed on too, for ranks that end well by it, and nobody is killed for it
-  int unfinished_code = 0;  // an exit code of ranks that have stopped well before their work was done; 0: none is that
+  int unfinished_code = 0;  // an exit code that is no failure: stopped before the end, or a finding; 0: none is that
 
   // Asked when all ranks have ended and some failed, unless a signal ended the launch: the command to start all of them
   // with again, or nothing, and the launch ends. It may say why, on err_fd. Left out: the launch ends.

@@ -76,11 +76,16 @@ Batch Batches::validation(int64_t leaf, int64_t leaves) const {
   std::vector<int64_t> own;
   for (int64_t i = 0; i < micro; ++i) own.push_back(train_samples() + leaf * micro + i);
   Batch batch = read(own);
-  if (!samples_.has_documents()) return batch;
-  int64_t all = 0;
-  for (int64_t i = 0; i < leaves * micro; ++i) all += samples_.learned(train_samples() + i);
-  batch.weight = weight_of(learned(own), leaves, all);
+  if (samples_.has_documents()) batch.weight = weight_of(learned(own), leaves, validation_tokens(leaves));
   return batch;
+}
+
+int64_t Batches::validation_tokens(int64_t leaves) const {
+  const int64_t samples = leaves * place_.batch.micro_batch_size;
+  if (!samples_.has_documents()) return samples * sequence_;
+  int64_t all = 0;
+  for (int64_t i = 0; i < samples; ++i) all += samples_.learned(train_samples() + i);
+  return all;
 }
 
 int64_t Batches::learned(const std::vector<int64_t>& samples) const {

@@ -47,6 +47,8 @@ class Batches {
   Batch train_leaf(int64_t consumed, int64_t leaf) const;
   // A micro-batch of the first `leaves` of validation, by its number among them all: the same on every rank.
   Batch validation(int64_t leaf, int64_t leaves) const;
+  // Tokens that their mean loss is over: those that are learned.
+  int64_t validation_tokens(int64_t leaves) const;
   // The samples that train() reads, for tests and messages.
   std::vector<int64_t> train_sample_indices(int64_t consumed, int64_t micro_step) const;
 

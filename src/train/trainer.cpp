@@ -350,7 +350,7 @@ class Trainer {
     EvalMetrics metrics;
     metrics.step = step_;
     metrics.loss = exchange_.share(losses, leaves).mean_loss;
-    metrics.tokens = leaves * config_.batch.micro_batch_size * run_.cut.sequence;
+    metrics.tokens = batches_.validation_tokens(leaves);
     metrics.eval_ms = milliseconds_since(begin);
     if (evaluations_ != nullptr) append(*evaluations_, to_line(metrics));
     if (monitors_ != nullptr) monitors_->write(position_.samples, metrics);

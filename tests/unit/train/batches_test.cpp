@@ -136,5 +136,20 @@ TEST(Batches, AMicroBatchWeighsByItsLearnedTokensAtEveryWorldSize) {
   }
 }
 
+TEST(Batches, ValidationCountsTheTokensThatItsLossIsTheMeanOf) {
+  const WithDocuments source({5, 2, 7, 3, 3, 9, 4, 2, 6, 5, 8, 3}, /*masked=*/true);
+  const auto cut = std::make_unique<PackedSamples>(source, CutOptions{.sequence = 8, .validation = 0.5, .seed = 3});
+  const Batches batches(*cut, "documents", 8, {batch_of(1, 1, 1), 0, 1});
+  const int64_t leaves = batches.validation_leaves();
+  ASSERT_GE(leaves, 2);
+  int64_t learned = 0;
+  for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+    const std::vector<int64_t> targets = batches.validation(leaf, leaves).targets;
+    learned += std::count_if(targets.begin(), targets.end(), [](int64_t t) { return t >= 0; });
+  }
+  EXPECT_LT(learned, leaves * 8);
+  EXPECT_EQ(batches.validation_tokens(leaves), learned);
+}
+
 }  // namespace
 }  // namespace shoal::train
