@@ -391,6 +391,15 @@ class Training(Folder):
         self.assertIn("learned: ", self.shoal("train", "--model", self.folder / "llama", "--data", f"chat:{self.chat}", "--config",
                                               self.folder / "ds.json", "--sequence", 64, "--steps", 1, "--threads", 1))
 
+    def test_a_single_row_can_be_packed(self):
+        self.write_rows([{"text": "A slice of a flat, owned by one rank. " * 20}], "one.jsonl")
+        self.shoal("tokenize", "--tokenizer", self.folder / "llama", "-o", self.folder / "out.bin", self.folder / "one.jsonl")
+        [(tokens, mask)] = read_tokens(self.folder / "out.bin")
+        self.assertEqual(tokens, self.tokenizer.encode("A slice of a flat, owned by one rank. " * 20, add_special_tokens=False))
+        self.assertEqual(set(mask), {1})
+        said = self.train("one", "--steps", 1, "--pack", "--validation", 0, "--no-final-save", data=self.folder / "out.bin")
+        self.assertRegex(said, r"1 documents? packed into \d+ rows")
+
     def test_sources_are_mixed_and_wrong_ones_told(self):
         self.shoal("tokenize", "--tokenizer", self.folder / "llama", ROOT / "LICENSE", "-o", self.folder / "text.bin")
         self.shoal("tokenize", "--tokenizer", self.folder / "llama", self.chat, "-o", self.folder / "chat.bin")
