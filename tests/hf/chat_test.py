@@ -190,6 +190,36 @@ class Templates(Folder):
         self.tokenize(self.folder / "chat.jsonl", "--chat-template", self.folder / "own.jinja")
         self.assertEqual(tokenizer.decode(read_tokens(self.folder / "out.bin")[0][0]), "".join(message["content"] for message in TALKS[0]))
 
+    def test_templates_of_a_folder_of_their_own(self):
+        """As transformers saves several: chat_template.jinja, and the others in additional_chat_templates/."""
+        folder = self.folder / "model"
+        make_tokenizer(folder, {"default": CHATML, "tool_use": HEADERS, "broken": "{% nothing of Jinja's %}"})
+        more = folder / "additional_chat_templates"
+        self.assertEqual(sorted(file.name for file in more.iterdir()), ["broken.jinja", "tool_use.jinja"])
+
+        def check():
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+            self.write_rows([{"messages": talk, "tools": tools} for talk in TALKS for tools in (None, TOOLS)])
+            self.tokenize(self.folder / "chat.jsonl")
+            wanted = [tokenizer.apply_chat_template(talk, tools=tools, return_dict=False) for talk in TALKS for tools in (None, TOOLS)]
+            self.assertEqual([tokens for tokens, _ in read_tokens(self.folder / "out.bin")], wanted)
+            return wanted
+
+        wanted = check()
+        self.assertNotEqual(wanted[0], wanted[1])
+        (more / "default.jinja").write_text(MARKED)  # comes before the file beside the folder
+        self.assertNotEqual(check()[1], wanted[0])
+        (more / "default.jinja").unlink()
+        (folder / "chat_template.jinja").unlink()
+        config = json.loads((folder / "tokenizer_config.json").read_text())
+        (folder / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": CHATML}))
+        self.write_rows([{"messages": TALKS[0]}])
+        with self.assertRaises(ValueError):  # the files alone count
+            AutoTokenizer.from_pretrained(folder).apply_chat_template(TALKS[0])
+        self.assertIn("has chat templates broken, tool_use and none called default", self.tokenize(self.folder / "chat.jsonl", code=2))
+        (more / "tool_use.jinja").write_text("{% nothing of Jinja's %}")
+        self.assertIn(f"[{folder}] the chat template tool_use is none that Jinja reads", self.tokenize(self.folder / "chat.jsonl", code=2))
+
     def test_a_template_without_exact_spans_is_an_error(self):
         row = [{"messages": TALKS[1]}]
         wrong = {
