@@ -276,15 +276,22 @@ class Layouts(Folder):
                 said = self.tokenize(self.folder / "chat.jsonl", "--layout", named)
                 self.assertIn(f"from 1 conversation ({layout.strip()}) in 1 file", said)
                 self.assertEqual(self.texts(), [wanted], layout)
-        self.write_rows([{"system": "Be kind.", "conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}])
-        self.tokenize(self.folder / "chat.jsonl")
-        self.assertTrue(self.texts()[0].startswith("<|im_start|>system\nBe kind.<|im_end|>"))
+            self.write_rows([{**row, "system": "Be kind."}, {**row, "system": ""}, {**row, "system": None}])
+            self.tokenize(self.folder / "chat.jsonl")
+            self.assertEqual(self.texts(), ["<|im_start|>system\nBe kind.<|im_end|>\n" + wanted, wanted, wanted], layout)
+            self.assertEqual(self.learned_texts(self.tokenizer), [[answer + "<|im_end|>"]] * 3, layout)
+        for row in rows.values():
+            self.write_rows([{**row, "system": {"text": "Be kind."}}])
+            self.assertIn("line 1] the field 'system' is dict and no text", self.tokenize(self.folder / "chat.jsonl", code=2))
 
     def test_prompts_without_a_template(self):
         self.write_rows([{"prompt": "Q: why\nA:", "completion": " so it is"}])
         self.tokenize(self.folder / "chat.jsonl", "--no-template", "--eos", "</s>")
         self.assertEqual(self.texts(), ["Q: why\nA: so it is</s>"])
         self.assertEqual(self.learned_texts(self.tokenizer), [[" so it is</s>"]])
+        self.write_rows([{"prompt": "Q:", "completion": " a", "system": system} for system in (None, "Be kind.")])
+        self.assertIn("line 2] has a field 'system', which has no place in plain text. Write it into the prompt", self.tokenize(
+            self.folder / "chat.jsonl", "--no-template", code=2))
         self.write_rows([{"messages": TALKS[0]}])
         self.assertIn("[--no-template] is for rows of prompt and completion", self.tokenize(self.folder / "chat.jsonl", "--no-template", code=2))
 
