@@ -53,9 +53,10 @@ def expected_layout(row, named, where):
 
 
 def messages_of(row, layout, where):
-    """The messages of a row, and the tools that it has for them or None."""
+    """The messages of a row, the tools that it has for them or None, and how many of the messages come before what may be learned."""
+    asked = 0
     if layout == "prompt":
-        messages = _of_prompt(row, where)
+        messages, asked = _of_prompt(row, where)
     elif layout == "instruction":
         question, more = _text_of(row, "instruction", where), row.get("input")
         if more is not None and not isinstance(more, str):
@@ -69,14 +70,16 @@ def messages_of(row, layout, where):
     system = _system_of(row, where)
     if system and (not messages or messages[0]["role"] != "system"):
         messages.insert(0, {"role": "system", "content": system})
-    return messages, _tools_of(row, where)
+        asked += 1
+    return messages, _tools_of(row, where), asked
 
 
 def _of_prompt(row, where):
+    """The messages, and how many of them the prompt has."""
     prompt, completion = row.get("prompt"), row.get("completion")
     if isinstance(prompt, list) and isinstance(completion, list):
-        return _turns_of(prompt, "prompt", where) + _turns_of(completion, "completion", where)
-    return [{"role": "user", "content": _text_of(row, "prompt", where)}, {"role": "assistant", "content": _text_of(row, "completion", where)}]
+        return _turns_of(prompt, "prompt", where) + _turns_of(completion, "completion", where), len(prompt)
+    return [{"role": "user", "content": _text_of(row, "prompt", where)}, {"role": "assistant", "content": _text_of(row, "completion", where)}], 1
 
 
 def prompt_and_completion(row, where):

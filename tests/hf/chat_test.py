@@ -284,6 +284,36 @@ class Layouts(Folder):
             self.write_rows([{**row, "system": {"text": "Be kind."}}])
             self.assertIn("line 1] the field 'system' is dict and no text", self.tokenize(self.folder / "chat.jsonl", code=2))
 
+    def test_of_prompt_and_completion_the_completion_alone_is_learned(self):
+        """By each way to know spans; the tokens are those of the same talk in one list, and the mask has its last turns."""
+        whole = [*WITH_SYSTEM, {"role": "user", "content": "More?"}, {"role": "assistant", "content": "No more."}]
+        # What ends a talk, and a mark that has the header in it too.
+        ended = MARKED + "{% if not add_generation_prompt %}{{ eos_token }}{% endif %}"
+        header = MARKED.replace("{{ '<|im_start|>' + message.role + '\n' }}", "").replace("{{ message.content", "{{ '<|im_start|>' + message.role + message.content")
+        for name, template in {**TEMPLATES, "ended": ended, "header": header}.items():
+            tokenizer = make_tokenizer(self.folder / "model", template)
+            talk = whole[1:] if name == "inst" else whole
+            self.write_rows([{"messages": talk}])
+            self.tokenize(self.folder / "chat.jsonl")
+            [(wanted, _)], [said] = read_tokens(self.folder / "out.bin"), self.learned_texts(tokenizer)
+            cuts = range(1, len(talk))
+            rows = [{"prompt": talk[:cut], "completion": talk[cut:]} for cut in cuts]
+            if talk is whole:
+                rows += [{"system": talk[0]["content"], "prompt": talk[1:cut], "completion": talk[cut:]} for cut in cuts]
+            self.write_rows(rows)
+            self.tokenize(self.folder / "chat.jsonl")
+            self.assertEqual([tokens for tokens, _ in read_tokens(self.folder / "out.bin")], [wanted] * len(rows), name)
+            learned = [said[-sum(message["role"] == "assistant" for message in row["completion"]):] for row in rows]
+            self.assertEqual(self.learned_texts(tokenizer), learned, name)
+        self.write_rows([{"prompt": TALKS[0], "completion": [{"role": "user", "content": "And?"}]}])
+        self.assertIn("no conversation is left: 1 without a turn", self.tokenize(self.folder / "chat.jsonl", code=2))
+        # Of a template that changes its mind about earlier turns nothing is guessed.
+        make_tokenizer(self.folder / "model", "{{ messages | length }}" + MARKED)
+        self.write_rows([{"prompt": TALKS[1][:3], "completion": TALKS[1][3:]}])
+        self.assertIn("so where the completion begins is not known", self.tokenize(self.folder / "chat.jsonl", code=2))
+        self.write_rows([{"prompt": TALKS[0][:1], "completion": TALKS[0][1:]}])
+        self.tokenize(self.folder / "chat.jsonl")
+
     def test_prompts_without_a_template(self):
         self.write_rows([{"prompt": "Q: why\nA:", "completion": " so it is"}])
         self.tokenize(self.folder / "chat.jsonl", "--no-template", "--eos", "</s>")
