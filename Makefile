@@ -6,6 +6,8 @@ JOBS = $(shell tools/jobs.sh)
 # What `make format` and `make lint` look at; override to look at less: make format FILES=src/base/text.cpp
 FILES = $(shell find include src apps bindings tests bench examples tools -name "*.h" -o -name "*.cpp")
 LINT_FILES = $(filter src/%.cpp examples/%.cpp,$(FILES))
+# clang-format takes any other file for C++ too, and spoils it.
+NOT_CPP = $(filter-out %.h %.cpp %.cu %.cuh,$(FILES))
 
 .PHONY: help setup build demo test unit grids hosts kill-test exactness install wheel matrix docs sanitize sanitize-address sanitize-thread fuzz bench format check-format lint clean FORCE
 
@@ -126,9 +128,11 @@ docs: setup
 	@tools/docs.sh
 
 format: setup
+	$(if $(NOT_CPP),$(error make format is for C++ and CUDA, and $(NOT_CPP) is neither. Leave it out of FILES))
 	@.venv/bin/clang-format -i $(FILES)
 
 check-format: setup
+	$(if $(NOT_CPP),$(error make format is for C++ and CUDA, and $(NOT_CPP) is neither. Leave it out of FILES))
 	@.venv/bin/python3 tools/check_format.py
 
 lint: build/dev/build.ninja

@@ -17,6 +17,8 @@ from documents import Failed, refuse_lfs_pointer
 
 # Around what a template marks, while it is rendered once more to find it. Both are noncharacters of Unicode: no text has them.
 BEGIN, END = "\ufdd0", "\ufdd1"
+USUAL, WITH_TOOLS = "default", "tool_use"  # of several templates: for any row, for a row with tools
+ONE_FILE, MORE_FILES = "chat_template.jinja", "additional_chat_templates"  # a file beside the tokenizer, and a folder of NAME.jinja
 OWN_TEMPLATE = "Give one in which {% generation %} marks the assistant's words, by --chat-template FILE."
 
 
@@ -30,36 +32,42 @@ class ChatTemplate:
 
         self.place, self.special_tokens, self.jinja2 = place, special_tokens, jinja2
         self.ends = sorted((end for end in ends if end), key=len, reverse=True)
-        sources = source if isinstance(source, dict) else {"default": source}
+        sources = source if isinstance(source, dict) else {USUAL: source}
+        self.names = sorted(sources)
         self.environment = _environment(jinja2, lambda: self.marks)
         self.marks = False
-        try:
-            self.templates = {name: self.environment.from_string(text) for name, text in sources.items()}
-        except jinja2.TemplateError as error:
-            raise Failed(place, f"the chat template is none that Jinja reads: {error}. Correct it.", 2) from None
-        self.marked = {name: re.search(r"{%[-+]?\s*generation\s*[-+]?%}", text) is not None for name, text in sources.items()}
+        self.templates, self.marked = {}, {}
+        for name in (name for name in (USUAL, WITH_TOOLS) if name in sources):  # others are never asked for
+            try:
+                self.templates[name] = self.environment.from_string(sources[name])
+            except jinja2.TemplateError as error:
+                which = "the chat template" if self.names == [USUAL] else f"the chat template {name}"
+                raise Failed(place, f"{which} is none that Jinja reads: {error}. Correct it.", 2) from None
+            self.marked[name] = re.search(r"{%[-+]?\s*generation\s*[-+]?%}", sources[name]) is not None
 
     def _named(self, tools):
-        if tools and "tool_use" in self.templates:
-            return "tool_use"
-        if "default" not in self.templates:
-            raise Failed(self.place, f"has chat templates {', '.join(self.templates)} and none called default. Give one by --chat-template FILE.", 2)
-        return "default"
+        if tools and WITH_TOOLS in self.templates:
+            return WITH_TOOLS
+        if USUAL not in self.templates:
+            raise Failed(self.place, f"has chat templates {', '.join(self.names)} and none called {USUAL}. Give one by --chat-template FILE.", 2)
+        return USUAL
 
     def render(self, messages, tools=None, prompt=False):
         """The text of a conversation. Raises self.jinja2.TemplateError and what a template's expressions raise."""
         return self.templates[self._named(tools)].render(
             messages=messages, tools=tools, documents=None, add_generation_prompt=prompt, **self.special_tokens)
 
-    def text_and_spans(self, messages, tools, where):
-        """The text, and the spans of it that the assistant said: pairs of begin and end, in characters."""
+    def text_and_spans(self, messages, tools, where, asked=0):
+        """The text, and the spans of it that the assistant said behind the first `asked` messages: pairs of begin and end, in characters."""
         try:
             text = self.render(messages, tools)
             if BEGIN in text or END in text:
                 raise Failed(where, "holds the noncharacters U+FDD0 or U+FDD1, which are no text. Correct it.", 2)
             if self.marked[self._named(tools)]:
-                return text, self._marked_spans(text, messages, tools, where)
-            return text, self._spans_by_prefix(text, messages, tools, where)
+                spans = self._marked_spans(text, messages, tools, where)
+                begin = self._end_of_prompt(text, messages[:asked], tools, where)
+                return text, [(max(span[0], begin), span[1]) for span in spans if span[1] > begin]
+            return text, self._spans_by_prefix(text, messages, tools, where, asked)
         except Failed:
             raise
         except Exception as error:  # a template may raise anything: it is a program
@@ -86,10 +94,21 @@ class ChatTemplate:
                 at += 1
         return spans
 
-    def _spans_by_prefix(self, text, messages, tools, where):
+    def _end_of_prompt(self, text, prompt, tools, where):
+        """Behind messages of which nothing is learned, though the template marks what the assistant says there too."""
+        if not any(message["role"] == "assistant" for message in prompt):
+            return 0
+        for asking in (False, True):  # some templates write something else in place of what asks for a turn
+            before = self.render(prompt, tools, asking)
+            if text.startswith(before):
+                return len(before)
+        raise Failed(where, "the chat template writes the prompt otherwise when the completion follows, so where the completion begins is not known. "
+                            "Leave the assistant's turns out of the prompt, or correct the template.", 2)
+
+    def _spans_by_prefix(self, text, messages, tools, where, asked):
         spans = []
         for index, message in enumerate(messages):
-            if message["role"] != "assistant":
+            if message["role"] != "assistant" or index < asked:
                 continue
             before = self.render(messages[:index], tools, prompt=True) if index > 0 or self._takes_nothing(tools) else ""
             words = message["content"].strip() if isinstance(message.get("content"), str) else ""
@@ -159,15 +178,27 @@ def load_chat_template(folder, tokenizer_file, ends, override=None):
     special = {**_json_of(os.path.join(folder, "special_tokens_map.json")), **config}
     special = {name: value["content"] if isinstance(value, dict) else value for name, value in special.items()
                if name.endswith("_token") and (isinstance(value, str) or isinstance(value, dict) and isinstance(value.get("content"), str))}
-    own = os.path.join(folder, "chat_template.jinja")
     if override is not None:
         return ChatTemplate(_text_of(override, f"--chat-template {override}"), f"--chat-template {override}", special, ends)
-    if os.path.isfile(own):
-        return ChatTemplate(_text_of(own, own), own, special, ends)
+    own = _own_files(folder)  # before what tokenizer_config.json has
+    if own:
+        place = own[USUAL] if list(own) == [USUAL] else folder or "."
+        return ChatTemplate({name: _text_of(file, file) for name, file in own.items()}, place, special, ends)
     source = config.get("chat_template")
     if isinstance(source, list):
         source = {one["name"]: one["template"] for one in source if isinstance(one, dict) and "name" in one and "template" in one}
     return ChatTemplate(source, f"--tokenizer {tokenizer_file}", special, ends) if source else None
+
+
+def _own_files(folder):
+    """The files of a model's templates, by their names."""
+    one, more = os.path.join(folder, ONE_FILE), os.path.join(folder, MORE_FILES)
+    files = {USUAL: one} if os.path.isfile(one) else {}
+    try:
+        names = sorted(os.listdir(more)) if os.path.isdir(more) else []
+    except OSError as error:
+        raise Failed(more, f"cannot be read: {error.strerror}. Correct its permissions.", 2) from None
+    return files | {name.removesuffix(".jinja"): os.path.join(more, name) for name in names if name.endswith(".jinja")}
 
 
 def _text_of(file, place):

@@ -7,6 +7,8 @@
 | prompt | prompt and completion: texts, or lists of messages |
 | instruction | instruction, input (may be empty or left out), output |
 
+A field `system` beside them is a system message before the others, unless the first of them is one.
+
 `make_tokens.py` calls it. It knows nothing of templates and tokens.
 """
 
@@ -51,10 +53,11 @@ def expected_layout(row, named, where):
 
 
 def messages_of(row, layout, where):
-    """The messages of a row, and the tools that it has for them or None."""
+    """The messages of a row, the tools that it has for them or None, and how many of the messages come before what may be learned."""
+    asked = 0
     if layout == "prompt":
-        return _of_prompt(row, where), _tools_of(row, where)
-    if layout == "instruction":
+        messages, asked = _of_prompt(row, where)
+    elif layout == "instruction":
         question, more = _text_of(row, "instruction", where), row.get("input")
         if more is not None and not isinstance(more, str):
             raise Failed(where, "the field 'input' is no text. Correct it.", 2)
@@ -64,20 +67,25 @@ def messages_of(row, layout, where):
         names = ("messages",) if layout == "messages" else ("conversations", "conversation")
         name = next((name for name in names if name in row), names[0])
         messages = _turns_of(row.get(name), name, where)
-    if isinstance(row.get("system"), str) and row["system"] and (not messages or messages[0]["role"] != "system"):
-        messages.insert(0, {"role": "system", "content": row["system"]})
-    return messages, _tools_of(row, where)
+    system = _system_of(row, where)
+    if system and (not messages or messages[0]["role"] != "system"):
+        messages.insert(0, {"role": "system", "content": system})
+        asked += 1
+    return messages, _tools_of(row, where), asked
 
 
 def _of_prompt(row, where):
+    """The messages, and how many of them the prompt has."""
     prompt, completion = row.get("prompt"), row.get("completion")
     if isinstance(prompt, list) and isinstance(completion, list):
-        return _turns_of(prompt, "prompt", where) + _turns_of(completion, "completion", where)
-    return [{"role": "user", "content": _text_of(row, "prompt", where)}, {"role": "assistant", "content": _text_of(row, "completion", where)}]
+        return _turns_of(prompt, "prompt", where) + _turns_of(completion, "completion", where), len(prompt)
+    return [{"role": "user", "content": _text_of(row, "prompt", where)}, {"role": "assistant", "content": _text_of(row, "completion", where)}], 1
 
 
 def prompt_and_completion(row, where):
     """Of a row that no template is to be laid over: two texts."""
+    if _system_of(row, where):
+        raise Failed(where, "has a field 'system', which has no place in plain text. Write it into the prompt, or leave --no-template out.", 2)
     return _text_of(row, "prompt", where), _text_of(row, "completion", where)
 
 
@@ -103,6 +111,10 @@ def _message_of(turn, name, where):
         message["content"] = ""
     _checked_text(message.get("content"), f"{name}.content", where)
     return message
+
+
+def _system_of(row, where):
+    return None if row.get("system") is None else _checked_text(row["system"], "the field 'system'", where)
 
 
 def _tools_of(row, where):

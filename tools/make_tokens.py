@@ -90,11 +90,12 @@ def tokenize(options):
             raise Failed(f"--eos {options.eos}", "is not a token of this tokenizer. Give one that is.", 2)
         end = [token]
     files = find_files(options.text)
-    if options.field != "text" and not any(map(has_rows, files)):
+    rows = any(map(has_rows, files))
+    if options.field != "text" and not rows:
         raise Failed(f"--field {options.field}", "is for files of rows, .jsonl or .parquet, and there is none. Remove it.", 2)
     progress = Progress(sum(os.path.getsize(file) for file in files))
     conversations = holds_conversations(files, options)
-    output = TokenFile(options.output, vocab, masked=conversations)
+    output = TokenFile(options.output, vocab, masked=conversations, rows=rows)
     documents = 0
     of_chat = []  # lines
     together = []  # documents that wait to be encoded
@@ -143,7 +144,6 @@ def tokenize(options):
         raise Failed(f"tokenize {options.output}", f"cannot be written: {error.strerror}. {remedy}.") from None
     finally:
         output.abandon()
-    rows = any(map(has_rows, files))
     if rows and not end and not conversations:
         print("nothing marks where a document ends: --eos names the token to put there.", file=sys.stderr)
     of_files = f"{len(files)} file{'' if len(files) == 1 else 's'} of {progress.total / 1e6:.1f} MB"

@@ -17,11 +17,12 @@ DIGITS = bytes.maketrans(b"\0\1", b"01")
 class TokenFile:
     """Written under a temporary name, renamed by finish(); without it nothing is left behind.
 
-    Each end_document() ends one. A file of one document or none is as version 1 has it, and says of neither ends nor masks.
+    Each end_document() ends one. A file of one document or none, unless it has a mask or is one of rows, is as version 1 has it, and says
+    of neither ends nor masks.
     """
 
-    def __init__(self, path, vocab, masked=False):
-        self.path, self.vocab, self.masked = path, vocab, masked
+    def __init__(self, path, vocab, masked=False, rows=False):
+        self.path, self.vocab, self.masked, self.rows = path, vocab, masked, rows
         self.count = self.learned = 0
         self.width = 2 if vocab <= 1 << 16 else 4
         self.ends, self.mask, self.bits = array("Q"), bytearray(), bytearray()
@@ -56,7 +57,7 @@ class TokenFile:
         del self.bits[:count]
 
     def finish(self):
-        with_documents = self.masked or len(self.ends) > 1
+        with_documents = self.masked or self.rows or len(self.ends) > 1
         if with_documents:
             nbytes = 32 + self.width * self.count
             self.stream.write(bytes(-nbytes % 8))

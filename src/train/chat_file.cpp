@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -24,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Other tokens of the same file by a later version of tools/make_tokens.py want another number.
-constexpr const char* kMaking = "shoal conversations 1";
+constexpr const char* kMaking = "shoal conversations 2";
 
 std::string place_of(const DataSpec& spec) { return "data " + spec.text; }
 
@@ -48,7 +49,22 @@ class FileLock {
   int fd_ = -1;
 };
 
-// What the tokens depend on: the file as it is now, the tokenizer, its template.
+// The files in a model's folder that the tokens depend on: tools/chat_template.py reads the templates among them.
+std::vector<std::string> files_of_tokenizer(const fs::path& folder) {
+  std::vector<std::string> templates;
+  std::error_code error;  // mostly the folder is not there
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "additional_chat_templates", error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".jinja")) templates.push_back("additional_chat_templates/" + name);
+  }
+  std::sort(templates.begin(), templates.end());
+  std::vector<std::string> files = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                                    "chat_template.jinja"};
+  files.insert(files.end(), templates.begin(), templates.end());
+  return files;
+}
+
+// What the tokens depend on: the file as it is now, the tokenizer, its templates.
 std::string key_of(const DataSpec& spec, const TokenizerPlace& place) {
   struct stat about {};
   if (::stat(spec.rest.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) {
@@ -57,8 +73,7 @@ std::string key_of(const DataSpec& spec, const TokenizerPlace& place) {
   if (about.st_size == 0) throw Error(place_of(spec), "is empty. Give a file with conversations in it.");
   uint64_t key = hash_text(fmt::format("{} {} {} {}.{} {}", kMaking, spec.kind, about.st_size, about.st_mtim.tv_sec,
                                        about.st_mtim.tv_nsec, fs::absolute(spec.rest).lexically_normal().string()));
-  for (const char* name :
-       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"}) {
+  for (const std::string& name : files_of_tokenizer(place.model_folder)) {
     const std::string path = (fs::path(place.model_folder) / name).string();
     key = hash_text(name, key);
     if (fs::exists(path)) key = hash_text(read_regular(path, place_of(spec), "Put the tokenizer's file there."), key);

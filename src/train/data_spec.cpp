@@ -37,6 +37,21 @@ std::optional<double> weight_of(const std::string& part) {
   return weight;
 }
 
+// What stands between commas. The settings of synthetic have commas between them too, until its weight.
+std::vector<std::string> sources_of(const std::string& data) {
+  std::vector<std::string> sources;
+  for (const std::string& part : parts_between(data, ',')) {
+    const bool is_setting = !sources.empty() && sources.back().starts_with("synthetic:") &&
+                            !weight_of(sources.back()) && part.find('=') != std::string::npos;
+    if (is_setting) {
+      sources.back() += "," + part;
+    } else {
+      sources.push_back(part);
+    }
+  }
+  return sources;
+}
+
 DataSpec parse_one(const std::string& text) {
   const size_t colon = std::min(text.find(':'), text.size());
   const std::string kind = text.substr(0, colon);
@@ -47,20 +62,20 @@ DataSpec parse_one(const std::string& text) {
 }  // namespace
 
 std::vector<DataSpec> parse_data(const std::string& data) {
-  const std::vector<std::string> parts = parts_between(data, ',');
+  const std::vector<std::string> sources = sources_of(data);
   size_t weighed = 0;
-  for (const std::string& part : parts) weighed += weight_of(part).has_value();
-  // A path may hold commas, and settings of synthetic do.
-  if (parts.size() == 1 || weighed == 0) return {parse_one(data)};
+  for (const std::string& source : sources) weighed += weight_of(source).has_value();
+  // A path may hold commas.
+  if (sources.size() == 1 || weighed == 0) return {parse_one(data)};
   std::vector<DataSpec> specs;
-  for (const std::string& part : parts) {
-    const std::optional<double> weight = weight_of(part);
+  for (const std::string& source : sources) {
+    const std::optional<double> weight = weight_of(source);
     if (!weight) {
       throw Error("--data " + data, fmt::format("\"{}\" has no weight, and another source has one. Write each as "
                                                 "SOURCE:WEIGHT, with commas between.",
-                                                part));
+                                                source));
     }
-    specs.push_back(parse_one(part.substr(0, part.rfind(':'))));
+    specs.push_back(parse_one(source.substr(0, source.rfind(':'))));
     specs.back().weight = *weight;
   }
   return specs;

@@ -14,7 +14,8 @@ struct DataSpec {
 };
 
 // KIND:PATH, PATH, or several of these, each as SOURCE:WEIGHT, with commas between. Throws shoal::Error when some have
-// a weight and some do not. A kind that does not exist is not looked at here.
+// a weight and some do not. Settings of synthetic go on to its weight. A kind that does not exist is not looked at
+// here.
 std::vector<DataSpec> parse_data(const std::string& data);
 
 }  // namespace shoal::train

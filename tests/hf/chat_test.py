@@ -190,6 +190,36 @@ class Templates(Folder):
         self.tokenize(self.folder / "chat.jsonl", "--chat-template", self.folder / "own.jinja")
         self.assertEqual(tokenizer.decode(read_tokens(self.folder / "out.bin")[0][0]), "".join(message["content"] for message in TALKS[0]))
 
+    def test_templates_of_a_folder_of_their_own(self):
+        """As transformers saves several: chat_template.jinja, and the others in additional_chat_templates/."""
+        folder = self.folder / "model"
+        make_tokenizer(folder, {"default": CHATML, "tool_use": HEADERS, "broken": "{% nothing of Jinja's %}"})
+        more = folder / "additional_chat_templates"
+        self.assertEqual(sorted(file.name for file in more.iterdir()), ["broken.jinja", "tool_use.jinja"])
+
+        def check():
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+            self.write_rows([{"messages": talk, "tools": tools} for talk in TALKS for tools in (None, TOOLS)])
+            self.tokenize(self.folder / "chat.jsonl")
+            wanted = [tokenizer.apply_chat_template(talk, tools=tools, return_dict=False) for talk in TALKS for tools in (None, TOOLS)]
+            self.assertEqual([tokens for tokens, _ in read_tokens(self.folder / "out.bin")], wanted)
+            return wanted
+
+        wanted = check()
+        self.assertNotEqual(wanted[0], wanted[1])
+        (more / "default.jinja").write_text(MARKED)  # comes before the file beside the folder
+        self.assertNotEqual(check()[1], wanted[0])
+        (more / "default.jinja").unlink()
+        (folder / "chat_template.jinja").unlink()
+        config = json.loads((folder / "tokenizer_config.json").read_text())
+        (folder / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": CHATML}))
+        self.write_rows([{"messages": TALKS[0]}])
+        with self.assertRaises(ValueError):  # the files alone count
+            AutoTokenizer.from_pretrained(folder).apply_chat_template(TALKS[0])
+        self.assertIn("has chat templates broken, tool_use and none called default", self.tokenize(self.folder / "chat.jsonl", code=2))
+        (more / "tool_use.jinja").write_text("{% nothing of Jinja's %}")
+        self.assertIn(f"[{folder}] the chat template tool_use is none that Jinja reads", self.tokenize(self.folder / "chat.jsonl", code=2))
+
     def test_a_template_without_exact_spans_is_an_error(self):
         row = [{"messages": TALKS[1]}]
         wrong = {
@@ -246,15 +276,52 @@ class Layouts(Folder):
                 said = self.tokenize(self.folder / "chat.jsonl", "--layout", named)
                 self.assertIn(f"from 1 conversation ({layout.strip()}) in 1 file", said)
                 self.assertEqual(self.texts(), [wanted], layout)
-        self.write_rows([{"system": "Be kind.", "conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}])
+            self.write_rows([{**row, "system": "Be kind."}, {**row, "system": ""}, {**row, "system": None}])
+            self.tokenize(self.folder / "chat.jsonl")
+            self.assertEqual(self.texts(), ["<|im_start|>system\nBe kind.<|im_end|>\n" + wanted, wanted, wanted], layout)
+            self.assertEqual(self.learned_texts(self.tokenizer), [[answer + "<|im_end|>"]] * 3, layout)
+        for row in rows.values():
+            self.write_rows([{**row, "system": {"text": "Be kind."}}])
+            self.assertIn("line 1] the field 'system' is dict and no text", self.tokenize(self.folder / "chat.jsonl", code=2))
+
+    def test_of_prompt_and_completion_the_completion_alone_is_learned(self):
+        """By each way to know spans; the tokens are those of the same talk in one list, and the mask has its last turns."""
+        whole = [*WITH_SYSTEM, {"role": "user", "content": "More?"}, {"role": "assistant", "content": "No more."}]
+        # What ends a talk, and a mark that has the header in it too.
+        ended = MARKED + "{% if not add_generation_prompt %}{{ eos_token }}{% endif %}"
+        header = MARKED.replace("{{ '<|im_start|>' + message.role + '\n' }}", "").replace("{{ message.content", "{{ '<|im_start|>' + message.role + message.content")
+        for name, template in {**TEMPLATES, "ended": ended, "header": header}.items():
+            tokenizer = make_tokenizer(self.folder / "model", template)
+            talk = whole[1:] if name == "inst" else whole
+            self.write_rows([{"messages": talk}])
+            self.tokenize(self.folder / "chat.jsonl")
+            [(wanted, _)], [said] = read_tokens(self.folder / "out.bin"), self.learned_texts(tokenizer)
+            cuts = range(1, len(talk))
+            rows = [{"prompt": talk[:cut], "completion": talk[cut:]} for cut in cuts]
+            if talk is whole:
+                rows += [{"system": talk[0]["content"], "prompt": talk[1:cut], "completion": talk[cut:]} for cut in cuts]
+            self.write_rows(rows)
+            self.tokenize(self.folder / "chat.jsonl")
+            self.assertEqual([tokens for tokens, _ in read_tokens(self.folder / "out.bin")], [wanted] * len(rows), name)
+            learned = [said[-sum(message["role"] == "assistant" for message in row["completion"]):] for row in rows]
+            self.assertEqual(self.learned_texts(tokenizer), learned, name)
+        self.write_rows([{"prompt": TALKS[0], "completion": [{"role": "user", "content": "And?"}]}])
+        self.assertIn("no conversation is left: 1 without a turn", self.tokenize(self.folder / "chat.jsonl", code=2))
+        # Of a template that changes its mind about earlier turns nothing is guessed.
+        make_tokenizer(self.folder / "model", "{{ messages | length }}" + MARKED)
+        self.write_rows([{"prompt": TALKS[1][:3], "completion": TALKS[1][3:]}])
+        self.assertIn("so where the completion begins is not known", self.tokenize(self.folder / "chat.jsonl", code=2))
+        self.write_rows([{"prompt": TALKS[0][:1], "completion": TALKS[0][1:]}])
         self.tokenize(self.folder / "chat.jsonl")
-        self.assertTrue(self.texts()[0].startswith("<|im_start|>system\nBe kind.<|im_end|>"))
 
     def test_prompts_without_a_template(self):
         self.write_rows([{"prompt": "Q: why\nA:", "completion": " so it is"}])
         self.tokenize(self.folder / "chat.jsonl", "--no-template", "--eos", "</s>")
         self.assertEqual(self.texts(), ["Q: why\nA: so it is</s>"])
         self.assertEqual(self.learned_texts(self.tokenizer), [[" so it is</s>"]])
+        self.write_rows([{"prompt": "Q:", "completion": " a", "system": system} for system in (None, "Be kind.")])
+        self.assertIn("line 2] has a field 'system', which has no place in plain text. Write it into the prompt", self.tokenize(
+            self.folder / "chat.jsonl", "--no-template", code=2))
         self.write_rows([{"messages": TALKS[0]}])
         self.assertIn("[--no-template] is for rows of prompt and completion", self.tokenize(self.folder / "chat.jsonl", "--no-template", code=2))
 
@@ -390,6 +457,15 @@ class Training(Folder):
         os.utime(self.chat, (1, 1))  # another file under its name
         self.assertIn("learned: ", self.shoal("train", "--model", self.folder / "llama", "--data", f"chat:{self.chat}", "--config",
                                               self.folder / "ds.json", "--sequence", 64, "--steps", 1, "--threads", 1))
+
+    def test_a_single_row_can_be_packed(self):
+        self.write_rows([{"text": "A slice of a flat, owned by one rank. " * 20}], "one.jsonl")
+        self.shoal("tokenize", "--tokenizer", self.folder / "llama", "-o", self.folder / "out.bin", self.folder / "one.jsonl")
+        [(tokens, mask)] = read_tokens(self.folder / "out.bin")
+        self.assertEqual(tokens, self.tokenizer.encode("A slice of a flat, owned by one rank. " * 20, add_special_tokens=False))
+        self.assertEqual(set(mask), {1})
+        said = self.train("one", "--steps", 1, "--pack", "--validation", 0, "--no-final-save", data=self.folder / "out.bin")
+        self.assertRegex(said, r"1 documents? packed into \d+ rows")
 
     def test_sources_are_mixed_and_wrong_ones_told(self):
         self.shoal("tokenize", "--tokenizer", self.folder / "llama", ROOT / "LICENSE", "-o", self.folder / "text.bin")

@@ -41,7 +41,7 @@ SHAPE = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=56, num_hidden_
              max_position_embeddings=32, **TOKENS)
 GROUPED = dict(SHAPE, num_key_value_heads=2)
 WINDOW = dict(sliding_window=6)
-#Heads of 32 dimensions, and turns of which half lie between fast and slow.
+# Heads of 32 dimensions, and turns of which half lie between fast and slow.
 YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 64}
 FOR_YARN = dict(GROUPED, hidden_size=64, num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=256)
 LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "short_factor": [1.0, 1.5],
@@ -100,7 +100,7 @@ for name, more in {"falcon": {}, "falcon_heads_in_a_row": dict(multi_query=False
     CASES[name] = FalconConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                                max_position_embeddings=32, **TOKENS, **more)
 
-#What is read of a config.json with nothing but a shape, and of the forms of older versions of transformers.
+# What is read of a config.json with nothing but a shape, and of the forms of older versions of transformers.
 MINIMAL = dict(vocab_size=130000, hidden_size=256, intermediate_size=128, num_hidden_layers=6, num_attention_heads=32)
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "olmo3", "smollm3", "granite",
             "gpt_neox", "opt", "falcon", "starcoder2")
@@ -140,8 +140,7 @@ def turns_of(config, head_dim, layer_type):
     """Frequencies and the factor of attention, by the functions that transformers' models call."""
     of = config.rope_parameters[layer_type] if layer_type else config.rope_parameters
     if of["rope_type"] != "default":
-        frequencies, factor = ROPE_INIT_FUNCTIONS[of["rope_type"]](config, "cpu", seq_len=24, **({
-  "layer_type" : layer_type} if layer_type else {}))
+        frequencies, factor = ROPE_INIT_FUNCTIONS[of["rope_type"]](config, "cpu", seq_len=24, **({"layer_type": layer_type} if layer_type else {}))
         return {"frequencies": frequencies.tolist(), "factor": factor}
     dim = int(head_dim * of.get("partial_rotary_factor", 1.0))
     return {"frequencies": (1 / of["rope_theta"]**(torch.arange(0, dim, 2, dtype=torch.float) / dim)).tolist(), "factor": 1.0}
@@ -182,7 +181,7 @@ WINDOWED = ("mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "olmo3
 def make_model(config):
     """A model whose every weight matters: biases and norms away from 0 and 1, matrices large enough to be felt."""
     torch.manual_seed(1)
-#Capped scores are computed by transformers' eager attention only.
+    # Capped scores are computed by transformers' eager attention only.
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
     with torch.no_grad():
         for param in model.parameters():
@@ -199,7 +198,7 @@ def make_tokens(config):
 
 
 def arguments(model, inputs):
-#OPT counts positions by a mask, which would leave out padding tokens.
+    # OPT counts positions by a mask, which would leave out padding tokens.
     return dict(input_ids=inputs, attention_mask=torch.ones_like(inputs))
 
 
@@ -218,8 +217,7 @@ def train(model, tokens):
         losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
-        gradients = gradients or {
-name: param.grad.clone() for name, param in model.named_parameters()}
+        gradients = gradients or {name: param.grad.clone() for name, param in model.named_parameters()}
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
     return losses, gradients
@@ -249,17 +247,17 @@ class Families(unittest.TestCase):
         self.assertTrue((out / "losses.txt").exists(), self.result.stderr)
         wanted = logits_of(model, tokens)
         logits = torch.frombuffer(bytearray((out / "logits.f32").read_bytes()), dtype=torch.float32).view(wanted.shape)
-#Two libraries, fp32 in both : sums differ in order, some roundings of 6e-8. A wrong switch is 1e-3 and more.
+        # Two libraries, fp32 in both: sums differ in order, some roundings of 6e-8. A wrong switch is 1e-3 and more.
         self.assertLess(((logits - wanted).abs().max() / wanted.abs().max()).item(), 2e-6)
 
-#transformers loads what was exported : the same bits, the same logits.
+        # transformers loads what was exported: the same bits, the same logits.
         again = AutoModelForCausalLM.from_pretrained(out / "whole", attn_implementation="eager")
         self.assertIs(type(again), type(model))
         weights = model.state_dict()
         for key, tensor in again.state_dict().items():
             self.assertTrue(torch.equal(tensor, weights[key]), key)
         self.assertTrue(torch.equal(logits_of(again, tokens), wanted))
-#By the names that transformers itself writes.
+        # By the names that transformers itself writes.
         written = load_file(self.folder / name / "model/model.safetensors")
         exported = load_file(out / "whole/model.safetensors")
         self.assertEqual(exported.keys(), written.keys())
@@ -274,7 +272,7 @@ class Families(unittest.TestCase):
         errors = 0
         for key, gradient in wanted_gradients.items():
             got = gradients["embed_out.weight" if key == "lm_head.weight" and "embed_out.weight" in gradients else key]
-#Some are 0 but for rounding, as that of a bias that all scores of a row share.
+            # Some are 0 but for rounding, as that of a bias that all scores of a row share.
             error = (got - gradient).norm().item()
             self.assertLess(error, 3e-6 * gradient.norm().item() + 1e-7 * whole, key)
             errors += error**2
@@ -289,8 +287,7 @@ class Families(unittest.TestCase):
         paths = []
         for number, (kind, more) in enumerate(cases):
             paths.append(str(self.folder / f"minimal_{number}.json"))
-            shape = MINIMAL | ({
-  "ffn_dim" : 128} if kind == "opt" else {}) | more
+            shape = MINIMAL | ({"ffn_dim": 128} if kind == "opt" else {}) | more
             Path(paths[-1]).write_text(json.dumps({"model_type": kind} | shape))
         result = subprocess.run([PROBE, "--read", *paths], capture_output=True, text=True, timeout=60)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -299,8 +296,7 @@ class Families(unittest.TestCase):
         for line, (kind, more) in zip(lines, cases):
             with self.subTest(kind, **more):
                 read = json.loads(line)
-                wanted = read_by_transformers(kind, MINIMAL | ({
-  "ffn_dim" : 128} if kind == "opt" else {}) | more)
+                wanted = read_by_transformers(kind, MINIMAL | ({"ffn_dim": 128} if kind == "opt" else {}) | more)
                 for key, value in wanted.items():
                     if key not in ("rope", "local_rope"):
                         self.assertEqual(read[key], value, key)

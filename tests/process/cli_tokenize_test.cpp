@@ -93,6 +93,7 @@ TEST_F(Tokenize, RowsAreKnownByAnyCaseOfTheNameAndRefusedUnderAnother) {
   const Result result = tokenize({"--tokenizer", "tokenizer.json", "rows.JSONL", "-o", "out.bin"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(tokens_of("out.bin"), (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(train::open_token_file((folder_ / "out.bin").string())->documents(), 1) << "--pack needs its end";
   for (const char* rows : {"{\"text\": \"a\"}", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n"}) {
     write("d.json", rows);
     const Result refused = tokenize({"--tokenizer", "tokenizer.json", "d.json", "-o", "refused.bin"});

@@ -71,6 +71,25 @@ TEST_F(ChatFile, AnotherFileTokenizerTemplateOrKindIsMadeAnew) {
   EXPECT_EQ(fs::path(token_file_of(spec(), place_)).parent_path(), folder_ / ".shoal");
 }
 
+TEST_F(ChatFile, TemplatesOfAFolderOfTheirOwnCountByNameAndText) {
+  std::vector<std::string> paths = {token_file_of(spec(), place_)};
+  folder_.write("model/additional_chat_templates/tool_use.jinja", "x");
+  paths.push_back(token_file_of(spec(), place_));
+  EXPECT_EQ(token_file_of(spec(), place_), paths[1]);
+  folder_.write("model/additional_chat_templates/tool_use.jinja", "y");
+  paths.push_back(token_file_of(spec(), place_));
+  folder_.write("model/additional_chat_templates/default.jinja", "y");
+  paths.push_back(token_file_of(spec(), place_));
+  fs::remove(folder_ / "model/additional_chat_templates/tool_use.jinja");
+  paths.push_back(token_file_of(spec(), place_));
+  std::sort(paths.begin(), paths.end());
+  EXPECT_EQ(std::unique(paths.begin(), paths.end()), paths.end());
+  EXPECT_EQ(calls(), 5u);
+  folder_.write("model/additional_chat_templates/README.md", "No template.");
+  token_file_of(spec(), place_);
+  EXPECT_EQ(calls(), 5u);
+}
+
 TEST_F(ChatFile, WhatIsMissingIsSaid) {
   place_.model_folder = "";
   EXPECT_THAT(message_of([&] { token_file_of(spec(), place_); }), HasSubstr("a built-in model has none"));

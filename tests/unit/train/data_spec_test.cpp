@@ -29,9 +29,22 @@ TEST(DataSpec, IsASourceOrSeveralWithWeights) {
   EXPECT_EQ(told("synthetic:1,synthetic:3"), "<synthetic||1.00><synthetic||3.00>");
 }
 
+TEST(DataSpec, SettingsOfSyntheticBelongToItUntilItsWeight) {
+  EXPECT_EQ(told("synthetic:tokens=1000,seed=2:0.5,a.bin:0.5"), "<synthetic|tokens=1000,seed=2|0.50><|a.bin|0.50>");
+  EXPECT_EQ(told("a.bin:0.5,synthetic:tokens=5,surprise=0.5,seed=2:0.5"),
+            "<|a.bin|0.50><synthetic|tokens=5,surprise=0.5,seed=2|0.50>");
+  EXPECT_EQ(told("synthetic:tokens=5,seed=1:1,synthetic:tokens=5,seed=2:3"),
+            "<synthetic|tokens=5,seed=1|1.00><synthetic|tokens=5,seed=2|3.00>");
+  EXPECT_EQ(told("synthetic:seed=1:1,b=c.bin:3"), "<synthetic|seed=1|1.00><|b=c.bin|3.00>") << "the weight ends it";
+}
+
 TEST(DataSpec, AWeightForSomeIsAnError) {
   EXPECT_THAT(message_of([] { parse_data("a.bin:0.7,b.bin"); }), HasSubstr("\"b.bin\" has no weight"));
   EXPECT_THAT(message_of([] { parse_data("a.bin:0.7,"); }), HasSubstr("\"\" has no weight"));
+  EXPECT_THAT(message_of([] { parse_data("synthetic:tokens=5,a.bin:0.5"); }),
+              HasSubstr("\"synthetic:tokens=5\" has no weight"));
+  EXPECT_THAT(message_of([] { parse_data("a.bin:0.5,synthetic:tokens=5,seed=2"); }),
+              HasSubstr("\"synthetic:tokens=5,seed=2\" has no weight"));
 }
 
 }  // namespace
