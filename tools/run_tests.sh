@@ -26,7 +26,7 @@ if [[ "$preset" == dev && "$*" != "-L unit" ]]; then
 fi
 
 rc=0
-jobs=$(($(tools/jobs.sh) + 1))  # tests of timeouts and of dead ranks wait more than they compute
+jobs=$(($(tools/jobs.sh) + 2))  # tests of timeouts and of dead ranks wait more than they compute
 GTEST_OUTPUT="xml:$results/" "${prefix[@]}" ctest --preset "$preset" -j "$jobs" "$@" || rc=$?
 .venv/bin/python3 tools/count_tests.py "$results"
 exit "$rc"
