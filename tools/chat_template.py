@@ -57,17 +57,17 @@ class ChatTemplate:
         return self.templates[self._named(tools)].render(
             messages=messages, tools=tools, documents=None, add_generation_prompt=prompt, **self.special_tokens)
 
-    def text_and_spans(self, messages, tools, where, asked=0):
-        """The text, and the spans of it that the assistant said behind the first `asked` messages: pairs of begin and end, in characters."""
+    def text_and_spans(self, messages, tools, where, first=0):
+        """The text, and the spans of it that the assistant said from message `first` on: pairs of begin and end, in characters."""
         try:
             text = self.render(messages, tools)
             if BEGIN in text or END in text:
                 raise Failed(where, "holds the noncharacters U+FDD0 or U+FDD1, which are no text. Correct it.", 2)
             if self.marked[self._named(tools)]:
                 spans = self._marked_spans(text, messages, tools, where)
-                begin = self._end_of_prompt(text, messages[:asked], tools, where)
+                begin = self._end_of_prompt(text, messages[:first], tools, where)
                 return text, [(max(span[0], begin), span[1]) for span in spans if span[1] > begin]
-            return text, self._spans_by_prefix(text, messages, tools, where, asked)
+            return text, self._spans_by_prefix(text, messages, tools, where, first)
         except Failed:
             raise
         except Exception as error:  # a template may raise anything: it is a program
@@ -105,10 +105,10 @@ class ChatTemplate:
         raise Failed(where, "the chat template writes the prompt otherwise when the completion follows, so where the completion begins is not known. "
                             "Leave the assistant's turns out of the prompt, or correct the template.", 2)
 
-    def _spans_by_prefix(self, text, messages, tools, where, asked):
+    def _spans_by_prefix(self, text, messages, tools, where, first):
         spans = []
         for index, message in enumerate(messages):
-            if message["role"] != "assistant" or index < asked:
+            if message["role"] != "assistant" or index < first:
                 continue
             before = self.render(messages[:index], tools, prompt=True) if index > 0 or self._takes_nothing(tools) else ""
             words = message["content"].strip() if isinstance(message.get("content"), str) else ""

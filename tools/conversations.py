@@ -53,10 +53,10 @@ def expected_layout(row, named, where):
 
 
 def messages_of(row, layout, where):
-    """The messages of a row, the tools that it has for them or None, and how many of the messages come before what may be learned."""
-    asked = 0
+    """The messages of a row, the tools that it has for them or None, and the number of the first message that may be learned."""
+    first = 0
     if layout == "prompt":
-        messages, asked = _of_prompt(row, where)
+        messages, first = _of_prompt(row, where)
     elif layout == "instruction":
         question, more = _text_of(row, "instruction", where), row.get("input")
         if more is not None and not isinstance(more, str):
@@ -70,8 +70,8 @@ def messages_of(row, layout, where):
     system = _system_of(row, where)
     if system and (not messages or messages[0]["role"] != "system"):
         messages.insert(0, {"role": "system", "content": system})
-        asked += 1
-    return messages, _tools_of(row, where), asked
+        first += 1
+    return messages, _tools_of(row, where), first
 
 
 def _of_prompt(row, where):

@@ -66,10 +66,10 @@ class RowEncoder:
         if self.template is None:
             prompt, completion = prompt_and_completion(row, where)
             return prompt + completion, ([(len(prompt), len(prompt) + len(completion))] if completion else NO_WORDS)
-        messages, tools, asked = messages_of(row, layout, where)
-        if not any(message["role"] == "assistant" for message in messages[asked:]):
+        messages, tools, first = messages_of(row, layout, where)
+        if not any(message["role"] == "assistant" for message in messages[first:]):
             return "", NO_TURN
-        return self.template.text_and_spans(messages, tools, where, asked)
+        return self.template.text_and_spans(messages, tools, where, first)
 
 
 _encoder = None  # of a process of the pool: inherited, since it is a fork
