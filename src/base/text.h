@@ -28,6 +28,9 @@ std::string quote_for_shell(std::string_view text);
 
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 
+// What stands between separators: one part more than there are of them, some may be empty.
+std::vector<std::string> split(std::string_view text, char separator);
+
 // A stable 64-bit hash (FNV-1a): equal on every rank and every build.
 uint64_t hash_text(std::string_view text, uint64_t seed = 0xcbf29ce484222325ull);
 

@@ -52,7 +52,7 @@ at::Tensor attention_with_dropout(const at::Tensor& q, const at::Tensor& k, cons
 
 // Of rows that are one document each, without dropout: [batch, heads, time, dim].
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Attention& how) {
-  if (how.softcap > 0 || (how.window > 0 && how.window < q.size(2))) {
+  if (ops::needs_chunks(how.softcap, how.window, q.size(2))) {
     return ops::chunked_attention(q, k, v, {.scale = scale_of(q, how), .softcap = how.softcap, .window = how.window});
   }
   const std::optional<double> scale = how.scale != 0 ? std::optional(how.scale) : std::nullopt;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/text.h"
 #include "shoal/error.h"
 
 namespace shoal::train {
@@ -16,16 +17,6 @@ namespace shoal::train {
 namespace {
 
 constexpr std::array<std::string_view, 5> kDataKinds = {"text", "tokens", "chat", "prompts", "synthetic"};
-
-std::vector<std::string> parts_between(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 std::optional<double> weight_of(const std::string& part) {
   const size_t colon = part.rfind(':');
@@ -40,7 +31,7 @@ std::optional<double> weight_of(const std::string& part) {
 // What stands between commas. The settings of synthetic have commas between them too, until its weight.
 std::vector<std::string> sources_of(const std::string& data) {
   std::vector<std::string> sources;
-  for (const std::string& part : parts_between(data, ',')) {
+  for (const std::string& part : split(data, ',')) {
     const bool is_setting = !sources.empty() && sources.back().starts_with("synthetic:") &&
                             !weight_of(sources.back()) && part.find('=') != std::string::npos;
     if (is_setting) {

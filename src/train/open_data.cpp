@@ -27,16 +27,6 @@ double number_of(const std::string& word, const std::string& place) {
   return number;
 }
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 std::unique_ptr<TokenSource> open_synthetic(const std::string& settings, int64_t vocab) {
   SyntheticOptions options;
   options.vocab = vocab;
@@ -68,44 +58,41 @@ std::unique_ptr<TokenSource> open_synthetic(const std::string& settings, int64_t
 
 }  // namespace
 
-std::unique_ptr<TokenSource> open_data(const std::string& spec, const Vocabulary& vocabulary) {
-  const size_t colon = std::min(spec.find(':'), spec.size());
-  const std::string kind = spec.substr(0, colon);
-  const std::string rest = colon < spec.size() ? spec.substr(colon + 1) : "";
-  if (kind == "synthetic") return open_synthetic(rest, vocabulary.vocab);
-  if ((kind == "text" || kind == "tokens") && rest.empty()) {
-    throw Error("data " + spec, fmt::format("no path is given. Write {}:PATH.", kind));
+std::unique_ptr<TokenSource> open_data(const DataSpec& spec, const Vocabulary& vocabulary) {
+  const std::string place = "data " + spec.text;
+  if (spec.kind == "synthetic") return open_synthetic(spec.rest, vocabulary.vocab);
+  if (!spec.kind.empty() && spec.rest.empty()) {
+    throw Error(place, fmt::format("no path is given. Write {}:PATH.", spec.kind));
   }
-  if (kind == "text") {
+  if (spec.kind == "text") {
     if (!vocabulary.byte_tokens) {
-      throw Error("data " + spec,
-                  fmt::format("text is read as bytes, a vocabulary of {}, but {} has {} tokens. Make tokens with its "
-                              "own tokenizer (`shoal tokenize`) and use tokens:FILE.",
+      throw Error(place,
+                  fmt::format("text is read as bytes, a vocabulary of {}, but {} has {} tokens. Make tokens with "
+                              "its own tokenizer (`shoal tokenize`) and use tokens:FILE.",
                               kByteVocab, vocabulary.model, vocabulary.vocab));
     }
-    return open_text(rest);
+    return open_text(spec.rest);
   }
-  if (kind == "tokens") {
-    std::unique_ptr<TokenSource> source = open_token_file(rest);
+  if (spec.kind == "tokens" || (spec.kind.empty() && is_token_file(spec.rest))) {
+    std::unique_ptr<TokenSource> source = open_token_file(spec.rest);
     if (source->vocab() > vocabulary.vocab) {
-      throw Error("data " + spec, fmt::format("was made for a vocabulary of {}, but {} has {} tokens. Use the model's "
-                                              "own tokenizer.",
-                                              source->vocab(), vocabulary.model, vocabulary.vocab));
+      throw Error(place, fmt::format("was made for a vocabulary of {}, but {} has {} tokens. Use the model's own "
+                                     "tokenizer.",
+                                     source->vocab(), vocabulary.model, vocabulary.vocab));
     }
     return source;
   }
-  if (is_token_file(spec)) return open_data("tokens:" + spec, vocabulary);
   std::error_code ignored;
-  if (std::filesystem::exists(spec, ignored)) {  // a path alone
-    const bool rows = spec.find(".jsonl") != std::string::npos || spec.ends_with(".parquet");
-    throw Error("data " + spec,
-                rows ? fmt::format("does not say what its rows hold. Write chat:{} for conversations, prompts:{} for "
-                                   "prompts and answers; make tokens of texts with `shoal tokenize`.",
-                                   spec, spec)
-                     : fmt::format("does not say what it holds. Write text:{} or tokens:{}.", spec, spec));
+  if (std::filesystem::exists(spec.rest, ignored)) {  // a path alone
+    const std::string& path = spec.rest;
+    const bool rows = path.find(".jsonl") != std::string::npos || path.ends_with(".parquet");
+    throw Error(place, rows
+                           ? fmt::format("does not say what its rows hold. Write chat:{} for conversations, prompts:{} "
+                                         "for prompts and answers; make tokens of texts with `shoal tokenize`.",
+                                         path, path)
+                           : fmt::format("does not say what it holds. Write text:{} or tokens:{}.", path, path));
   }
-  throw Error("data " + spec,
-              "is none of text:PATH, tokens:PATH, chat:FILE, prompts:FILE and synthetic. Write one of them.");
+  throw Error(place, "is none of text:PATH, tokens:PATH, chat:FILE, prompts:FILE and synthetic. Write one of them.");
 }
 
 std::string doubt_about_tokens(const TokenSource& source, const Vocabulary& vocabulary) {

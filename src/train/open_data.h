@@ -1,11 +1,12 @@
 // From one source of what a user writes after --data to tokens that fit the model: text:PATH, tokens:PATH, the path of
-// a token file alone, or synthetic[:key=value,...].
+// a token file alone, or synthetic[:key=value,...]. (chat: and prompts: become token files first: chat_file.h.)
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "train/data_spec.h"
 #include "train/token_source.h"
 
 namespace shoal::train {
@@ -19,7 +20,7 @@ struct Vocabulary {
 
 // Throws shoal::Error when the data cannot be read or does not belong to the vocabulary. synthetic takes the model's
 // vocabulary; its keys are tokens, surprise and seed. Tokens of a file are not looked at: check_tokens does.
-std::unique_ptr<TokenSource> open_data(const std::string& spec, const Vocabulary& vocabulary);
+std::unique_ptr<TokenSource> open_data(const DataSpec& spec, const Vocabulary& vocabulary);
 
 // What to tell the user about tokens that are of fewer words than the model has by more than the padding of a
 // vocabulary: they may be another tokenizer's, and no single token would show it. "": nothing.

@@ -18,9 +18,10 @@ namespace {
 
 std::unique_ptr<TokenSource> open_source(const DataSpec& spec, const Vocabulary& vocabulary,
                                          const TokenizerPlace& place) {
-  if (spec.kind != "chat" && spec.kind != "prompts") return open_data(spec.text, vocabulary);
+  if (spec.kind != "chat" && spec.kind != "prompts") return open_data(spec, vocabulary);
   if (spec.rest.empty()) throw Error("data " + spec.text, fmt::format("no path is given. Write {}:FILE.", spec.kind));
-  return open_data("tokens:" + token_file_of(spec, place), vocabulary);
+  const std::string made = token_file_of(spec, place);
+  return open_data({.text = "tokens:" + made, .kind = "tokens", .rest = made}, vocabulary);
 }
 
 bool is_packed(const TokenSource& tokens, Packing packing) { return tokens.has_mask() || packing == Packing::on; }

@@ -20,7 +20,7 @@ struct Widths {
 };
 
 bool is_chunked(const DenseConfig& config, const DenseLayer& layer, int64_t time) {
-  return config.attention_softcap > 0 || (layer.window > 0 && layer.window < time);
+  return ops::needs_chunks(config.attention_softcap, layer.window, time);
 }
 
 Widths widths_of(const DenseConfig& config, const MicroStep& of) {

@@ -16,6 +16,11 @@ struct Scores {
   int64_t chunk = 0;   // queries at once; 0: by the room that their scores take
 };
 
+// Whether scores want this attention: capped ones, and windows that do not see all of `time`.
+inline bool needs_chunks(double softcap, int64_t window, int64_t time) {
+  return softcap > 0 || (window > 0 && window < time);
+}
+
 // q [batch, heads, time, dim], k and v [batch, kv_heads, time, dim] -> [batch, heads, time, dim]. Scores, their
 // softmax and their gradients are in fp32; weights are rounded to the dtype of v for the product with it. A chunk's
 // length depends on the shapes alone.

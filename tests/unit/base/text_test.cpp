@@ -35,6 +35,13 @@ TEST(Text, AQuotedWordIsOneWordOfAShell) {
   EXPECT_EQ(quote_for_shell("it's"), "'it'\\''s'");
 }
 
+TEST(Text, SplitsAtEverySeparator) {
+  using Parts = std::vector<std::string>;
+  EXPECT_EQ(split("a,,bc", ','), (Parts{"a", "", "bc"}));
+  EXPECT_EQ(split("a,", ','), (Parts{"a", ""}));
+  EXPECT_EQ(split("", ','), Parts{""});
+}
+
 TEST(Text, HashIsStable) {
   EXPECT_EQ(hash_text("shoal"), hash_text("shoal"));
   EXPECT_NE(hash_text("a"), hash_text("b"));
