@@ -3,8 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "shoal/error.h"
@@ -86,11 +90,24 @@ void RunSaves::begin_behind(const SaveOptions& options) {
   }
   happened_.flush_ranks();
   behind_held_up_ms_ = watch.ms();
-  if (std::exchange(said_memory_, true) || saver_.picture_nbytes() >= saver_.state_nbytes()) return;
+  if (!std::exchange(said_memory_, true)) say_memory();
+}
+
+// One rank with less than it saves holds all of them up.
+void RunSaves::say_memory() {
+  const std::array<uint64_t, 2> own = {saver_.picture_nbytes(), saver_.state_nbytes()};
+  std::vector<std::array<uint64_t, 2>> all(static_cast<size_t>(world_.size()));
+  world_.all_gather({{"save", "checkpoint"}, own.data(), all.data(), sizeof(own), {}}).wait();
+  const auto share = [](const auto& rank) {
+    return rank[1] == 0 ? 1.0 : static_cast<double>(rank[0]) / static_cast<double>(rank[1]);
+  };
+  const auto least = std::ranges::min_element(all, {}, share);
+  const auto& [picture, state] = *least;
+  if (picture >= state) return;
   progress_.say(
-      fmt::format("a save has {} of memory for {} a rank (shoal.save_memory): training waits while the rest "
+      fmt::format("a save has {} of memory for {} on rank {} (shoal.save_memory): training waits while the rest "
                   "is written",
-                  format_nbytes(saver_.picture_nbytes()), format_nbytes(saver_.state_nbytes())));
+                  format_nbytes(picture), format_nbytes(state), least - all.begin()));
 }
 
 void RunSaves::see(bool all_ready) {

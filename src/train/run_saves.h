@@ -48,6 +48,7 @@ class RunSaves {
 
  private:
   void begin_behind(const SaveOptions& options);
+  void say_memory();
   void save_now(const SaveOptions& options);
   void advance();
   void finish();

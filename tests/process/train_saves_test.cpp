@@ -57,7 +57,7 @@ TEST(TrainSaves, ASmallMemoryIsSaidAndSavesTheSame) {
       "vocab_size": 30000})");
   const Result small = train(folder, "wide", "small", run);
   ASSERT_EQ(small.exit_code, 0) << small.out << small.err;
-  EXPECT_THAT(small.out, HasSubstr("a rank (shoal.save_memory): training waits while the rest is written"));
+  EXPECT_THAT(small.out, HasSubstr("on rank 0 (shoal.save_memory): training waits while the rest is written"));
   const Result waited = train(folder, "wide", "waited",
                               {"--steps", "2", "--save-every", "1", "--save-and-wait", "--set", "shoal.save_memory=1"});
   ASSERT_EQ(waited.exit_code, 0) << waited.out << waited.err;
