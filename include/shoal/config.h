@@ -90,13 +90,26 @@ struct ZeroConfig {
   bool operator==(const ZeroConfig&) const = default;
 };
 
-enum class SchedulerKind : uint8_t { none, warmup, warmup_decay, warmup_cosine, one_cycle, lr_range_test };
+enum class SchedulerKind : uint8_t {
+  none,
+  warmup,
+  warmup_decay,
+  warmup_cosine,
+  one_cycle,
+  lr_range_test,
+  warmup_stable_decay,  // these two by the formulas of transformers
+  warmup_cosine_restarts,
+};
+
+// How the decay of warmup_stable_decay falls.
+enum class DecayCurve : uint8_t { cosine, linear, one_minus_sqrt };
 
 // The parameters of the learning-rate schedule as given, by DeepSpeed's names, with its defaults filled in.
 struct SchedulerConfig {
   SchedulerKind kind = SchedulerKind::none;
   std::map<std::string, double> params = {};  // booleans as 0 or 1; absent optional values are absent
   bool log_warmup = true;                     // warmup_type "log" (true) or "linear"
+  DecayCurve decay_curve = DecayCurve::cosine;
 
   bool operator==(const SchedulerConfig&) const = default;
 };

@@ -1,4 +1,5 @@
-// The section "scheduler": its type, and the parameters that each type takes, by DeepSpeed's names and defaults.
+// The section "scheduler": its type, and the parameters that each type takes, by DeepSpeed's names and defaults. The
+// last two types are not DeepSpeed's.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +12,9 @@ namespace {
 
 using Types = std::vector<std::pair<std::string, Value>>;
 
-const std::vector<std::string> kTypes = {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"};
+const std::vector<std::string> kTypes = {"WarmupLR",    "WarmupDecayLR",       "WarmupCosineLR",        "OneCycle",
+                                         "LRRangeTest", "WarmupStableDecayLR", "WarmupCosineRestartsLR"};
+const std::vector<std::string> kDecayCurves = {"cosine", "linear", "1-sqrt"};  // as DecayCurve has them
 
 // Parameters travel as numbers by name; an absent one is one that was left to its null default.
 Key param(Key key) {
@@ -49,6 +52,15 @@ std::string warn_of_endless_warmup(const Value& value, const Settings& all) {
                      warmup.as_integer());
 }
 
+std::string warn_of_cut_decay(const Value& value, const Settings& all) {
+  if (value.is_null()) return "";
+  const int64_t total = all.value("scheduler.params.total_num_steps").as_integer();
+  const int64_t left = total - all.value("scheduler.params.warmup_num_steps").as_integer();
+  if (value.as_integer() <= left) return "";
+  return fmt::format("the decay begins after the warm-up, {} steps before the end, and does not end",
+                     std::max<int64_t>(0, left));
+}
+
 std::string warn_of_no_fall(const Value& value, const Settings& all) {
   if (value.as_number() == 0 || all.value("scheduler.params.decay_step_size").as_integer() != 0) return "";
   return "no effect, since decay_step_size is 0: nothing changes after the cycle";
@@ -76,7 +88,10 @@ std::vector<Key> warmup_keys() {
                    [](const ConfigContext& c, const Settings& all) {
                      return Known(c.lr ? Value(*c.lr) : all.value("optimizer.params.lr"));
                    }),
-      count_of("total_num_steps", {{"WarmupDecayLR", Value()}, {"WarmupCosineLR", Value()}})
+      count_of("total_num_steps", {{"WarmupDecayLR", Value()},
+                                   {"WarmupCosineLR", Value()},
+                                   {"WarmupStableDecayLR", Value()},
+                                   {"WarmupCosineRestartsLR", Value()}})
           .at_least(1)
           .is_required()
           .means("The step at which the decay ends.")
@@ -84,8 +99,12 @@ std::vector<Key> warmup_keys() {
                    [](const ConfigContext& c, const Settings&) { return Known(c.total_steps); })
           .warns(warn_of_endless_warmup),
       number_of("warmup_min_ratio", {{"WarmupCosineLR", 0.0}}).means("The first share of the learning rate."),
-      count_of("warmup_num_steps", {{"WarmupLR", 1000}, {"WarmupDecayLR", 1000}, {"WarmupCosineLR", 1000}})
-          .means("Steps of the warm-up; below 2 it is 2, as in DeepSpeed.")
+      count_of("warmup_num_steps", {{"WarmupLR", 1000},
+                                    {"WarmupDecayLR", 1000},
+                                    {"WarmupCosineLR", 1000},
+                                    {"WarmupStableDecayLR", 0},
+                                    {"WarmupCosineRestartsLR", 0}})
+          .means("Steps of the warm-up; in DeepSpeed's three types below 2 it is 2, as there.")
           .on_auto("the caller's; else the default",
                    [](const ConfigContext& c, const Settings&) { return Known(c.warmup_steps); }),
       number_of("cos_min_ratio", {{"WarmupCosineLR", 1e-4}}).means("The last share of the learning rate."),
@@ -95,6 +114,33 @@ std::vector<Key> warmup_keys() {
           .means("The curve of the warm-up.")
           .fills({[](Config& c, const Value& value) { c.scheduler.log_warmup = value.as_text() == "log"; },
                   [](const Config& c) { return Value(c.scheduler.log_warmup ? "log" : "linear"); }}),
+  };
+}
+
+// By the names of transformers.
+std::vector<Key> decay_keys() {
+  return {
+      count_of("decay_num_steps", {{"WarmupStableDecayLR", Value()}})
+          .at_least(1)
+          .means("Steps of the decay, the last ones of total_num_steps. null: a tenth of them.")
+          .warns(warn_of_cut_decay),
+      text("decay_type", "cosine")
+          .of_types({{"WarmupStableDecayLR", "cosine"}})
+          .one_of(kDecayCurves)
+          .means("The curve of the decay.")
+          .fills(
+              {[](Config& c, const Value& value) {
+                 const auto found = std::find(kDecayCurves.begin(), kDecayCurves.end(), value.as_text());
+                 c.scheduler.decay_curve = static_cast<DecayCurve>(found - kDecayCurves.begin());
+               },
+               [](const Config& c) { return Value(kDecayCurves.at(static_cast<size_t>(c.scheduler.decay_curve))); }}),
+      number_of("min_lr_ratio", {{"WarmupStableDecayLR", 0.0}, {"WarmupCosineRestartsLR", 0.0}})
+          .at_most(1)
+          .means("The least share of the learning rate, at the end; of WarmupStableDecayLR at the start too."),
+      count_of("num_cycles", {{"WarmupCosineRestartsLR", 1}})
+          .at_least(1)
+          .means("Times that the cosine falls, each from the full learning rate.")
+          .in(""),
   };
 }
 
@@ -163,7 +209,7 @@ std::vector<Section> scheduler_sections() {
                     }};
   Section params{.path = "scheduler.params", .meaning = "The parameters of the schedule's type.", .keys = {}};
   params.type_key = "scheduler.type";
-  for (const auto& make : {warmup_keys, cycle_keys, other_schedule_keys}) {
+  for (const auto& make : {warmup_keys, decay_keys, cycle_keys, other_schedule_keys}) {
     for (Key& key : make()) params.keys.push_back(std::move(key));
   }
   return {std::move(scheduler), std::move(params)};

@@ -53,6 +53,32 @@ double LrSchedule::cycle_position(int64_t iteration) const {
   return std::floor(stair) / stairs;
 }
 
+// transformers' get_wsd_schedule; `step`: steps that were applied.
+double LrSchedule::stable_decay_share(double step) const {
+  const double warmup = param("warmup_num_steps"), total = param("total_num_steps");
+  const double low = param_or("min_lr_ratio", 0);
+  if (step < warmup) return low + (1 - low) * step / warmup;
+  const double decay = param_or("decay_num_steps", std::ceil(total / 10));
+  const double progress = std::clamp((step - std::max(warmup, total - decay)) / decay, 0.0, 1.0);
+  switch (config_.decay_curve) {
+    case DecayCurve::cosine: return low + (1 - low) * (1 + std::cos(std::numbers::pi * progress)) / 2;
+    case DecayCurve::linear: return low + (1 - low) * (1 - progress);
+    case DecayCurve::one_minus_sqrt: return low + (1 - low) * (1 - std::sqrt(progress));
+  }
+  return 1;
+}
+
+// transformers' get_cosine_with_hard_restarts_schedule_with_warmup.
+double LrSchedule::restarts_share(double step) const {
+  const double warmup = param("warmup_num_steps"), total = param("total_num_steps");
+  const double low = param_or("min_lr_ratio", 0);
+  if (step < warmup) return step / warmup;
+  const double progress = (step - warmup) / std::max(1.0, total - warmup);
+  if (progress >= 1) return low;
+  const double in_cycle = std::fmod(param_or("num_cycles", 1) * progress, 1.0);
+  return low + (1 - low) * (1 + std::cos(std::numbers::pi * in_cycle)) / 2;
+}
+
 double LrSchedule::group_lr(double group_lr, int64_t iteration) const {
   const double i = static_cast<double>(iteration);
   switch (config_.kind) {
@@ -97,6 +123,8 @@ double LrSchedule::group_lr(double group_lr, int64_t iteration) const {
       if (param_or("lr_range_test_staircase", 0) != 0) interval = std::floor(interval);
       return low * (1 + param("lr_range_test_step_rate") * interval);
     }
+    case SchedulerKind::warmup_stable_decay: return group_lr * stable_decay_share(i + 1);
+    case SchedulerKind::warmup_cosine_restarts: return group_lr * restarts_share(i + 1);
   }
   return group_lr;
 }

@@ -1,4 +1,5 @@
-// Learning rates as a function of the number of applied steps, with DeepSpeed's formulas.
+// Learning rates as a function of the number of applied steps, with DeepSpeed's formulas, or transformers' for what
+// DeepSpeed has not.
 // A skipped step does not advance the schedule.
 #pragma once
 
@@ -27,6 +28,8 @@ class LrSchedule {
   double param_or(const char* name, double otherwise) const;
   double warmup_fraction(int64_t iteration) const;
   double cycle_position(int64_t iteration) const;
+  double stable_decay_share(double step) const;
+  double restarts_share(double step) const;
   double group_lr(double group_lr, int64_t iteration) const;
 
   SchedulerConfig config_;

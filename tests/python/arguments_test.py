@@ -210,6 +210,31 @@ def test_schedules_take_their_arguments_in_deepspeeds_order():
     expect(follow(LRRangeTest(two_groups(), 0.003, 4, 2.5), 9), lambda _, i: 0.003 * (1 + 2.5 * (i + 1) / 4))
 
 
+def test_two_schedules_are_those_of_transformers():
+    from deepspeed.runtime.lr_schedules import WarmupCosineRestartsLR, WarmupStableDecayLR
+    from transformers.optimization import get_cosine_with_hard_restarts_schedule_with_warmup, get_wsd_schedule
+
+    def expect_like(ours, theirs) -> None:
+        rates = []
+        for _ in range(14):
+            theirs.optimizer.step()
+            theirs.step()
+            rates.append(theirs.get_last_lr())
+        expect(follow(ours, 14), lambda group, before: rates[before][group])
+
+    steps = {"warmup_num_steps": 3, "total_num_steps": 12}
+    for curve in ("linear", "cosine", "1-sqrt"):
+        expect_like(
+            WarmupStableDecayLR(two_groups(), **steps, decay_num_steps=5, decay_type=curve, min_lr_ratio=0.1),
+            get_wsd_schedule(two_groups(), 3, 5, num_training_steps=12, decay_type=curve, min_lr_ratio=0.1),
+        )
+    for cycles in (1, 3):
+        expect_like(
+            WarmupCosineRestartsLR(two_groups(), **steps, num_cycles=cycles),
+            get_cosine_with_hard_restarts_schedule_with_warmup(two_groups(), 3, 12, cycles),
+        )
+
+
 def test_one_cycle_takes_its_arguments_in_deepspeeds_order():
     from deepspeed.runtime.lr_schedules import OneCycle
 

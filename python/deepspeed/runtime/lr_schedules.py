@@ -1,4 +1,4 @@
-"""DeepSpeed's five schedules. The formulas are the core's; a schedule here counts steps and writes rates into groups."""
+"""DeepSpeed's five schedules, and two of ours. The formulas are the core's; a schedule here counts steps and writes rates into groups."""
 
 from __future__ import annotations
 
@@ -319,7 +319,25 @@ class WarmupCosineLR(_Warmup):
         return self._ratio.lrs(self.last_batch_iteration + 1)[0]
 
 
-_CLASSES = {kind.__name__: kind for kind in (LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR)}
+class _NotDeepSpeeds(_Schedule):
+    """A schedule that DeepSpeed does not have; docs/config.md lists what each takes."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, last_batch_iteration: int = -1, **params: Any):
+        super().__init__(optimizer, last_batch_iteration, **params)
+
+
+class WarmupStableDecayLR(_NotDeepSpeeds):
+    pass
+
+
+class WarmupCosineRestartsLR(_NotDeepSpeeds):
+    pass
+
+
+_CLASSES = {
+    kind.__name__: kind
+    for kind in (LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR, WarmupStableDecayLR, WarmupCosineRestartsLR)
+}
 
 
 def to_check(section: Any) -> Any:

@@ -89,10 +89,13 @@ inline std::string text_with(const Section& section, const std::string& spelling
     if (i == 0 && !type.empty()) home->set("type", type);
   }
   // Parameters that a schedule cannot do without.
-  if (type == "WarmupDecayLR" || type == "WarmupCosineLR") home->set("total_num_steps", 5000);
+  if (type == "WarmupDecayLR" || type == "WarmupCosineLR" || type == "WarmupStableDecayLR" ||
+      type == "WarmupCosineRestartsLR") {
+    home->set("total_num_steps", 5000);
+  }
   if (type == "OneCycle") home->set("cycle_min_lr", 0.125), home->set("cycle_max_lr", 0.625);
   if (spelling == "total_num_steps") home->set("warmup_num_steps", 1);
-  if (spelling.starts_with("decay_")) home->set("decay_step_size", 4);
+  if (type == "OneCycle" && spelling.starts_with("decay_")) home->set("decay_step_size", 4);
   if (spelling == "nesterov") home->set("momentum", 0.5);
   if (section.path.starts_with("zero_optimization.offload_") && spelling == "device") home->set("nvme_path", "/local");
   home->set(spelling, value);

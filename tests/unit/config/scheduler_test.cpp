@@ -41,6 +41,22 @@ TEST(Scheduler, EachTypeHasItsDefaults) {
                     {"decay_mom_rate", 0}}));
 }
 
+TEST(Scheduler, TransformersTwoHaveTheirDefaults) {
+  EXPECT_EQ(scheduler_of("WarmupStableDecayLR", "\"total_num_steps\": 5000").params,
+            (Params{{"warmup_num_steps", 0}, {"total_num_steps", 5000}, {"min_lr_ratio", 0}}));
+  EXPECT_EQ(scheduler_of("WarmupCosineRestartsLR", "\"total_num_steps\": 5000").params,
+            (Params{{"warmup_num_steps", 0}, {"total_num_steps", 5000}, {"min_lr_ratio", 0}, {"num_cycles", 1}}));
+  const auto curve = [](const std::string& name) {
+    return scheduler_of("WarmupStableDecayLR", "\"total_num_steps\": 9, \"decay_type\": \"" + name + "\"").decay_curve;
+  };
+  EXPECT_EQ(curve("cosine"), DecayCurve::cosine);
+  EXPECT_EQ(curve("linear"), DecayCurve::linear);
+  EXPECT_EQ(curve("1-sqrt"), DecayCurve::one_minus_sqrt);
+  EXPECT_NE(mistakes_of(R"("scheduler": {"type": "WarmupStableDecayLR", "params": {"total_num_steps": 9, )"
+                        R"("num_cycles": 2}})"),
+            "");
+}
+
 TEST(Scheduler, WarmupIsLogarithmicOrLinear) {
   EXPECT_TRUE(scheduler_of("WarmupLR").log_warmup);
   EXPECT_FALSE(scheduler_of("WarmupLR", "\"warmup_type\": \"linear\"").log_warmup);
@@ -65,6 +81,19 @@ TEST(Scheduler, AWarmupThatNeverEndsIsNoticed) {
   EXPECT_EQ(config.notices,
             std::vector<std::string>{"scheduler.params.total_num_steps: 10 ends before warmup_num_steps, 1000, so "
                                      "the whole run is warm-up."});
+}
+
+TEST(Scheduler, ADecayThatTheWarmupCutsIsNoticed) {
+  const auto notices = [](int decay) {
+    return parse_members(R"("scheduler": {"type": "WarmupStableDecayLR", "params": {"total_num_steps": 10, )"
+                         R"("warmup_num_steps": 4, "decay_num_steps": )" +
+                         std::to_string(decay) + "}}")
+        .notices;
+  };
+  EXPECT_EQ(notices(6), std::vector<std::string>{});
+  EXPECT_EQ(notices(7),
+            std::vector<std::string>{"scheduler.params.decay_num_steps: the decay begins after the warm-up, "
+                                     "6 steps before the end, and does not end."});
 }
 
 static std::vector<std::string> notices_of_cycle(const std::string& params, const std::string& optimizer = "AdamW") {

@@ -147,4 +147,54 @@ TEST(LrSchedule, RangeTestRisesSmoothlyOrInStairs) {
   expect_rates(schedule_of(SchedulerKind::lr_range_test, params), {0.001, 0.001, 0.001, 0.003, 0.003, 0.003, 0.005});
 }
 
+// Against transformers 5.17's get_wsd_schedule and get_cosine_with_hard_restarts_schedule_with_warmup.
+TEST(LrSchedule, WarmupStableDecayFallsInItsLastSteps) {
+  const Params params = {
+      {"warmup_num_steps", 2}, {"total_num_steps", 10}, {"decay_num_steps", 4}, {"min_lr_ratio", 0.1}};
+  const auto with = [](Params given, DecayCurve curve) {
+    return LrSchedule({SchedulerKind::warmup_stable_decay, std::move(given), true, curve}, {0.01, 0.002});
+  };
+  const auto expect_first = [&](DecayCurve curve, const Rates& rates) {
+    for (size_t step = 0; step < rates.size(); ++step) {
+      EXPECT_NEAR(with(params, curve).lrs(static_cast<int64_t>(step))[0], rates[step], 1e-15) << "step " << step;
+    }
+  };
+  expect_first(DecayCurve::linear,
+               {0.001, 0.0055, 0.01, 0.01, 0.01, 0.01, 0.01, 0.00775, 0.0055, 0.00325, 0.001, 0.001});
+  expect_first(DecayCurve::cosine, {0.001, 0.0055, 0.01, 0.01, 0.01, 0.01, 0.01, 0.008681980515339464, 0.0055,
+                                    0.0023180194846605367, 0.001, 0.001});
+  expect_first(DecayCurve::one_minus_sqrt, {0.001, 0.0055, 0.01, 0.01, 0.01, 0.01, 0.01, 0.0055, 0.0036360389693210716,
+                                            0.0022057713659400526, 0.001, 0.001});
+  expect_rates(with({{"warmup_num_steps", 0}, {"total_num_steps", 6}, {"decay_num_steps", 3}}, DecayCurve::linear),
+               {0.01, 0.01, 0.01, 0.01, 0.02 / 3, 0.01 / 3, 0, 0},
+               {0.002, 0.002, 0.002, 0.002, 0.004 / 3, 0.002 / 3, 0, 0});
+  const LrSchedule tenth = with({{"warmup_num_steps", 0}, {"total_num_steps", 25}}, DecayCurve::linear);
+  EXPECT_EQ(tenth.lrs(22)[0], 0.01) << "three steps";
+  EXPECT_NEAR(tenth.lrs(24)[0], 0.01 / 3, 1e-15);
+  const LrSchedule cut =
+      with({{"warmup_num_steps", 4}, {"total_num_steps", 6}, {"decay_num_steps", 4}}, DecayCurve::linear);
+  EXPECT_EQ(cut.lrs(4)[0], 0.01) << "after the warm-up";
+  EXPECT_NEAR(cut.lrs(6)[0], 0.005, 1e-15);
+}
+
+TEST(LrSchedule, CosineRestartsBeginEachCycleWithTheFullRate) {
+  Params params = {{"warmup_num_steps", 2}, {"total_num_steps", 10}, {"num_cycles", 2}};
+  const Rates rates = {0,     0.005,
+                       0.01,  0.008535533905932738,
+                       0.005, 0.0014644660940672626,
+                       0.01,  0.008535533905932738,
+                       0.005, 0.0014644660940672626,
+                       0,     0};
+  for (size_t step = 0; step < rates.size(); ++step) {
+    EXPECT_NEAR(schedule_of(SchedulerKind::warmup_cosine_restarts, params).lrs(static_cast<int64_t>(step))[0],
+                rates[step], 1e-15)
+        << "step " << step;
+  }
+  params["min_lr_ratio"] = 0.25;
+  const LrSchedule above = schedule_of(SchedulerKind::warmup_cosine_restarts, params);
+  EXPECT_EQ(above.lrs(6)[0], 0.01);
+  EXPECT_NEAR(above.lrs(8)[0], 0.00625, 1e-15);
+  EXPECT_NEAR(above.lrs(10)[0], 0.0025, 1e-15);
+}
+
 }  // namespace shoal
