@@ -48,6 +48,7 @@ struct TrainFlags {
   bool share_gpu = false;
   std::string recompute = "none";
   std::string on_save_error = "stop";
+  std::string grad_accum_dtype;
   bool no_final_save = false;
   bool no_report = false;
   bool pack = false, no_pack = false;
@@ -143,6 +144,9 @@ int run_train(TrainFlags flags) {
   flags.options.recompute = recompute_named(flags.recompute);
   flags.options.on_save_error = flags.on_save_error == "stop" ? train::OnSaveError::stop : train::OnSaveError::go_on;
   flags.options.save_at_end = !flags.no_final_save;
+  if (!flags.grad_accum_dtype.empty()) {
+    flags.options.overrides.push_back("data_types.grad_accum_dtype=" + flags.grad_accum_dtype);
+  }
   if (flags.pack) flags.options.packing = train::Packing::on;
   if (flags.no_pack) flags.options.packing = train::Packing::off;
   flags.options.tokenizer = tokenizer_program();
@@ -215,6 +219,13 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_flag("--share-gpu", flags->share_gpu,
                  "the ranks of --ranks all on the first visible GPU, and NCCL between them");
   verb->add_option("--lr", options.lr, "learning rate");
+  verb->add_flag("--no-decay", options.no_decay, "no weight decay for norms and biases");
+  verb->add_option("--layer-decay", options.layer_decay,
+                   "each layer learns at this share of the rate of the one above it: 0.9; the head at --lr")
+      ->check(CLI::Range(0.0, 1.0));
+  verb->add_option("--grad-accum-dtype", flags->grad_accum_dtype,
+                   "what a step's mean gradient is rounded to; its micro-steps are added up in fp32 before")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   verb->add_option("--sequence", options.sequence,
                    fmt::format("tokens of a sample; left out: the model's, at most {}", train::kLongestDefaultSequence))
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));

@@ -19,6 +19,7 @@
 #include "shoal/checkpoint.h"
 #include "shoal/error.h"
 #include "train/monitor_logs.h"
+#include "train/param_groups.h"
 #include "train/run_config.h"
 #include "train/run_lock.h"
 #include "train/text_source.h"
@@ -127,6 +128,7 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   RunConfig made = make_run_config(options, world, info.hidden);
   Config config = with_defaults_of_runs(std::move(made.config), options);
   check_recompute(options, config);
+  check_param_groups(options, config);
   log_folders(options, config);  // throws what is wrong with them
   const CutOptions cut = {.sequence = sequence_for(options.sequence, info),
                           .validation = options.validation,
@@ -140,6 +142,7 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
 
   std::vector<std::string> choices = std::move(made.choices);
   if (std::string doubt = models::name_clash(options.model); !doubt.empty()) choices.push_back(std::move(doubt));
+  for (std::string& line : param_group_lines(model->units(), options, config)) choices.push_back(std::move(line));
   choices.insert(choices.end(), data.said.begin(), data.said.end());
   if (!options.out.empty()) check_unlocked(options.out);
   std::string checkpoint = find_start(options);

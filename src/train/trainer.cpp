@@ -31,6 +31,7 @@
 #include "train/metrics_file.h"
 #include "train/model_flops.h"
 #include "train/monitor_logs.h"
+#include "train/param_groups.h"
 #include "train/progress.h"
 #include "train/run_events.h"
 #include "train/run_facts.h"
@@ -82,8 +83,13 @@ class Trainer {
         exchange_(world, mesh_of(config_, world.size())),
         nonfinite_(config_, options.nonfinite_steps.value_or(config_.shoal.max_nonfinite), /*losses_agree=*/true),
         // Every parameter has a source of its first values, equal on every rank.
-        engine_(run.model->units(), config_, world,
-                {.device = device, .seed = options.seed, .broadcast_weights = false, .watch_nonfinite = false}),
+        grouped_(group_params(run.model->units(), options, config_)),
+        engine_(grouped_.units, config_, world,
+                {.device = device,
+                 .groups = grouped_.groups,
+                 .seed = options.seed,
+                 .broadcast_weights = false,
+                 .watch_nonfinite = false}),
         stop_wish_(options),
         lag_(static_cast<size_t>(options.read_behind.value_or(device.is_cuda() ? 1 : 0))) {}
 
@@ -438,6 +444,7 @@ class Trainer {
   StepExchange exchange_;
   NonfiniteSteps nonfinite_;
   SlowRank slow_rank_;
+  GroupedUnits grouped_;
   Engine engine_;
   StopWish stop_wish_;
   size_t lag_;  // so many steps are begun before the first is read: a GPU has the next one to do while the host reads

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <sstream>
 #include <utility>
 
 #include "base/json.h"
+#include "checkpoint/export_safetensors.h"
 #include "checkpoint/resolve.h"
 #include "message_of.h"
 #include "temp_folder.h"
@@ -60,6 +62,50 @@ TEST(Trainer, LeavesARunBehind) {
   EXPECT_EQ(Config::from_text(folder.read("run/config.json")), config);
   EXPECT_EQ(json::parse(folder.read("run/run.json"), "run").find("threads")->as_integer(), 1);
   EXPECT_EQ(checkpoint::resolve_checkpoint(folder / "run", "x"), folder / "run/checkpoints/step-00000004");
+}
+
+// Weights of a run's checkpoint, by their names in the model's files.
+std::map<std::string, std::vector<float>> weights_of(const TempFolder& folder, const std::string& run) {
+  checkpoint::export_safetensors(checkpoint::resolve_checkpoint(folder / run, "x"), folder / (run + "-weights"),
+                                 {.dtype = DType::f32});
+  const auto reader = SafetensorsReader::open(folder / (run + "-weights"));
+  std::map<std::string, std::vector<float>> weights;
+  for (const SafeTensor& tensor : reader->tensors()) {
+    int64_t numel = 1;
+    for (const int64_t size : tensor.shape) numel *= size;
+    std::vector<float>& values = weights[tensor.name];
+    values.resize(static_cast<size_t>(numel));
+    reader->read(tensor.name, 0, numel, values.data());
+  }
+  return weights;
+}
+
+// One step of SGD on one start: what the flags change is what they say.
+TEST(Trainer, DecaysAndRatesAreThoseOfTheFlags) {
+  const TempFolder folder;
+  const auto trained = [&](const std::string& run, const auto& set) {
+    TrainOptions options = small(folder);
+    options.steps = 1;
+    options.out = folder / run;
+    options.overrides = {"optimizer.type=SGD", "optimizer.params.lr=0.5", "optimizer.params.weight_decay=0.5"};
+    set(options);
+    EXPECT_EQ(train(options, prepare_run(options, 1)), 0);
+    return weights_of(folder, run);
+  };
+  const auto still = trained("still", [](TrainOptions& options) { options.overrides[1] = "optimizer.params.lr=0"; });
+  const auto plain = trained("plain", [](TrainOptions&) {});
+  const auto flags = trained("flags", [](TrainOptions& options) { options.no_decay = true; });
+  const auto slower = trained("slower", [](TrainOptions& options) { options.layer_decay = 0.5; });
+  ASSERT_EQ(plain.size(), still.size());
+  for (const auto& [name, values] : plain) {
+    const bool is_norm = name.find("norm") != std::string::npos;
+    const float share = name == "model.embed_tokens.weight" ? 0.25F : name.find("layers.0") != std::string::npos ? 0.5F : 1;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float start = still.at(name)[i];
+      ASSERT_NEAR(flags.at(name)[i] - values[i], is_norm ? 0.25F * start : 0, 1e-6) << name;
+      ASSERT_NEAR(slower.at(name)[i] - start, share * (values[i] - start), 1e-6) << name;
+    }
+  }
 }
 
 TEST(Trainer, TracesStepsThatItTakesAndNoOthers) {
