@@ -10,8 +10,14 @@ set(second_files
   src/config/top_level.cpp
   src/config/zero.cpp
   src/models/gpt2/model.cpp
+  tests/ranks/engine_api_test.cpp
   tests/ranks/hybrid_test.cpp
+  tests/ranks/lamb_test.cpp
+  tests/ranks/model_start_test.cpp
+  tests/ranks/narrow_states_test.cpp
+  tests/ranks/offload_test.cpp
   tests/ranks/traffic_test.cpp
+  tests/ranks/zeropp_test.cpp
   tests/unit/checkpoint/exchange_test.cpp
   tests/unit/checkpoint/run_folder_test.cpp
   tests/unit/comm/host/gloo_link_test.cpp
