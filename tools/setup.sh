@@ -84,6 +84,17 @@ choose_python() {
         Install one, or put one first in PATH."
 }
 
+# CUDA's libraries beside all the rest: pip unpacks on one core, which takes longer than the download. Modules are
+# compiled when they are imported, as most never are.
+install_lock() {
+  local pip=(.venv/bin/python3 -m pip install --disable-pip-version-check --no-deps --no-compile --progress-bar off)
+  local cuda='^(nvidia-|triton)'
+  "${pip[@]}" -r <(grep -E "$cuda" "$1") &
+  local beside=$!
+  "${pip[@]}" -r <(grep -vE "$cuda" "$1") || { wait "$beside" || true; fail "pip could not install what $1 names."; }
+  wait "$beside" || fail "pip could not install the CUDA libraries that $1 names."
+}
+
 set_up_python() {
   # A changed lock, another interpreter, or a stamp that was copied from elsewhere: each gives another line.
   local want have=""
@@ -102,7 +113,7 @@ set_up_python() {
     say ".venv already holds what requirements.lock names"
   else
     say "installing requirements.lock into .venv (about 5 GB with the CUDA libraries of the torch wheel)"
-    .venv/bin/python3 -m pip install --disable-pip-version-check --no-deps -r requirements.lock
+    install_lock requirements.lock
     .venv/bin/python3 tools/check_lock.py requirements.lock
   fi
   echo "$want" >.venv/.lock-stamp
@@ -114,7 +125,7 @@ if [[ "${1:-}" == trl ]]; then
   if ! .venv/bin/python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     say "TRL's test will be skipped: requirements-trl.lock needs Python 3.11, and .venv has $(.venv/bin/python3 --version)."
   elif ! .venv/bin/python3 tools/check_lock.py requirements-trl.lock >/dev/null; then
-    .venv/bin/python3 -m pip install --disable-pip-version-check --no-deps -r requirements-trl.lock
+    .venv/bin/python3 -m pip install --disable-pip-version-check --no-deps --no-compile -r requirements-trl.lock
   fi
 fi
 if [[ "${1:-}" == monitors ]]; then
@@ -122,6 +133,6 @@ if [[ "${1:-}" == monitors ]]; then
     say "Tests of monitors will be skipped: requirements-monitors.lock needs Python 3.11, and .venv has $(.venv/bin/python3 --version)."
   elif ! PYTHONPATH=.venv-monitors .venv/bin/python3 tools/check_lock.py requirements-monitors.lock >/dev/null; then
     rm -rf .venv-monitors
-    .venv/bin/python3 -m pip install --disable-pip-version-check --no-deps --target .venv-monitors -r requirements-monitors.lock
+    .venv/bin/python3 -m pip install --disable-pip-version-check --no-deps --no-compile --target .venv-monitors -r requirements-monitors.lock
   fi
 fi
