@@ -17,7 +17,6 @@ set(second_files
   tests/ranks/narrow_states_test.cpp
   tests/ranks/offload_test.cpp
   tests/ranks/traffic_test.cpp
-  tests/ranks/zeropp_test.cpp
   tests/unit/checkpoint/exchange_test.cpp
   tests/unit/checkpoint/run_folder_test.cpp
   tests/unit/comm/host/gloo_link_test.cpp

@@ -79,7 +79,8 @@ std::vector<std::string> param_group_lines(const std::vector<Unit>& units, const
     for (const Unit& unit : units) {
       for (const Parameter& param : unit.params) numel += is_matrix(param) ? 0 : param.tensor.numel();
     }
-    lines.push_back(fmt::format("--no-decay: no weight decay for norms and biases, {} parameters", format_count(numel)));
+    lines.push_back(
+        fmt::format("--no-decay: no weight decay for norms and biases, {} parameters", format_count(numel)));
   }
   if (options.layer_decay < 1 && !units.empty()) {
     lines.push_back(fmt::format("--layer-decay {}: learning rates from {:.3g} ({}) to {:.3g} ({})", options.layer_decay,

@@ -89,9 +89,11 @@ inline std::string text_with(const Section& section, const std::string& spelling
     if (i == 0 && !type.empty()) home->set("type", type);
   }
   // Parameters that a schedule cannot do without.
-  if (type == "WarmupDecayLR" || type == "WarmupCosineLR" || type == "WarmupStableDecayLR" ||
-      type == "WarmupCosineRestartsLR") {
-    home->set("total_num_steps", 5000);
+  const std::string kind = spelling == "type" && value.is_text() ? value.as_text() : type;
+  if (kind == "WarmupDecayLR" || kind == "WarmupCosineLR" || kind == "WarmupStableDecayLR" ||
+      kind == "WarmupCosineRestartsLR") {
+    Value& params = spelling == "type" ? home->set("params", json::Object{}) : *home;
+    params.set("total_num_steps", 5000);
   }
   if (type == "OneCycle") home->set("cycle_min_lr", 0.125), home->set("cycle_max_lr", 0.625);
   if (spelling == "total_num_steps") home->set("warmup_num_steps", 1);

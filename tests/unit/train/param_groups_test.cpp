@@ -19,7 +19,7 @@ std::vector<Unit> some_units() {
           {"head", {{"norm", at::zeros({4})}, {"head.weight", at::zeros({8, 4})}, {"head.bias", at::zeros({8})}}}};
 }
 
-Config config_of(const std::string& scheduler = "{}") {
+Config config_scheduled(const std::string& scheduler = "{}") {
   return Config::from_text(R"({"train_batch_size": 1, "optimizer": {"type": "AdamW", "params": {"lr": 0.1,
     "weight_decay": 0.5}}, "scheduler": )" +
                            scheduler + "}");
@@ -31,29 +31,30 @@ std::vector<std::string> settings_of(const GroupedUnits& grouped) {
   for (const Unit& unit : grouped.units) {
     for (const Parameter& param : unit.params) {
       const ParamGroup& group = grouped.groups.at(static_cast<size_t>(param.group));
-      settings.push_back(fmt::format("{} {:.3g} {:.3g}", param.name, group.lr.value_or(-1), group.weight_decay.value_or(-1)));
+      settings.push_back(
+          fmt::format("{} {:.3g} {:.3g}", param.name, group.lr.value_or(-1), group.weight_decay.value_or(-1)));
     }
   }
   return settings;
 }
 
 TEST(ParamGroups, WithoutFlagsThereIsOne) {
-  const GroupedUnits grouped = group_params(some_units(), {}, config_of());
+  const GroupedUnits grouped = group_params(some_units(), {}, config_scheduled());
   EXPECT_EQ(grouped.groups.size(), 1u);
   EXPECT_THAT(settings_of(grouped), ElementsAre("embed.weight -1 -1", "layers.0.norm -1 -1", "layers.0.up -1 -1",
                                                 "norm -1 -1", "head.weight -1 -1", "head.bias -1 -1"));
-  EXPECT_THAT(param_group_lines(some_units(), {}, config_of()), ElementsAre());
+  EXPECT_THAT(param_group_lines(some_units(), {}, config_scheduled()), ElementsAre());
 }
 
 TEST(ParamGroups, NormsAndBiasesDoNotDecay) {
   TrainOptions options;
   options.no_decay = true;
-  EXPECT_THAT(settings_of(group_params(some_units(), options, config_of())),
+  EXPECT_THAT(settings_of(group_params(some_units(), options, config_scheduled())),
               ElementsAre("embed.weight -1 -1", "layers.0.norm -1 0", "layers.0.up -1 -1", "norm -1 0",
                           "head.weight -1 -1", "head.bias -1 0"));
-  EXPECT_THAT(param_group_lines(some_units(), options, config_of()),
+  EXPECT_THAT(param_group_lines(some_units(), options, config_scheduled()),
               ElementsAre("--no-decay: no weight decay for norms and biases, 16 parameters"));
-  Config plain = config_of();
+  Config plain = config_scheduled();
   plain.optimizer.weight_decay = 0;
   EXPECT_THAT(param_group_lines(some_units(), options, plain),
               ElementsAre("--no-decay changes nothing: the weight decay is 0"));
@@ -62,13 +63,13 @@ TEST(ParamGroups, NormsAndBiasesDoNotDecay) {
 TEST(ParamGroups, EachLayerLearnsSlowerThanTheOneAbove) {
   TrainOptions options;
   options.layer_decay = 0.5;
-  EXPECT_THAT(settings_of(group_params(some_units(), options, config_of())),
+  EXPECT_THAT(settings_of(group_params(some_units(), options, config_scheduled())),
               ElementsAre("embed.weight 0.025 -1", "layers.0.norm 0.05 -1", "layers.0.up 0.05 -1", "norm -1 -1",
                           "head.weight -1 -1", "head.bias -1 -1"));
-  EXPECT_THAT(param_group_lines(some_units(), options, config_of()),
+  EXPECT_THAT(param_group_lines(some_units(), options, config_scheduled()),
               ElementsAre("--layer-decay 0.5: learning rates from 0.025 (embed) to 0.1 (head)"));
   options.no_decay = true;
-  const GroupedUnits both = group_params(some_units(), options, config_of());
+  const GroupedUnits both = group_params(some_units(), options, config_scheduled());
   EXPECT_EQ(both.groups.size(), 5u);
   EXPECT_THAT(settings_of(both), ElementsAre("embed.weight 0.025 -1", "layers.0.norm 0.05 0", "layers.0.up 0.05 -1",
                                              "norm -1 0", "head.weight -1 -1", "head.bias -1 0"));
@@ -76,21 +77,23 @@ TEST(ParamGroups, EachLayerLearnsSlowerThanTheOneAbove) {
 
 TEST(ParamGroups, AScheduleWithOneRateForAllContradictsLayerDecay) {
   TrainOptions options;
-  const Config own = config_of(R"({"type": "WarmupLR", "params": {"warmup_max_lr": 0.1, "warmup_num_steps": 2}})");
+  const Config own =
+      config_scheduled(R"({"type": "WarmupLR", "params": {"warmup_max_lr": 0.1, "warmup_num_steps": 2}})");
   check_param_groups(options, own);
   options.layer_decay = 0.9;
-  EXPECT_EQ(message_of([&] { check_param_groups(options, own); }),
-            "[--layer-decay] scheduler.params.warmup_max_lr is one rate for all, and layers could not have theirs. Take "
-            "it out of the config, or leave the flag out.");
-  check_param_groups(options, config_of(R"({"type": "WarmupLR", "params": {"warmup_num_steps": 2}})"));
+  EXPECT_EQ(
+      message_of([&] { check_param_groups(options, own); }),
+      "[--layer-decay] scheduler.params.warmup_max_lr is one rate for all, and layers could not have theirs. Take "
+      "it out of the config, or leave the flag out.");
+  check_param_groups(options, config_scheduled(R"({"type": "WarmupLR", "params": {"warmup_num_steps": 2}})"));
   EXPECT_THAT(message_of([&] {
-                check_param_groups(options, config_of(R"({"type": "OneCycle", "params": {"cycle_min_lr": 0.01,
+                check_param_groups(options, config_scheduled(R"({"type": "OneCycle", "params": {"cycle_min_lr": 0.01,
                   "cycle_max_lr": 0.1, "cycle_first_step_size": 10}})"));
               }),
               HasSubstr("OneCycle has learning rates of its own"));
   for (const double wrong : {0.0, -1.0, 1.5}) {
     options.layer_decay = wrong;
-    EXPECT_THAT(message_of([&] { check_param_groups(options, config_of()); }), HasSubstr("no share"));
+    EXPECT_THAT(message_of([&] { check_param_groups(options, config_scheduled()); }), HasSubstr("no share"));
   }
 }
 

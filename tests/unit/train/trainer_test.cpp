@@ -99,7 +99,9 @@ TEST(Trainer, DecaysAndRatesAreThoseOfTheFlags) {
   ASSERT_EQ(plain.size(), still.size());
   for (const auto& [name, values] : plain) {
     const bool is_norm = name.find("norm") != std::string::npos;
-    const float share = name == "model.embed_tokens.weight" ? 0.25F : name.find("layers.0") != std::string::npos ? 0.5F : 1;
+    const float share = name == "model.embed_tokens.weight"          ? 0.25F
+                        : name.find("layers.0") != std::string::npos ? 0.5F
+                                                                     : 1;
     for (size_t i = 0; i < values.size(); ++i) {
       const float start = still.at(name)[i];
       ASSERT_NEAR(flags.at(name)[i] - values[i], is_norm ? 0.25F * start : 0, 1e-6) << name;
