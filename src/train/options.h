@@ -27,7 +27,7 @@ struct TrainOptions {
   std::optional<double> lr;
   bool no_decay = false;   // norms and biases do not decay (train/param_groups.h)
   double layer_decay = 1;  // each layer learns at this share of the rate of the one above it
-  int64_t steps = 0;     // of the whole run, those before a resume counted
+  int64_t steps = 0;       // of the whole run, those before a resume counted
   int64_t stop_at = 0;   // end early after this step, with a checkpoint; 0: after the last. Schedules still see `steps`
   int64_t sequence = 0;  // tokens a sample trains on; 0: see sequence_for
   uint64_t seed = 1;
