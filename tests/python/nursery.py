@@ -7,6 +7,7 @@ and ends as any Python program does, exit handlers and all.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import json
@@ -114,6 +115,8 @@ def serve(file: str, imports: list[str]) -> None:
     for name in ["torch._dynamo", *imports]:  # the first: what torch.optim imports when an optimizer is made, seconds of it
         importlib.import_module(name)
     module = load(file)
+    gc.collect()
+    gc.freeze()  # a rank's collections, those at its end too, would look at every object of torch and copy its page
     while line := sys.stdin.readline():
         job = json.loads(line)
         rank, codes = start_ranks(job)

@@ -9,6 +9,7 @@ Python program does. When the caller dies, so does the fork with all that it has
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -91,6 +92,13 @@ def serve(path: str) -> bool:
     """True in a fork that is to run sys.argv."""
     import torch
     import torch._dynamo  # what torch.optim imports when an optimizer is made, seconds of it
+
+    try:
+        import datasets  # what a Trainer of transformers imports where it is installed, with pandas and pyarrow
+    except ImportError:
+        pass
+    gc.collect()
+    gc.freeze()  # collections in a fork, those at its end too, would look at all of that and copy its pages
 
     torch.set_num_threads(1)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
