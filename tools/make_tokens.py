@@ -136,6 +136,8 @@ def tokenize(options):
             before += os.path.getsize(file)
             progress.reach(before)
         progress.finish()
+        if output.count == 0 and before == 0:
+            raise Failed("tokenize", "there is no text: every file is empty. Check the path.")
         if output.count == 0:
             raise Failed("tokenize", "the tokenizer gave no token for this text. Check that it belongs to it.")
         output.finish()

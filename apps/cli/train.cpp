@@ -224,7 +224,8 @@ void add_train(CLI::App& app, int& exit_code) {
                    "each layer learns at this share of the rate of the one above it: 0.9; the head at --lr")
       ->check(CLI::Range(0.0, 1.0));
   verb->add_option("--grad-accum-dtype", flags->grad_accum_dtype,
-                   "what a step's mean gradient is rounded to; its micro-steps are added up in fp32 before")
+                   "what a step's mean gradient is rounded to; at stages 0 and 1 without shoal.reproducible its "
+                   "micro-steps are added up in it too")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   verb->add_option("--sequence", options.sequence,
                    fmt::format("tokens of a sample; left out: the model's, at most {}", train::kLongestDefaultSequence))
@@ -267,7 +268,9 @@ void add_train(CLI::App& app, int& exit_code) {
                    "stop after the step in which so many hours are over, with a checkpoint and exit code 75; "
                    "--resume auto goes on")
       ->needs(out)
-      ->check(CLI::PositiveNumber);
+      ->check([](const std::string& text) {
+        return std::strtod(text.c_str(), nullptr) > 0 ? "" : text + " is no number of hours. Give one above 0.";
+      });
   verb->add_option("--on-save-error", flags->on_save_error, "when a checkpoint cannot be written")
       ->check(CLI::IsMember({"stop", "continue"}))
       ->capture_default_str();

@@ -26,8 +26,8 @@ struct BeforeNode final : ag::FunctionPreHook {
     if (calls_->skip && *calls_->skip && (*calls_->skip)()) return grads;
     if (calls_->over) {
       throw Error("backward",
-                  "comes to a graph whose pass is over: its weights are released. Run one backward for each "
-                  "forward; add up losses that share a forward.");
+                  "comes to a graph whose pass is over: its weights are released, or a step has changed them. Run one "
+                  "backward for each forward, before the step; add up losses that share a forward.");
     }
     for (const auto& call : calls_->complete) call();
     for (const auto& call : calls_->before) call();

@@ -187,6 +187,7 @@ void Passes::begin_running_backward(double factor) {
 
 void Passes::open_backward(Graph graph) {
   if (!gathers_.is_open()) open_training_pass();  // a loss that no unit took part in
+  if (!micro_step_begun_) begin_micro_step();
   mode_ = Mode::backward;
   gathers_.close_phase();
   gathers_.begin(Phase::backward);
@@ -272,13 +273,7 @@ void Passes::finish_backward() {
   reduce(reduce_order_.finish());
   gathers_.close_phase();
   gathers_.finish();
-  hooks_.clear();
-  running_.clear();
-  nested_graphs_.clear();
-  graph_ = Graph::unknown;
-  factor_ = 1;
-  mode_ = Mode::forward;
-  for (UnitPass& unit : units_) unit = UnitPass{.trainable = unit.trainable};
+  forget_pass();
   gathers_.agree_on_order(Phase::backward);
   agree_on_reductions();
 }
@@ -368,8 +363,31 @@ std::vector<int> Passes::needed(int unit) const {
 }
 
 void Passes::open_training_pass() {
-  gradients_.begin_micro_step(micro_step_);
+  if (!awaits_step_) begin_micro_step();
   gathers_.begin(Phase::forward);
+}
+
+void Passes::begin_micro_step() {
+  gradients_.begin_micro_step(micro_step_);
+  micro_step_begun_ = true;
+}
+
+void Passes::drop_forward() {
+  if (between_passes()) return;
+  if (!running_.empty()) throw Error("step", "is called inside a forward of the model. Call it after that.");
+  gathers_.close_phase();
+  gathers_.finish();
+  forget_pass();
+}
+
+void Passes::forget_pass() {
+  hooks_.clear();
+  running_.clear();
+  nested_graphs_.clear();
+  graph_ = Graph::unknown;
+  factor_ = 1;
+  mode_ = Mode::forward;
+  for (UnitPass& unit : units_) unit = UnitPass{.trainable = unit.trainable};
 }
 
 void Passes::enter_needed(int unit) {

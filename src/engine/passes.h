@@ -152,8 +152,16 @@ class Passes {
   bool between_passes() const { return !gathers_.is_open(); }
   bool in_backward() const { return mode_ == Mode::backward; }
   bool evaluating() const { return mode_ == Mode::evaluate; }
-  // Which micro-step of the step the next pass is.
-  void set_micro_step(int64_t index) { micro_step_ = index; }
+  // Which micro-step of the step the next backward is. `awaits_step`: what is reduced is complete, and a step may take
+  // it yet: a forward that comes before changes nothing of it.
+  void set_micro_step(int64_t index, bool awaits_step) {
+    micro_step_ = index;
+    awaits_step_ = awaits_step;
+    micro_step_begun_ = false;
+  }
+  // Weights are about to change: a forward whose backward has not come is over, and that backward would be refused.
+  // What it gathered goes.
+  void drop_forward();
 
  private:
   enum class Mode : uint8_t { forward, backward, evaluate };
@@ -184,6 +192,8 @@ class Passes {
   // Its forward has ended.
   void leave(int unit);
   void open_training_pass();
+  void begin_micro_step();
+  void forget_pass();
   void enter_needed(int unit);
   void need(int unit);
   void go_on();
@@ -240,6 +250,8 @@ class Passes {
   Mode mode_ = Mode::forward;
   int unit_at_work_ = 0;
   int64_t micro_step_ = 0;
+  bool awaits_step_ = false;
+  bool micro_step_begun_ = false;  // the gradients know of it
   bool reduce_order_agreed_ = false;
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };

@@ -23,7 +23,8 @@ void Soundness::backward_failed(const std::string& because) {
 
 void Soundness::pass_failed(const std::string& because) {
   gathers_are_lost_ = true;
-  lose(fmt::format("{} Destroy the engine and resume from a checkpoint.", because));
+  const bool ends = because.find_last_of(".!?") + 1 == because.size();
+  lose(fmt::format("{}{} Destroy the engine and resume from a checkpoint.", because, ends ? "" : "."));
 }
 
 void Soundness::lose(std::string because) {

@@ -147,9 +147,10 @@ double Training::prepare_backward(bool caller_divides) {
     throw Error("backward", "a forward without gradients was interrupted. Run a forward of the model first.");
   }
   if (hooked_ && parts_.passes.between_passes()) {
-    throw Error("backward",
-                "no forward of the model has run since the last backward, or the backward of its loss is over. Pass "
-                "the loss of a new forward, once; add up losses that share a forward.");
+    throw Error(
+        "backward",
+        "no forward of the model has run since the last backward and step, or the backward of its loss is over. "
+        "Pass the loss of a new forward, once; add up losses that share a forward.");
   }
   parts_.stepper.settle_all();  // gradients will be overwritten
   const bool grows = !micro_steps_.next_ends_step() && parts_.config.batch.accumulation_steps == 1;
@@ -204,7 +205,7 @@ void Training::finish_backward() {
   micro_steps_.begin_end();
   parts_.passes.finish_backward();
   micro_steps_.add();
-  parts_.passes.set_micro_step(micro_steps_.count());
+  parts_.passes.set_micro_step(micro_steps_.count(), micro_steps_.has_gradients());
 }
 
 // A gradient came and Engine::backward was not called: autograd itself says when it is through.
@@ -286,12 +287,13 @@ PendingStep Training::step_later(const OutsideUpdate& update) {
                 "the last backward did not end a step: the boundary was false when it ran. Set the boundary before "
                 "the backward.");
   }
+  parts_.passes.drop_forward();
   pending_.make_room();
   std::shared_ptr<PendingStep::State> step;
   {
     Stopwatch watch(times_.step, timing_);
     micro_steps_.begin_step();
-    parts_.passes.set_micro_step(0);
+    parts_.passes.set_micro_step(0, /*awaits_step=*/false);
     parts_.stepper.take(update ? told_of(update) : update);
     step = pending_.add();  // before anything else can throw: it is taken
     step->losses = watch_.take_losses();
@@ -319,9 +321,8 @@ void Training::drop_gradients() {
   parts_.gradients.forget_errors();  // of what is dropped too
   watch_.take_losses();
   micro_steps_.begin_step();
-  parts_.passes.set_micro_step(0);
+  parts_.passes.set_micro_step(0, /*awaits_step=*/false);
   loss_is_scaled_ = false;
-  if (!parts_.passes.between_passes()) parts_.gradients.begin_micro_step(0);
 }
 
 void Training::await_gradients() {

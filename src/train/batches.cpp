@@ -33,12 +33,13 @@ BatchPlace batch_place(const Config& config, int rank, int world) {
 Batches::Batches(const Samples& samples, const std::string& source, int64_t sequence, const BatchPlace& place)
     : samples_(samples), sequence_(sequence), place_(place) {
   if (train_samples() >= place.batch.train_batch_size) return;
-  throw Error("data " + source,
-              fmt::format("{} {} training samples of {} tokens{}, fewer than one global batch of {}. Give more data, a "
-                          "shorter --sequence or a smaller batch.",
-                          samples.made_of(), train_samples(), sequence,
-                          validation_samples() > 0 ? fmt::format(" (and {} for validation)", validation_samples()) : "",
-                          place.batch.train_batch_size));
+  throw Error(
+      "data " + source,
+      fmt::format("{} {} training samples of {} tokens{}, fewer than one global batch of {}. Give more data, {} "
+                  "--sequence or a smaller batch.",
+                  samples.made_of(), train_samples(), sequence,
+                  validation_samples() > 0 ? fmt::format(" (and {} for validation)", validation_samples()) : "",
+                  place.batch.train_batch_size, samples.has_documents() ? "another" : "a shorter"));
 }
 
 int64_t Batches::validation_leaves() const { return validation_samples() / place_.batch.micro_batch_size; }

@@ -114,7 +114,14 @@ int64_t PackedSamples::learned(int64_t sample) const {
   return learned;
 }
 
-std::string PackedSamples::made_of() const { return fmt::format("{} documents make", source_.documents()); }
+std::string PackedSamples::made_of() const {
+  const std::string unlearned = facts_.nothing_learned > 0
+                                    ? fmt::format(" ({} left out: nothing in their first {} tokens is learned)",
+                                                  facts_.nothing_learned, cut_.sequence)
+                                    : "";
+  return fmt::format("{} {}{} make", source_.documents(), facts_.conversations ? "conversations" : "documents",
+                     unlearned);
+}
 
 std::string describe(const PackingFacts& facts, int64_t sequence) {
   const auto share = [](int64_t part, int64_t of) {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/json.h"
+#include "base/regular_file.h"
 #include "base/text.h"
 #include "shoal/error.h"
 
@@ -67,6 +69,26 @@ void check_param_groups(const TrainOptions& options, const Config& config) {
     throw Error("--layer-decay",
                 why + ", and layers could not have theirs. Take it out of the config, or leave the flag out.");
   }
+}
+
+std::string param_group_change(const TrainOptions& options, const std::string& run_json) {
+  bool no_decay = false;
+  double layer_decay = 1;
+  try {
+    const json::Value about = json::parse(read_regular(run_json, "run.json", ""), run_json);
+    if (const json::Value* value = about.find("no_decay"); value != nullptr) no_decay = value->as_boolean();
+    if (const json::Value* value = about.find("layer_decay"); value != nullptr) layer_decay = value->as_number();
+  } catch (const Error&) {
+    return "";  // a checkpoint without its run, or of another program
+  }
+  if (no_decay == options.no_decay && layer_decay == options.layer_decay) return "";
+  const auto flags = [](bool none, double share) {
+    std::string text = none ? "--no-decay" : "";
+    if (share < 1) text += fmt::format("{}--layer-decay {}", text.empty() ? "" : " ", share);
+    return text.empty() ? "without --no-decay and --layer-decay" : "with " + text;
+  };
+  return fmt::format("so far the run was trained {}; it goes on {}", flags(no_decay, layer_decay),
+                     flags(options.no_decay, options.layer_decay));
 }
 
 std::vector<std::string> param_group_lines(const std::vector<Unit>& units, const TrainOptions& options,

@@ -21,6 +21,10 @@ GroupedUnits group_params(std::vector<Unit> units, const TrainOptions& options, 
 // Throws shoal::Error where the flags are wrong, or the schedule gives every layer one rate.
 void check_param_groups(const TrainOptions& options, const Config& config);
 
+// A line where a run goes on with other flags than `run_json`, the run.json of its folder, names; "" where it does not,
+// or there is no such file.
+std::string param_group_change(const TrainOptions& options, const std::string& run_json);
+
 // What the flags come to, for the user: a line each.
 std::vector<std::string> param_group_lines(const std::vector<Unit>& units, const TrainOptions& options,
                                            const Config& config);

@@ -146,6 +146,11 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   choices.insert(choices.end(), data.said.begin(), data.said.end());
   if (!options.out.empty()) check_unlocked(options.out);
   std::string checkpoint = find_start(options);
+  if (!checkpoint.empty()) {
+    const fs::path run = fs::path(checkpoint).parent_path().parent_path();
+    std::string change = param_group_change(options, (run / "run.json").string());
+    if (!change.empty()) choices.push_back(std::move(change));
+  }
   make_run_folder(options.out);
   return {.world = world,
           .model = std::move(model),

@@ -400,5 +400,64 @@ def test_autograd_grad_through_the_model_is_no_backward_of_the_step():
             assert "[backward] torch.autograd.grad, or a backward with inputs=, runs" in found[f"{how} at stage 3"], found
 
 
+def with_forward_before_step(stage: int, how: str, accumulation: int) -> list[float]:
+    """Between the backward that ends a step and the step: a forward with gradients on that nobody back-propagates."""
+    rank = int(os.environ["RANK"])
+    engine, model = make(stage, accumulation)
+    for step in range(STEPS * accumulation):
+        engine.backward(engine(batch(step, rank)))
+        if how == "evaluated":
+            engine.eval()
+            engine(batch(77, rank))
+            engine.train()
+        elif how == "of the module":
+            engine.module(batch(77, rank))
+        elif how == "on one rank" and rank == 0:
+            engine(batch(77, rank))
+        engine.step()
+    found = weights(model)
+    engine.destroy()
+    return found
+
+
+def all_with_forward_before_step() -> dict:
+    ways = [("evaluated", 1), ("evaluated", 2), ("of the module", 1), ("on one rank", 1)]
+    return {f"plain {n}": plain(n, n) for n in (1, 2)} | {
+        f"{how} at {stage} plain {n}": with_forward_before_step(stage, how, n)
+        for stage in range(4) for how, n in ways if stage < 3 or how != "on one rank"
+    }  # fmt: skip
+
+
+def test_a_forward_between_backward_and_step_changes_nothing():
+    for found in run(__file__, "all_with_forward_before_step", 2):
+        for how, values in found.items():
+            assert largest_difference(values, found[how[how.index("plain"):]]) < 1e-6, how
+
+
+def backward_after_the_step(stage: int, another_first: bool) -> str:
+    """The forward ran before the step that changed its weights."""
+    rank = int(os.environ["RANK"])
+    engine, _ = make(stage, 1)
+    engine.backward(engine(batch(0, rank)))
+    loss = engine(batch(1, rank))
+    engine.step()
+    if another_first:
+        engine(batch(2, rank))
+    said = message(lambda: engine.backward(loss))
+    engine.destroy()
+    return said
+
+
+def all_backwards_after_the_step() -> dict:
+    return {f"{stage} {first}": backward_after_the_step(stage, first) for stage in range(4) for first in (False, True)}
+
+
+def test_a_backward_through_weights_that_a_step_has_changed_is_refused():
+    for found in run(__file__, "all_backwards_after_the_step", 2):
+        for how, said in found.items():
+            wanted = "comes to a graph whose pass is over" if "True" in how else "no forward of the model has run since"
+            assert wanted in said, (how, said)
+
+
 if __name__ == "__main__":
     main(globals())

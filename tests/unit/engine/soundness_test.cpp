@@ -19,7 +19,7 @@ TEST(Soundness, SaysWhereAndWhyNothingGoesOn) {
   step.step_failed();
   EXPECT_EQ(message_of([&] { step.check("run"); }),
             "[run] an earlier step failed half-way, and its weights are of two steps. Resume from a checkpoint.");
-  backward.backward_failed("no memory.");
+  backward.backward_failed("no memory");
   EXPECT_EQ(message_of([&] { backward.check("step"); }),
             "[step] an earlier backward failed half-way, and its gradients are incomplete: no memory. Destroy the "
             "engine and resume from a checkpoint.");
@@ -41,7 +41,7 @@ TEST(Soundness, ATornStepLeavesGathersAsTheyAre) {
   Soundness step, backward, both;
   step.step_failed();
   EXPECT_FALSE(step.gathers_are_lost());
-  backward.backward_failed("no memory.");
+  backward.backward_failed("no memory");
   EXPECT_TRUE(backward.gathers_are_lost());
   both.step_failed();
   both.pass_failed("an evaluation could not begin: stop.");

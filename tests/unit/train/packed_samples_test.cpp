@@ -100,6 +100,7 @@ TEST(PackedSamples, AConversationWithNothingLearnedIsLeftOutAndCounted) {
   const WithDocuments none({5, 2, 6}, /*masked=*/true);  // tokens 5 and 6: 6 is not
   const PackedSamples samples(none, {.sequence = 8});
   EXPECT_EQ(samples.facts().nothing_learned, 1);
+  EXPECT_EQ(samples.made_of(), "3 conversations (1 left out: nothing in their first 8 tokens is learned) make");
   for (int64_t sample = 0; sample < samples.train(); ++sample) EXPECT_GT(samples.learned(sample), 0);
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "message_of.h"
+#include "temp_folder.h"
 
 namespace shoal::train {
 namespace {
@@ -95,6 +96,24 @@ TEST(ParamGroups, AScheduleWithOneRateForAllContradictsLayerDecay) {
     options.layer_decay = wrong;
     EXPECT_THAT(message_of([&] { check_param_groups(options, config_scheduled()); }), HasSubstr("no share"));
   }
+}
+
+TEST(ParamGroups, ARunThatGoesOnWithOtherFlagsSaysSo) {
+  const testing::TempFolder folder;
+  const std::string plain = folder.write("plain.json", R"({"model": "gpt2"})");
+  const std::string flags = folder.write("flags.json", R"({"no_decay": true, "layer_decay": 0.5})");
+  TrainOptions options;
+  EXPECT_EQ(param_group_change(options, plain), "");
+  EXPECT_EQ(param_group_change(options, folder / "none.json"), "");
+  EXPECT_EQ(param_group_change(options, folder.write("broken.json", "{")), "");
+  EXPECT_EQ(param_group_change(options, flags),
+            "so far the run was trained with --no-decay --layer-decay 0.5; it goes on without --no-decay and "
+            "--layer-decay");
+  options.layer_decay = 0.5;
+  EXPECT_EQ(param_group_change(options, plain),
+            "so far the run was trained without --no-decay and --layer-decay; it goes on with --layer-decay 0.5");
+  options.no_decay = true;
+  EXPECT_EQ(param_group_change(options, flags), "");
 }
 
 }  // namespace
