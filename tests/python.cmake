@@ -19,7 +19,7 @@ endif()
 foreach(name module deepspeed_loop hf_trainer hf_saving hf_same_bits trl client_optimizer demand package bad_input launcher
         checkpoint_layout checkpoint_safety checkpoint_trust fuzz faults arguments config estimates engine_surface set_grad defer_update beside
         save_later
-        names lone_optimizers narrow narrow_states shapes loop_shapes loop_mistakes zero_grad leaf_seed hybrid monitor profiler comms_log clusters restart)
+        names lone_optimizers narrow narrow_states shapes loop_shapes random_loops own_weights loop_mistakes zero_grad leaf_seed hybrid monitor profiler comms_log clusters restart)
   add_test(NAME python_${name}_test COMMAND ${run_python_test} ${CMAKE_CURRENT_SOURCE_DIR}/python/${name}_test.py)
   set_tests_properties(python_${name}_test PROPERTIES LABELS process TIMEOUT 1800 SKIP_RETURN_CODE 77
     ENVIRONMENT "PYTHONPATH=${CMAKE_SOURCE_DIR}/python:${metadata};OMP_NUM_THREADS=1;CUDA_VISIBLE_DEVICES=")
@@ -39,7 +39,7 @@ endforeach()
 set_tests_properties(python_kill_test python_audit_test PROPERTIES LABELS process TIMEOUT 1800 SKIP_RETURN_CODE 77
   ENVIRONMENT "SHOAL_COMMAND=$<TARGET_FILE:shoal_cli>;OMP_NUM_THREADS=1;CUDA_VISIBLE_DEVICES=")
 list(APPEND grids python_hf_trainer_test python_hf_saving_test python_checkpoint_layout_test python_module_test
-  python_shapes_test python_report_test python_hybrid_test python_restart_test)
+  python_shapes_test python_random_loops_test python_report_test python_hybrid_test python_restart_test)
 add_test(NAME python_gpu_test COMMAND ${SHOAL_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/python/gpu_test.py)
 add_test(NAME python_nccl_test COMMAND ${SHOAL_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/python/nccl_test.py)
 set_tests_properties(python_nccl_test PROPERTIES LABELS "process;cuda;nccl" RESOURCE_LOCK gpu TIMEOUT 900 SKIP_RETURN_CODE 77

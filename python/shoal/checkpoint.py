@@ -30,7 +30,7 @@ def _begin(
     core = engine._live("save")
     if not isinstance(step, SupportsIndex):
         raise _core.Error(f"[save] step is {step!r}. Give the number of the step, 0 or more.")
-    durable.act_together(engine.world, "save", lambda: core.check_readable("save"))
+    durable.act_together(engine.world, "save", lambda: _check_ready(engine, core))
     given, folder = dict(extra or {}), os.fspath(folder)
     for key in (beside.KEY, beside.SUMS):
         given.pop(key, None)  # of the checkpoint that it was loaded from
@@ -54,6 +54,11 @@ def _finish_earlier(engine: Any, place: str) -> None:
 def _settle(pending: beside.Pending | None) -> None:
     if pending is not None:
         pending.settle()
+
+
+def _check_ready(engine: Any, core: _core.Engine) -> None:
+    core.check_readable("save")
+    engine.refuse_writes("save")
 
 
 class LaterSaves:

@@ -17,6 +17,7 @@ from shoal import own_gradients, owners, param_groups
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
 from shoal.model_checks import check_model, check_units
+from shoal.own_weights import WrittenWeights
 from shoal.owners import owner_of
 from shoal.units import UnitRule, find_units, params_of_units
 from shoal.world import world as join_world
@@ -121,7 +122,8 @@ class Engine:
                 "config to its configure(). Those of torch and of the model itself stay on the GPU."
             )
         self._units = modules
-        self._trained = [(name, param) for name, param in model.named_parameters() if param.requires_grad]
+        self.trained = [(name, param) for name, param in model.named_parameters() if param.requires_grad]
+        self._written = WrittenWeights(self)
         leaves = leaf_seed.LeafSeed(self.device) if self.core_config.leaf_seed >= 0 else None
         self.uses = hooks.OpenUses(self.core, len(modules) - 1, leaves)
         self._watched = [module for path, module in modules if path] if self.core_config.stage == 3 else []
@@ -172,7 +174,11 @@ class Engine:
 
     def refuse_hooks(self) -> None:
         """Before a backward, which may be autograd's own: hooks of parameters that would see no gradient are an error."""
-        own_gradients.refuse_hooks(self._trained)
+        own_gradients.refuse_hooks(self.trained)
+
+    def refuse_writes(self, doing: str) -> None:
+        """Before an update or a save: weights written in place that their masters do not have are an error."""
+        self._written.refuse(doing)
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss times the loss scale, for a backward() of its own. The engine divides by the accumulation steps."""
@@ -184,7 +190,8 @@ class Engine:
     def step(self) -> _core.StepResult:
         """Ends the micro-step; at an accumulation boundary updates the weights."""
         core = self._live("step")
-        own_gradients.refuse_set(self._trained)
+        own_gradients.refuse_set(self.trained)
+        self.refuse_writes("step")
         if self.client is not None:
             self.client.known.check()
         self.stepping = True
@@ -192,6 +199,7 @@ class Engine:
             result = core.step(functools.partial(self.client.update, core)) if self.client is not None else core.step()
         finally:
             self.stepping = False
+        self._written.forget()
         if self.later is not None and result.boundary:
             self.later.poll()
         return result

@@ -230,6 +230,37 @@ TEST(EngineApi, FrozenEmptyAndNestedUnitsGiveTheSameBitsAtEveryStage) {
   }
 }
 
+TEST_P(EngineApi, AForwardThatNobodyBackPropagatesChangesNoStep) {
+  const auto trained = [&](bool before_step, bool after_step) {
+    return on_threads<std::string>(2, [&](Group& group) {
+      MatrixEngine matrix(group, options());
+      for (int step = 0; step < 4; ++step) {
+        matrix.engine->backward(matrix.loss(step));
+        if (before_step) matrix.loss(step + 100);
+        matrix.engine->step();
+        if (after_step) matrix.loss(step + 200);
+      }
+      return matrix.weights();
+    });
+  };
+  const std::vector<std::string> plain = trained(false, false);
+  EXPECT_EQ(trained(true, false), plain);
+  EXPECT_EQ(trained(false, true), plain);
+  EXPECT_EQ(trained(true, true), plain);
+}
+
+TEST_P(EngineApi, ABackwardOfAForwardFromBeforeTheStepIsRefused) {
+  for (const std::string& message : on_threads<std::string>(2, [&](Group& group) {
+         MatrixEngine matrix(group, options());
+         matrix.engine->backward(matrix.loss(0));
+         const at::Tensor late = matrix.loss(1);
+         matrix.engine->step();
+         return message_of([&] { matrix.engine->backward(late); });
+       })) {
+    EXPECT_THAT(message, HasSubstr("before the step"));
+  }
+}
+
 TEST_P(EngineApi, AGroupsRateAndDecayReallyHoldForItsParameters) {
   const auto equal = [](const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b, size_t i) {
     return at::equal(a[i], b[i]);

@@ -31,12 +31,16 @@ class Accumulation(ConfigGetters):
                 "drop them here, and DeepSpeed's ZeRO keeps them. Call it after the step() that ends a step, or "
                 "engine.drop_gradients() to drop them."
             )
-        core.drop_gradients()
+        self.drop_gradients()
 
     def drop_gradients(self) -> None:
         """Drops what has come since the last step, on every rank: the next backward begins a step."""
-        if self._shoal.core is not None:
-            self._shoal.core.drop_gradients()
+        if self._shoal.core is None:
+            return
+        self._shoal.core.drop_gradients()
+        if self.managed_gradient_accumulation():
+            self.micro_steps -= self.micro_steps % self.gradient_accumulation_steps()
+            self._tell_boundary()
 
     def is_gradient_accumulation_boundary(self) -> bool:
         if self._boundary is not None:

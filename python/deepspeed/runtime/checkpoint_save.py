@@ -57,7 +57,7 @@ def save(
     """Until it is complete nothing of it is seen under its tag; one of the same tag is replaced in one step. `latest` is
     written last. What fails on one rank fails on all, and leaves what was there before. tag: one for all ranks."""
     world, core = engine._shoal.world, engine._shoal._live(_PLACE)
-    durable.act_together(world, _PLACE, lambda: _check_ready(core, save_dir, tag))
+    durable.act_together(world, _PLACE, lambda: _check_ready(engine._shoal, save_dir, tag))
     if core.accumulated > 0:
         warning_once(f"[save_checkpoint] {core.accumulated} micro-steps are accumulated: the checkpoint is of the last step and does "
                      "not hold them. They stay in memory, and training goes on with them.")
@@ -79,8 +79,9 @@ def save(
     return True
 
 
-def _check_ready(core: Any, save_dir: str, tag: str) -> None:
-    core.check_readable(_PLACE)
+def _check_ready(engine: shoal.Engine, save_dir: str, tag: str) -> None:
+    engine.core.check_readable(_PLACE)
+    engine.refuse_writes(_PLACE)
     files.check_path(save_dir, _PLACE)
     folder, above = os.path.realpath(os.path.join(save_dir, tag)), os.path.realpath(save_dir)
     if os.path.commonpath([folder, above]) == folder:

@@ -11,6 +11,7 @@ from torch import nn
 
 import shoal
 from shoal import _core, demand, gathering
+from shoal.owners import owner_of
 
 from deepspeed import comm
 from deepspeed.accelerator import rank_device
@@ -136,13 +137,15 @@ def _where_to_build() -> torch.device | None:
 
 class GatheredParameters:
     """Has parameters whole inside. What is not sharded, None too, is passed over. Without modifier_rank what is written inside is
-    dropped, and warned of."""
+    dropped, and warned of. With it an engine's parameters are that rank's on every rank afterwards, at every stage."""
 
     def __init__(self, params: Any, modifier_rank: int | None = None, fwd_module: Any = None, enabled: bool = True):
         if isinstance(params, torch.Tensor):
             params = [params]
-        self.params = [param for param in params if hasattr(param, "ds_id")] if enabled else []
-        self._gathered = gathering.gathered(self.params, written_by=modifier_rank)
+        params = [param for param in params if isinstance(param, torch.Tensor)] if enabled else []
+        self.params = [param for param in params if hasattr(param, "ds_id")]
+        written = [param for param in params if owner_of(param)] if modifier_rank is not None else []
+        self._gathered = gathering.gathered([*self.params, *written], written_by=modifier_rank)
         self._watch: Watch | None = None
         if fwd_module is not None:
             for param in self.params:

@@ -1,0 +1,151 @@
+"""Weights that are written by hand between steps, at every stage and precision: below stage 3 in place, everywhere inside a
+gather that says who writes. What was written counts, or the engine refuses to go on."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parent))
+from ranks import main, run
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+WRITTEN = 0.5
+
+
+def config(stage: int, dtype: str) -> dict:
+    return {
+        "train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "SGD", "params": {"lr": 0.0}},
+        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
+        "bf16": {"enabled": dtype == "bf16"}, "fp16": {"enabled": dtype == "fp16", "loss_scale": 1},
+    }  # fmt: skip
+
+
+def model_of() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+
+
+def step(engine: object) -> None:
+    x = torch.ones(4, 8, dtype=engine.module[0].weight.dtype)
+    engine.backward(engine(x).float().square().mean())
+    engine.step()
+
+
+@torch.no_grad()
+def in_place(model: nn.Module) -> None:
+    for param in model.parameters():  # or a rank that owns nothing of it hears of the refusal by another's end
+        param.fill_(WRITTEN)
+
+
+def loaded(model: nn.Module) -> None:
+    model.load_state_dict({name: torch.full_like(value, WRITTEN) for name, value in model.state_dict().items()})
+
+
+@torch.no_grad()
+def by_rank_0(model: nn.Module) -> None:
+    import deepspeed
+
+    with deepspeed.zero.GatheredParameters([model[0].weight, None, torch.ones(2)], modifier_rank=0):
+        if os.environ["RANK"] == "0":
+            model[0].weight.fill_(WRITTEN)
+
+
+def nested(model: nn.Module) -> None:
+    import deepspeed
+
+    with deepspeed.zero.GatheredParameters(model.parameters(), modifier_rank=0):
+        if os.environ["RANK"] == "0":  # the others are not here
+            with torch.no_grad(), deepspeed.zero.GatheredParameters(model[0].weight, modifier_rank=0):
+                model[0].weight.fill_(WRITTEN)
+
+
+@torch.no_grad()
+def aside_and_back(model: nn.Module) -> None:
+    kept = [param.clone() for param in model.parameters()]
+    in_place(model)
+    model(torch.ones(4, 8, dtype=kept[0].dtype))
+    for param, value in zip(model.parameters(), kept):
+        param.copy_(value)
+
+
+WAYS = {"in place": in_place, "loaded": loaded, "by rank 0": by_rank_0, "nested": nested, "aside and back": aside_and_back}
+
+
+def written(stage: int) -> dict:
+    """Of each precision and way: whether the weight was what was written after a step, or the first words of the error."""
+    import deepspeed
+
+    found = {}
+    for dtype in DTYPES:
+        for name, way in WAYS.items():
+            engine = deepspeed.initialize(model=model_of(), config=config(stage, dtype))[0]
+            step(engine)
+            try:
+                way(engine.module)
+                step(engine)
+                found[f"{dtype}, {name}"] = all_written(engine.module)
+            except RuntimeError as error:
+                found[f"{dtype}, {name}"] = str(error)
+            engine.destroy()
+    return found
+
+
+def all_written(model: nn.Module) -> bool:
+    """By the weight and by its master, both."""
+    import deepspeed
+
+    with deepspeed.zero.GatheredParameters(model[0].weight):
+        whole = model[0].weight.detach().float().clone()
+    master = deepspeed.utils.safe_get_full_fp32_param(model[0].weight)
+    return bool(whole.eq(WRITTEN).all()) and bool(((master - WRITTEN).abs() < 0.01).all())
+
+
+def test_what_is_written_counts_or_is_refused():
+    for stage in range(4):
+        for found in run(__file__, "written", 2, stage=stage):
+            for dtype in DTYPES:
+                assert found[f"{dtype}, by rank 0"] is True and found[f"{dtype}, nested"] is True, (stage, found)
+                for name in ("in place", "loaded", "aside and back"):
+                    what = found[f"{dtype}, {name}"]
+                    if stage == 3:
+                        assert isinstance(what, str) and "is released" in what, (stage, name, found)
+                    elif name == "aside and back":
+                        assert what is False, (stage, dtype, found)
+                    elif dtype == "fp16":
+                        assert "written in place, and its fp32 master was not" in what, (stage, name, found)
+                    else:
+                        assert what is True, (stage, dtype, name, found)
+
+
+def saved(stage: int, folder: str) -> str:
+    """What a save says after weights of fp16 were loaded into the module."""
+    import deepspeed
+
+    engine = deepspeed.initialize(model=model_of(), config=config(stage, "fp16"))[0]
+    step(engine)
+    engine.save_checkpoint(folder, tag="first")
+    loaded(engine.module)
+    try:
+        engine.save_checkpoint(folder, tag="second")
+    except RuntimeError as error:
+        engine.load_checkpoint(folder, tag="first")
+        step(engine)
+        return str(error) + str(sorted(os.listdir(folder)))
+    return "saved"
+
+
+def test_a_save_of_masters_that_do_not_have_them_is_refused():
+    for stage in (0, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            for said in run(__file__, "saved", 2, stage=stage, folder=folder):
+                assert "[save_checkpoint]" in said and "was written in place" in said and "second" not in said, said
+
+
+if __name__ == "__main__":
+    main(globals(), imports=("shoal",))
