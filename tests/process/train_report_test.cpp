@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <signal.h>
+#include <time.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -92,15 +93,12 @@ pid_t process_of(const RunFolder& folder, int rank) {
   return -1;
 }
 
-// Whether a thread of it runs or is about to: stopped while it waits for others, it would only wait longer.
-bool computes(pid_t process) {
-  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
-    std::string text;
-    std::getline(std::ifstream(task.path() / "stat") >> std::ws, text);
-    const size_t state = text.rfind(") ");
-    if (state != std::string::npos && text.compare(state, 3, ") R") == 0) return true;
-  }
-  return false;
+// Seconds that its threads have computed. One that waits for others takes none.
+double computed(pid_t process) {
+  clockid_t clock;
+  timespec time = {};
+  if (::clock_getcpuclockid(process, &clock) == 0) ::clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 TEST(TrainReport, NamesTheRankThatOthersWaitFor) {
@@ -110,13 +108,15 @@ TEST(TrainReport, NamesTheRankThatOthersWaitFor) {
   const pid_t slow = process_of(folder, 1);
   ASSERT_GT(slow, 0);
   const std::string said = "| ranks wait for rank 1";
-  for (int i = 0; i < 4000 && run.out().find(said) == std::string::npos; ++i) {
-    if (computes(slow)) {
-      ::kill(slow, SIGSTOP);
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      ::kill(slow, SIGCONT);
-    }
+  double before = computed(slow);
+  // For each millisecond that it computes it is stopped for 20: stopped while it waits, it would only wait longer.
+  for (int i = 0; i < 60000 && run.out().find(said) == std::string::npos; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (computed(slow) - before < 0.001) continue;
+    ::kill(slow, SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ::kill(slow, SIGCONT);
+    before = computed(slow);
   }
   EXPECT_THAT(run.out(), HasSubstr(said)) << run.err();
   EXPECT_THAT(column(folder.read("run/metrics.jsonl"), "slow_rank"), ::testing::Contains("1"));
