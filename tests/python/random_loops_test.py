@@ -23,7 +23,7 @@ BEFORE = ("nothing", "nothing", "dropped forward", "evaluation", "graph in evalu
 LOSSES = ("one", "one", "two forwards", "twice the output", "of the module")
 BACKWARDS = ("engine", "engine", "loss", "scaled")
 BETWEEN = ("nothing", "nothing", "evaluation", "dropped forward", "zero_grad", "drop", "save", "read")
-AFTER = ("nothing", "nothing", "edit", "rate", "load", "dropped forward", "state dict")
+AFTER = ("nothing", "nothing", "edit", "rate", "load", "dropped forward", "state dict", "move")
 
 
 RATE = 0.2
@@ -174,15 +174,21 @@ def aside(engine: object, model: nn.Module, what: str, number: int, rank: int) -
             model.fails = False
 
 
+def engine_of(stage: int, seed: int, initial: int) -> tuple[object, nn.Module]:
+    import deepspeed
+
+    torch.manual_seed(initial)
+    model = Model()
+    config = config_of(seed) | {"zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}}
+    passed = None if "optimizer" in config else optimizer_of(seed, model)
+    return deepspeed.initialize(model=model, optimizer=passed, config=config)[0], model
+
+
 def engine_loop(loop: list[dict], stage: int, seed: int, says: bool) -> list[list[float]]:
     import deepspeed
 
     rank = int(os.environ["RANK"])
-    torch.manual_seed(0)
-    model = Model()
-    config = config_of(seed) | {"zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}}
-    passed = None if "optimizer" in config else optimizer_of(seed, model)
-    engine = deepspeed.initialize(model=model, optimizer=passed, config=config)[0]
+    engine, model = engine_of(stage, seed, initial=0)
     found = []
     folder = os.environ["SHOAL_RANDOM_FOLDER"]
     saved = False
@@ -230,6 +236,11 @@ def engine_loop(loop: list[dict], stage: int, seed: int, says: bool) -> list[lis
                 saved = True
         elif how["after"] == "state dict":
             engine.module.state_dict()
+        elif how["after"] == "move":  # to another engine, of another stage
+            engine.save_checkpoint(f"{folder}/move", tag="one")
+            engine.destroy()
+            engine, model = engine_of((stage + number) % 4, seed, initial=number)
+            engine.load_checkpoint(f"{folder}/move")
         else:
             aside(engine, model, how["after"], number, rank)
         found.append(weights(model))
