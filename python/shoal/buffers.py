@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import ctypes
+import hashlib
+import json
+
 import torch
 from torch import nn
 
@@ -58,3 +63,28 @@ def check_fit(model: nn.Module, saved: dict[str, torch.Tensor], place: str) -> N
             f"[{place}] {len(wrong)} buffers are not as the model's: {name} is {there.get(name, 'absent')} there and "
             f"{shapes.get(name, 'absent')} here. Load it into the model that saved it."
         )
+
+
+def take_rank_0s(model: nn.Module, world: _core.Group) -> None:
+    """Every rank begins with rank 0's values, as of weights. Every rank calls it."""
+    own = {name: buffer for name, buffer in model.named_buffers() if buffer.layout == torch.strided and buffer.device.type != "meta"}
+    digests = {name: f"{buffer.dtype} {tuple(buffer.shape)} {hashlib.sha256(_bytes_of(buffer)).hexdigest()}" for name, buffer in own.items()}
+    of_ranks = [json.loads(text) for text in _core.gather_texts(world, json.dumps(digests))]
+    if all(digests == of_ranks[0] for digests in of_ranks):
+        return
+    for rank, digests in enumerate(of_ranks):
+        for name in sorted(digests.keys() ^ of_ranks[0].keys()):
+            raise _core.Error(f"[initialize] rank {rank if name in digests else 0} has a buffer {name}, and rank {0 if name in digests else rank} "
+                              "has none. Give all ranks the same model.")
+    for name in sorted(name for name in own if len({digests[name] for digests in of_ranks}) > 1):
+        if len({digests[name].rpartition(" ")[0] for digests in of_ranks}) > 1:
+            raise _core.Error(f"[initialize] buffer {name} has another shape or dtype on other ranks. Give all ranks the same model.")
+        sent = base64.b64encode(_bytes_of(own[name])).decode() if world.rank == 0 else ""
+        values = bytearray(base64.b64decode(_core.gather_texts(world, sent)[0]))
+        with torch.no_grad():
+            own[name].copy_(torch.frombuffer(values, dtype=own[name].dtype).reshape(own[name].shape))
+
+
+def _bytes_of(buffer: torch.Tensor) -> bytes:
+    here = host_copy(buffer).contiguous()
+    return ctypes.string_at(here.data_ptr(), here.numel() * here.element_size())

@@ -12,10 +12,11 @@ from typing import Any, Iterable, Iterator, Mapping
 import torch
 from torch import nn
 
-from shoal import _core, aliases, checkpoint, clipping, compiling, construction, demand, devices, hooks, leaf_seed
+from shoal import _core, aliases, buffers, checkpoint, clipping, compiling, construction, demand, devices, hooks, leaf_seed
 from shoal import own_gradients, owners, param_groups
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
+from shoal.known_modules import KnownModules
 from shoal.model_checks import check_model, check_units
 from shoal.own_weights import WrittenWeights
 from shoal.owners import owner_of
@@ -103,6 +104,8 @@ class Engine:
             self.unit_tuples, self.core_config, self.world, self.groups, seed, device=self.device
         )
         devices.move_buffers(model, self.device)
+        if self.world.size > 1:
+            buffers.take_rank_0s(model, self.world)
         devices.make_current(self.device)  # the parameters' memory of before
         self.later: checkpoint.LaterSaves | None = None  # once save_later was called
         self.client: ClientOptimizer | None = None
@@ -124,6 +127,7 @@ class Engine:
         self._units = modules
         self.trained = [(name, param) for name, param in model.named_parameters() if param.requires_grad]
         self._written = WrittenWeights(self)
+        self._known_modules = KnownModules(model, self.names)
         leaves = leaf_seed.LeafSeed(self.device) if self.core_config.leaf_seed >= 0 else None
         self.uses = hooks.OpenUses(self.core, len(modules) - 1, leaves)
         self._watched = [module for path, module in modules if path] if self.core_config.stage == 3 else []
@@ -192,6 +196,7 @@ class Engine:
         core = self._live("step")
         own_gradients.refuse_set(self.trained)
         self.refuse_writes("step")
+        self._known_modules.warn_of_late()
         if self.client is not None:
             self.client.known.check()
         self.stepping = True

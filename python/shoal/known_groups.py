@@ -35,10 +35,12 @@ class KnownGroups:
         self._settings = [{key: group[key] for key in self._keys if key in group} for group in optimizer.param_groups]
         self._rest = list(rest)
 
-    def check(self) -> None:
-        """Raises if something was written that cannot be taken."""
+    def check(self, has_states: bool = False) -> None:
+        """Raises if something was written that cannot be taken. has_states: steps have been taken, and left states."""
         groups = self.optimizer.param_groups
         if len(groups) == len(self._params) + 1 and self._rest and _same(groups[-1]["params"], self._rest):
+            if has_states:
+                self._refuse_late()
             self._params.append(list(groups[-1]["params"]))
             self._settings.append(self._settings[0])
             self._rest = []
@@ -58,6 +60,13 @@ class KnownGroups:
         raise _core.Error(
             f"[step] {name} is in {_place(now.get(moved))} of the optimizer's groups now and was in {_place(before.get(moved))} at "
             "initialize. Groups keep their parameters under an engine: destroy it and call initialize again."
+        )
+
+    def _refuse_late(self) -> None:
+        raise _core.Error(
+            f"[step] a group was added to {type(self.optimizer).__name__} after the first step: its parameters would begin with the states "
+            "and the count of steps of the others. Add it before the first step, or give it to initialize with lr 0 and weight_decay 0 until "
+            "it trains, or destroy the engine and call initialize again."
         )
 
     def _refuse_setting(self, number: int, key: str, before: Any, now: Any) -> None:

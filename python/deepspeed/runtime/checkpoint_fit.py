@@ -16,6 +16,7 @@ from shoal import buffers, durable
 from deepspeed.runtime.base_optimizer import take_settings
 from deepspeed.runtime.checkpoint_save import ADAGRAD_NAMES, kept_dtype, state_names
 from deepspeed.runtime.checkpoint_saved import Saved
+from deepspeed.runtime.group_settings import keeps_states
 from deepspeed.utils.logging import warning_once
 
 
@@ -26,6 +27,11 @@ class Wanted:
     strict: bool = True  # whether the parameters must be those of the model, no fewer and no others
     optimizer: bool = True
     scheduler: bool = True
+    counts: bool = True  # of steps and samples
+
+
+_WITHOUT_STATES = "Load it with load_optimizer_states=False to begin with new states, or with the optimizer that it was saved with."
+_TELLING = {"betas", "momentum", "alpha", "rho"}  # settings that some optimizers have and others have not
 
 
 class Fit:
@@ -45,7 +51,9 @@ class Fit:
         # The states of the optimizer are read one by one as they are written; here are their names in the checkpoint.
         self.states = self._find_states() if takes_states else {}
         self.groups = self._saved_groups() if takes_states else []
-        self.counts = self._saved_counts() if wanted.optimizer else {}
+        if takes_states:
+            self._check_optimizer()
+        self.counts = self._saved_counts() if wanted.counts else {}
         self.progress = self._saved_progress(wanted.optimizer)
         has_schedule = wanted.scheduler and engine.lr_scheduler is not None
         self.schedule = saved.models[0].get("lr_scheduler") if has_schedule else None
@@ -129,16 +137,46 @@ class Fit:
                 shapes = self.saved.wholes(candidate, meta=True)
                 if shapes:
                     self._check_shapes({param: value for param, value in shapes.items() if param in self.params})
+                    self._check_all_have(candidate, shapes)
                     found[kind] = candidate
                     break
         return found
 
+    def _check_all_have(self, state: str, shapes: dict[str, torch.Tensor]) -> None:
+        """Or its zeros would be taken for those of the many steps that the others have made."""
+        own = {id(param) for group in self.engine.basic_optimizer.param_groups for param in group["params"]}
+        missing = [name for name, param in self.params.items() if param.requires_grad and id(param) in own and name not in shapes]
+        if missing:
+            raise shoal.Error(f"[load_checkpoint] {self.saved.folder} has no {state} of {missing[:3]} ({len(missing)} in all), which were not "
+                              f"trained when it was saved. {_WITHOUT_STATES}")
+
+    def _check_optimizer(self) -> None:
+        """Raises unless the states and settings are those of such an optimizer."""
+        kind, groups = type(self.engine.basic_optimizer).__name__, self.engine.basic_optimizer.param_groups
+        for own, saved in zip(groups, self.groups):
+            odd = sorted(_TELLING & (own.keys() ^ saved.keys())) if saved else []
+            if odd:
+                raise shoal.Error(f"[load_checkpoint] {self.saved.folder} was saved with another optimizer: its groups have "
+                                  f"{'no ' if odd[0] in own else ''}{odd[0]}, and this engine has {kind}. {_WITHOUT_STATES}")
+        kept = state_names(self.engine) if keeps_states(self.engine) else {}
+        absent = sorted(name for name, state in kept.items() if state not in self.states)
+        if absent and self.saved.applied_steps() > 0:
+            raise shoal.Error(f"[load_checkpoint] {self.saved.folder} has no {absent[0]}, which {kind} keeps: it was saved with another "
+                              f"optimizer. {_WITHOUT_STATES}")
+        foreign = self.saved.state_kinds() - {*kept, *(ADAGRAD_NAMES if self.engine.optimizer_type == "Adagrad" else ())}
+        if foreign:
+            raise shoal.Error(f"[load_checkpoint] {self.saved.folder} was saved with another optimizer: it has {sorted(foreign)[0]}, which "
+                              f"{kind} does not keep. {_WITHOUT_STATES}")
+
     def _saved_groups(self) -> list[dict[str, Any]]:
         groups = [_settings(group) for group in self.saved.inner(0)["param_groups"]]
         own = self.engine.basic_optimizer.param_groups
-        if len(groups) < len(own):  # without those that have no parameters
+        if len(groups) == sum(bool(group["params"]) for group in own):  # without those that have no parameters
             rest = iter(groups)
-            groups = [next(rest, {}) if group["params"] else {} for group in own]
+            groups = [next(rest) if group["params"] else {} for group in own]
+        if len(groups) != len(own):
+            raise shoal.Error(f"[load_checkpoint] {self.saved.folder} has the settings of {len(groups)} groups of the optimizer, and this "
+                              f"engine has {len(own)}. {_WITHOUT_STATES}")
         return groups
 
     def _saved_counts(self) -> dict[str, int]:
@@ -153,9 +191,10 @@ class Fit:
 
     def _saved_progress(self, optimizer_states: bool) -> Any:
         progress = self.engine._shoal.core.progress()
+        if self.counts:
+            progress.skipped_steps = self.counts["skipped_steps"]
         if not optimizer_states:
             return progress
-        progress.skipped_steps = self.counts["skipped_steps"]
         progress.applied_steps = self.saved.applied_steps()
         scaler = self.saved.scaler()
         if self.engine.fp16_enabled() and scaler is not None:

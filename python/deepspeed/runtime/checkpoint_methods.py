@@ -78,6 +78,7 @@ class CheckpointMethods:
             strict=load_module_strict,
             optimizer=load_optimizer_states and not load_module_only,
             scheduler=load_lr_scheduler_states and not load_module_only,
+            counts=not load_module_only,
         )
         before = client.take_states() if client is not None and what.optimizer else {}
         with durable.undone_on_error(lambda: client.put_states(before) if client is not None else None):

@@ -73,6 +73,11 @@ class Saved:
                               "with that key off.")
         return found
 
+    def state_kinds(self) -> set[str]:
+        """What the torch optimizer called the states of parameters, but for counts."""
+        states = (self.inner(0).get("state") or {}).values()
+        return {name for state in states for name, value in state.items() if torch.is_tensor(value) and value.numel() > 1}
+
     def names(self) -> list[str]:
         """The trained parameters that some rank has states of."""
         return [name for shapes in self.shapes for name in shapes]
