@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Iterable
 
 import torch
@@ -14,19 +15,22 @@ from shoal.world import world
 # Parameters that are gathered now, by id: a gather inside another leaves them alone, without a word to other ranks.
 _gathered_now: set[int] = set()
 
+_MARKED_AT_ONCE = 1 << 22
+
 
 class gathered:
     """`with gathered(params):` has the parameters whole inside. Every rank enters and leaves it.
 
     params: one parameter or any number; None and ordinary tensors among them are passed over.
-    written_by: the rank whose values all ranks take at the end; None: what was written inside is dropped.
+    written_by: the rank whose values all ranks take at the end, of what some rank has written; None: what was written inside is
+    dropped. The master of a 16-bit weight is what was written; a weight that nobody wrote keeps the master that it has.
     """
 
     def __init__(self, params: Any, written_by: int | None = None, enabled: bool = True):
         self.params = _distinct(params) if enabled else []
         self.written_by = written_by
         self._mine: list[torch.Tensor] = []
-        self._open: list[tuple[Any, int]] = []  # engines and their gathers
+        self._open: list[_OfEngine] = []
         self._lone: _core.GatheredShards | None = None
 
     @property
@@ -54,7 +58,7 @@ class gathered:
             self._mine = []
             raise _core.Error(f"[gathered] rank {self.written_by} is to write, and there are {min(ranks)}. Give one from 0 on, or None.")
         for engine, names in by_engine.values():
-            self._open.append((engine.core, engine.core.begin_gathered(names)))
+            self._open.append(_OfEngine(engine, names, marked=self.written_by is not None))
         if lone:
             self._lone = _core.GatheredShards(lone, world())
         _gathered_now.update(id(param) for param in self._mine)
@@ -62,11 +66,52 @@ class gathered:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         _gathered_now.difference_update(id(param) for param in self._mine)
         written_by = self.written_by if kind is None else None
-        for core, number in reversed(self._open):
-            core.finish_gathered(number, written_by)
+        for each in reversed(self._open):
+            each.finish(written_by)
         if self._lone is not None:
             self._lone.finish(written_by)
         self._mine, self._open, self._lone = [], [], None
+
+
+class _OfEngine:
+    """What of a gather is one engine's."""
+
+    def __init__(self, engine: Any, names: list[str], marked: bool):
+        self._engine, self._core = engine, engine.core
+        self._number = self._core.begin_gathered(names)
+        params = {name: param for name, param in engine.module.named_parameters() if name in set(names)} if marked else {}
+        self._marks = {name: (param, _mark(param)) for name, param in params.items()}
+
+    def finish(self, written_by: int | None) -> None:
+        if written_by is None:
+            return self._core.finish_gathered(self._number, None)
+        mine = [name for name, (param, mark) in self._marks.items() if _mark(param) != mark]
+        written = sorted({name for text in _core.gather_texts(self._engine.world, json.dumps(mine)) for name in json.loads(text)})
+        if len(written) == len(self._marks):
+            return self._core.finish_gathered(self._number, written_by)
+        # The others keep their masters: what was written is gathered once more, alone.
+        writes = self._engine.world.rank == written_by
+        values = {name: self._marks[name][0].detach().clone() for name in written} if writes else {}
+        self._core.finish_gathered(self._number, None)
+        if not written:
+            return
+        number = self._core.begin_gathered(written)
+        with torch.no_grad():
+            for name, value in values.items():
+                self._marks[name][0].copy_(value)
+        self._core.finish_gathered(number, written_by)
+
+
+def _mark(param: torch.Tensor) -> tuple[int, int, int]:
+    """Another one when an element was written. Exact sums of the elements' bits, and of the bits times their places."""
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[param.element_size()]
+    bits = param.detach().reshape(-1).view(integers)
+    total = placed = 0
+    for begin in range(0, bits.numel(), _MARKED_AT_ONCE):
+        part = bits[begin : begin + _MARKED_AT_ONCE].long()
+        total += part.sum().item()
+        placed += (part * torch.arange(begin, begin + part.numel(), device=part.device)).sum().item()
+    return param.data_ptr(), total, placed
 
 
 def is_gathered(param: torch.Tensor) -> bool:

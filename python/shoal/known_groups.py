@@ -4,7 +4,7 @@ since, and cannot be taken, is an error. DeepSpeedEngine and ClientOptimizer cal
 from __future__ import annotations
 
 import operator
-from typing import Any, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
 import torch
 
@@ -35,11 +35,11 @@ class KnownGroups:
         self._settings = [{key: group[key] for key in self._keys if key in group} for group in optimizer.param_groups]
         self._rest = list(rest)
 
-    def check(self, has_states: bool = False) -> None:
-        """Raises if something was written that cannot be taken. has_states: steps have been taken, and left states."""
+    def check(self, has_states: Callable[[], bool] = lambda: False) -> None:
+        """Raises if something was written that cannot be taken. has_states: whether steps have been taken, and left states."""
         groups = self.optimizer.param_groups
         if len(groups) == len(self._params) + 1 and self._rest and _same(groups[-1]["params"], self._rest):
-            if has_states:
+            if has_states():
                 self._refuse_late()
             self._params.append(list(groups[-1]["params"]))
             self._settings.append(self._settings[0])

@@ -123,6 +123,39 @@ def test_what_is_written_counts_or_is_refused():
                         assert what is True, (stage, dtype, name, found)
 
 
+def masters_after(stage: int, dtype: str, gathers: str) -> dict[str, list[float]]:
+    """Of a run whose parameters are gathered for a writer after each step: to be read, or one of them to be written."""
+    import deepspeed
+
+    model = model_of()
+    adamw = {"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}
+    engine = deepspeed.initialize(model=model, config=config(stage, dtype) | adamw)[0]
+    for _ in range(4):
+        step(engine)
+        if gathers != "none":
+            with torch.no_grad(), deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=1):
+                if gathers == "last written" and os.environ["RANK"] == "1":
+                    model[1].bias.data[-1] = WRITTEN
+    found = {name: deepspeed.utils.safe_get_full_fp32_param(param).tolist() for name, param in model.named_parameters()}
+    engine.destroy()
+    return found
+
+
+def all_masters() -> dict[str, dict]:
+    cases = ("none", "read", "last written")
+    return {f"{dtype} {stage} {case}": masters_after(stage, dtype, case) for dtype in ("bf16", "fp16") for stage in range(4) for case in cases}
+
+
+def test_what_nobody_writes_keeps_its_masters():
+    for found in run(__file__, "all_masters", 2):
+        for dtype in ("bf16", "fp16"):
+            for stage in range(4):
+                none, read, written = (found[f"{dtype} {stage} {case}"] for case in ("none", "read", "last written"))
+                assert read == none, (dtype, stage)
+                assert written["1.bias"][-1] == WRITTEN != none["1.bias"][-1], (dtype, stage)
+                assert any(value != float(torch.tensor(value).to(DTYPES[dtype])) for value in written["0.weight"][0]), (dtype, stage)
+
+
 def saved(stage: int, folder: str) -> str:
     """What a save says after weights of fp16 were loaded into the module."""
     import deepspeed

@@ -16,7 +16,7 @@ def take(engine: Any) -> None:
     """Before a step: what the user or a schedule has written into the groups is what the step takes."""
     groups = engine.basic_optimizer.param_groups
     if engine._known_groups is not None:
-        engine._known_groups.check(has_states=keeps_states(engine) and engine._shoal._live("step").progress().applied_steps > 0)
+        engine._known_groups.check(lambda: keeps_states(engine) and engine._shoal._live("step").progress().applied_steps > 0)
         first_states.refuse_late(engine.basic_optimizer)
     values = [(float(group["lr"]), float(group.get("weight_decay", 0.0))) for group in groups]
     values += [(0.0, 0.0)] * (len(engine._shoal.groups) - len(values))
