@@ -3,20 +3,17 @@ fp32 are their own masters, and those of bf16 a half of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
 from shoal import _core
 
-if TYPE_CHECKING:
-    from shoal.engine import Engine
-
 
 class WrittenWeights:
     """The trained weights of fp16 that are whole between passes. A write through .data leaves no trace, and is not seen."""
 
-    def __init__(self, engine: Engine):
+    def __init__(self, engine: Any):
         self._engine = engine
         self._params = [(name, param) for name, param in engine.trained if param.dtype == torch.float16 and not engine.is_sharded(param)]
         self.forget()
