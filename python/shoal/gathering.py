@@ -39,7 +39,7 @@ class gathered:
         return list(self._mine)
 
     def __enter__(self) -> None:
-        by_engine: dict[int, tuple[Any, list[str]]] = {}
+        by_engine: dict[int, tuple[Any, dict[str, torch.Tensor]]] = {}
         lone = []
         for param in self.params:
             if id(param) in _gathered_now:
@@ -47,7 +47,7 @@ class gathered:
             owner = owner_of(param)
             if owner is not None:
                 engine, name = owner
-                by_engine.setdefault(id(engine), (engine, []))[1].append(name)
+                by_engine.setdefault(id(engine), (engine, {}))[1][name] = param
             elif find_shard(param):
                 lone.append(param)
             else:
@@ -57,8 +57,8 @@ class gathered:
         if self.written_by is not None and not all(0 <= self.written_by < size for size in ranks):
             self._mine = []
             raise _core.Error(f"[gathered] rank {self.written_by} is to write, and there are {min(ranks)}. Give one from 0 on, or None.")
-        for engine, names in by_engine.values():
-            self._open.append(_OfEngine(engine, names, marked=self.written_by is not None))
+        for engine, params in by_engine.values():
+            self._open.append(_OfEngine(engine, params, marked=self.written_by is not None))
         if lone:
             self._lone = _core.GatheredShards(lone, world())
         _gathered_now.update(id(param) for param in self._mine)
@@ -76,33 +76,36 @@ class gathered:
 class _OfEngine:
     """What of a gather is one engine's."""
 
-    def __init__(self, engine: Any, names: list[str], marked: bool):
-        self._engine, self._core = engine, engine.core
-        self._number = self._core.begin_gathered(names)
-        params = {name: param for name, param in engine.module.named_parameters() if name in set(names)} if marked else {}
-        self._marks = {name: (param, _mark(param)) for name, param in params.items()}
+    def __init__(self, engine: Any, params: dict[str, torch.Tensor], marked: bool):
+        """marked: so that what is written inside is found."""
+        self._engine, self._core, self._params = engine, engine.core, params
+        self._number = self._core.begin_gathered(list(params))
+        self._marks = {name: _mark(param) for name, param in params.items()} if marked else {}
+        self._places = {name: param.data_ptr() for name, param in params.items()}
 
     def finish(self, written_by: int | None) -> None:
         if written_by is None:
             return self._core.finish_gathered(self._number, None)
-        mine = [name for name, (param, mark) in self._marks.items() if _mark(param) != mark]
-        written = sorted({name for text in _core.gather_texts(self._engine.world, json.dumps(mine)) for name in json.loads(text)})
-        if len(written) == len(self._marks):
+        moved = {name: param.data_ptr() != self._places[name] for name, param in self._params.items()}  # by param.data = ...
+        mine = {name: moved[name] for name, param in self._params.items() if moved[name] or _mark(param) != self._marks[name]}
+        of_ranks = [json.loads(text) for text in _core.gather_texts(self._engine.world, json.dumps(mine))]
+        written = sorted({name for each in of_ranks for name in each})
+        if len(written) == len(self._params) and not any(any(each.values()) for each in of_ranks):
             return self._core.finish_gathered(self._number, written_by)
         # The others keep their masters: what was written is gathered once more, alone.
         writes = self._engine.world.rank == written_by
-        values = {name: self._marks[name][0].detach().clone() for name in written} if writes else {}
+        values = {name: self._params[name].detach().clone() for name in written} if writes else {}
         self._core.finish_gathered(self._number, None)
         if not written:
             return
         number = self._core.begin_gathered(written)
         with torch.no_grad():
             for name, value in values.items():
-                self._marks[name][0].copy_(value)
+                self._params[name].copy_(value)
         self._core.finish_gathered(number, written_by)
 
 
-def _mark(param: torch.Tensor) -> tuple[int, int, int]:
+def _mark(param: torch.Tensor) -> tuple[int, int]:
     """Another one when an element was written. Exact sums of the elements' bits, and of the bits times their places."""
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[param.element_size()]
     bits = param.detach().reshape(-1).view(integers)
@@ -111,7 +114,7 @@ def _mark(param: torch.Tensor) -> tuple[int, int, int]:
         part = bits[begin : begin + _MARKED_AT_ONCE].long()
         total += part.sum().item()
         placed += (part * torch.arange(begin, begin + part.numel(), device=part.device)).sum().item()
-    return param.data_ptr(), total, placed
+    return total, placed
 
 
 def is_gathered(param: torch.Tensor) -> bool:

@@ -43,4 +43,3 @@ class KnownModules:
                     "stays as it is unless another optimizer has it. Change the model before initialize."
                 )
                 return
-
