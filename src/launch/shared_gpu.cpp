@@ -14,6 +14,7 @@ namespace shoal::launch {
 namespace {
 
 constexpr int kMostBlocksAChannel = 32;  // of all ranks' kernels on one of their channels
+constexpr int kMostQueues = 64;          // of all ranks
 
 }  // namespace
 
@@ -24,10 +25,11 @@ std::map<std::string, std::string> shared_gpu_environment(int rank, int ranks,
     return std::string(value == nullptr ? "" : value);
   };
   const std::string blocks = std::to_string(std::clamp(kMostBlocksAChannel / ranks, 1, 4));
+  const std::string queues = std::to_string(std::clamp(kMostQueues / ranks, 4, 32));
   std::map<std::string, std::string> variables;
   for (const auto& [name, value] : std::map<const char*, std::string>{{"NCCL_SOCKET_IFNAME", "lo"},
                                                                       {"NCCL_IB_DISABLE", "1"},
-                                                                      {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+                                                                      {"CUDA_DEVICE_MAX_CONNECTIONS", queues},
                                                                       {"NCCL_MAX_CTAS", blocks},
                                                                       {"NCCL_MAX_P2P_NCHANNELS", blocks}}) {
     if (text(name).empty()) variables[name] = value;

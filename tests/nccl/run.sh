@@ -20,16 +20,17 @@ start_mps() {
   command -v nvidia-cuda-mps-control > /dev/null || return 0
   CUDA_MPS_PIPE_DIRECTORY=$(mktemp -d) CUDA_MPS_LOG_DIRECTORY=$(mktemp -d)
   export CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+  export CUDA_DEVICE_MAX_CONNECTIONS=8  # worlds run side by side, and MPS has about 100 for all processes
   if timeout 20 nvidia-cuda-mps-control -d && echo get_server_list | timeout 20 nvidia-cuda-mps-control > /dev/null; then
     mps=yes
   else
-    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY CUDA_DEVICE_MAX_CONNECTIONS
   fi
 }
 stop_mps() {
   [[ $mps == yes ]] || return 0
   echo quit | timeout 20 nvidia-cuda-mps-control > /dev/null 2>&1
-  unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+  unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY CUDA_DEVICE_MAX_CONNECTIONS
   mps=no
 }
 trap stop_mps EXIT

@@ -1,6 +1,6 @@
 // `shoal train --share-gpu`: ranks of one GPU over NCCL write the losses and norms, character for character, of the
-// same ranks whose bytes go through the hosts and of any other number of ranks, also when a run goes on from a
-// checkpoint. Prints a table.
+// same ranks whose bytes go through the hosts and of other numbers of ranks, also when a run goes on from a checkpoint.
+// Prints a table.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,6 +30,7 @@ class NcclTrain : public ::testing::Test {
           out_(out),
           over_nccl_(std::find(more.begin(), more.end(), "--share-gpu") != more.end()),
           command_(train_words(folder, "llama", out, more + kCommon)) {}
+    const std::string& name() const { return out_; }
     std::string metrics() {
       const Result result = command_.wait();
       EXPECT_EQ(result.exit_code, 0) << out_ << "\n" << result.out << result.err;
@@ -86,51 +87,35 @@ std::vector<Setting> settings() {
   return all;
 }
 
-TEST_F(NcclTrain, WritesTheCharactersOfRanksThatGoThroughTheHosts) {
+TEST_F(NcclTrain, WritesTheSameCharactersAtEveryNumberOfRanksAndThroughTheHosts) {
   const Words short_run = {"--steps", "5", "--no-final-save"};
-  fmt::print("{:<44} {:>6} {:>24} {:>24}\n", "setting", "ranks", "loss over NCCL", "through hosts");
+  fmt::print("{:<44} {:>20} {:>20} {:>20} {:>20}\n", "setting", "loss of 1 rank", "2, through hosts", "2, NCCL",
+             "4, NCCL");
   for (const Setting& setting : settings()) {
-    std::list<Run> of_nccl, of_hosts;  // side by side
+    const Words words = setting.words + short_run;
+    std::list<Run> runs;  // side by side
+    runs.emplace_back(folder_, "alone " + setting.name, words + through_hosts(1));
+    runs.emplace_back(folder_, "hosts " + setting.name, words + through_hosts(2));
     for (const int ranks : {2, 4}) {
-      const std::string name = fmt::format("{}-{}", setting.name, ranks);
-      of_nccl.emplace_back(folder_, "nccl " + name, setting.words + short_run + over_nccl(ranks));
-      of_hosts.emplace_back(folder_, "hosts " + name, setting.words + short_run + through_hosts(ranks));
+      runs.emplace_back(folder_, fmt::format("{} ranks, {}", ranks, setting.name), words + over_nccl(ranks));
     }
-    for (const int ranks : {2, 4}) {
-      const std::string name = fmt::format("{}-{}", setting.name, ranks);
-      const std::string nccl = of_nccl.front().metrics(), hosts = of_hosts.front().metrics();
-      of_nccl.pop_front();
-      of_hosts.pop_front();
-      ASSERT_EQ(column(nccl, "loss").size(), 5u) << name;
-      expect_same(nccl, hosts, name);
-      fmt::print("{:<44} {:>6} {:>24} {:>24}\n", setting.name, ranks, column(nccl, "loss").back(),
-                 column(hosts, "loss").back());
-    }
-  }
-}
-
-TEST_F(NcclTrain, WritesTheSameCharactersAtEveryNumberOfRanks) {
-  const Words short_run = {"--steps", "5", "--no-final-save"};
-  fmt::print("{:<44} {:>24} {:>24} {:>24} {:>24}\n", "setting", "loss of 1 rank", "2", "4", "8");
-  for (const Setting& setting : settings()) {
-    Run lone(folder_, "alone " + setting.name, setting.words + short_run + Words{"--ranks", "1"});
-    std::list<Run> runs;
-    for (const int ranks : {2, 4, 8}) {
-      runs.emplace_back(folder_, fmt::format("{} at {} ranks", setting.name, ranks),
-                        setting.words + short_run + over_nccl(ranks));
-    }
-    const std::string alone = lone.metrics();
-    std::string line = fmt::format("{:<44} {:>24}", setting.name, column(alone, "loss").back());
-    for (const int ranks : {2, 4, 8}) {
-      const std::string name = fmt::format("{} at {} ranks", setting.name, ranks);
-      const std::string nccl = runs.front().metrics();
-      runs.pop_front();
-      ASSERT_EQ(column(nccl, "loss").size(), 5u) << name;
-      expect_same(nccl, alone, name);
-      line += fmt::format(" {:>24}", column(nccl, "loss").back());
+    const std::string alone = runs.front().metrics();
+    ASSERT_EQ(column(alone, "loss").size(), 5u) << setting.name;
+    std::string line = fmt::format("{:<44} {:>20}", setting.name, column(alone, "loss").back());
+    for (runs.pop_front(); !runs.empty(); runs.pop_front()) {
+      const std::string metrics = runs.front().metrics();
+      expect_same(metrics, alone, runs.front().name());
+      line += fmt::format(" {:>20}", column(metrics, "loss").back());
     }
     fmt::print("{}\n", line);
   }
+}
+
+TEST_F(NcclTrain, WritesTheCharactersOfOneRankAtEightRanks) {
+  const Words words = {"--steps",          "5", "--no-final-save", "--set", "zero_optimization.stage=3", "--set",
+                       "bf16.enabled=true"};
+  const std::string alone = metrics_of("alone", words + through_hosts(1));
+  expect_same(metrics_of("eight", words + over_nccl(8)), alone, "8 ranks");
 }
 
 TEST_F(NcclTrain, AStoppedRunGoesOnWithTheSameBitsOverNccl) {

@@ -498,11 +498,12 @@ def test_ranks_may_share_a_gpu():
     try:
         os.environ.update(RANK="3", WORLD_SIZE="16", NCCL_SOCKET_IFNAME="eth0")
         share_gpu()
-        got = {name: value for name, value in os.environ.items() if name.startswith("NCCL_") and name not in before}
+        got = {name: value for name, value in os.environ.items() if name.startswith(("NCCL_", "CUDA_DEVICE")) and name not in before}
         assert got == {
             "NCCL_HOSTID": "shoal-rank-3",
             "NCCL_SOCKET_IFNAME": "eth0",
             "NCCL_IB_DISABLE": "1",
+            "CUDA_DEVICE_MAX_CONNECTIONS": "4",
             "NCCL_MAX_CTAS": "2",
             "NCCL_MAX_P2P_NCHANNELS": "2",
         }, got

@@ -1,5 +1,5 @@
 """The packages on ranks that share one GPU over NCCL: losses, norms and weights have the bits of the same ranks whose bytes go
-through the hosts, in a plain loop, for a model made under zero.Init, in Hugging Face's Trainer, and after a checkpoint; and
+through the hosts, in a plain loop, for a model made under zero.Init, in Hugging Face's and TRL's Trainers, and after a checkpoint; and
 torch.distributed is NCCL's by the same rule. Prints a table."""
 
 from __future__ import annotations
@@ -96,6 +96,16 @@ def trainer(transport: str) -> dict:
     return found
 
 
+def trl(transport: str) -> dict:
+    """SFT, and DPO with its two engines."""
+    begin(transport)
+    os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+    import trl_test
+
+    found = {f"TRL's SFT, stage {stage}": trl_test.sft(stage, on_gpu=True) for stage in (2, 3)}
+    return found | {"TRL's DPO, stage 3": trl_test.dpo(3, on_gpu=True)["numbers"]}
+
+
 def backend(transport: str) -> list:
     from deepspeed import comm
 
@@ -143,6 +153,14 @@ def test_the_trainer_has_the_bits_of_the_hosts():
         return
     for world in WORLDS:
         compare("trainer", world)
+
+
+def test_trl_has_the_bits_of_the_hosts():
+    if importlib.util.find_spec("trl") is None:
+        print("not tried: trl is not installed")
+        return
+    for world in WORLDS:
+        compare("trl", world)
 
 
 def test_torch_distributed_is_nccl_by_the_same_rule():

@@ -34,20 +34,20 @@ def sentences(count: int, words: int, seed: int) -> list[str]:
     return [" ".join(f"w{word}" for word in row) for row in rows]
 
 
-def options(folder: str, stage: int | None) -> dict:
+def options(folder: str, stage: int | None, on_gpu: bool) -> dict:
     return dict(
-        output_dir=folder, use_cpu=True, bf16=False, deepspeed=None if stage is None else ds_config(stage), max_steps=3,
+        output_dir=folder, use_cpu=not on_gpu, bf16=False, deepspeed=None if stage is None else ds_config(stage), max_steps=3,
         per_device_train_batch_size=2, learning_rate=1e-2, logging_steps=1, report_to=[], disable_tqdm=True, save_strategy="no",
         seed=0, gradient_checkpointing=False, max_length=LENGTH, dataset_num_proc=None,
     )
 
 
-def sft(stage: int | None) -> list[float]:
+def sft(stage: int | None, on_gpu: bool = False) -> list[float]:
     import datasets
     import trl
 
     with tempfile.TemporaryDirectory() as folder:
-        arguments = trl.SFTConfig(**options(folder, stage))
+        arguments = trl.SFTConfig(**options(folder, stage, on_gpu))
         trainer = trl.SFTTrainer(
             model=make_model("llama"), args=arguments, processing_class=make_tokenizer(),
             train_dataset=datasets.Dataset.from_dict({"text": sentences(16, 10, seed=0)}),
@@ -56,13 +56,13 @@ def sft(stage: int | None) -> list[float]:
         return numbers_of(trainer)
 
 
-def dpo(stage: int | None) -> dict:
+def dpo(stage: int | None, on_gpu: bool = False) -> dict:
     import datasets
     import trl
 
     data = {"prompt": sentences(16, 4, 1), "chosen": sentences(16, 6, 2), "rejected": sentences(16, 6, 3)}
     with tempfile.TemporaryDirectory() as folder:
-        arguments = trl.DPOConfig(**options(folder, stage), beta=0.5)
+        arguments = trl.DPOConfig(**options(folder, stage, on_gpu), beta=0.5)
         trainer = trl.DPOTrainer(
             model=make_model("llama"), ref_model=make_model("llama"), args=arguments, processing_class=make_tokenizer(),
             train_dataset=datasets.Dataset.from_dict(data),

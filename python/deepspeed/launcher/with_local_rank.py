@@ -12,12 +12,13 @@ import sys
 def share_gpu() -> None:
     """What `shoal launch --share-gpu` gives a rank: to NCCL it is a host of its own, and its kernels are small, so that those of
     all ranks fit on the GPU at one time."""
-    rank, blocks = os.environ["RANK"], str(min(4, max(1, 32 // int(os.environ["WORLD_SIZE"]))))
+    rank, ranks = os.environ["RANK"], int(os.environ["WORLD_SIZE"])
+    blocks = str(min(4, max(1, 32 // ranks)))
     os.environ["NCCL_HOSTID"] = f"shoal-rank-{rank}"
     for name, value in {
         "NCCL_SOCKET_IFNAME": "lo",
         "NCCL_IB_DISABLE": "1",
-        "CUDA_DEVICE_MAX_CONNECTIONS": "32",
+        "CUDA_DEVICE_MAX_CONNECTIONS": str(min(32, max(4, 64 // ranks))),  # MPS has about 100 for all its processes
         "NCCL_MAX_CTAS": blocks,
         "NCCL_MAX_P2P_NCHANNELS": blocks,
     }.items():

@@ -48,6 +48,17 @@ TEST(SharedGpu, TheMoreRanksTheFewerBlocksEach) {
   EXPECT_EQ(shared_gpu_environment(0, 100, environment(nothing)).at("NCCL_MAX_CTAS"), "1");
 }
 
+TEST(SharedGpu, AllRanksTogetherHaveTheQueuesThatMpsHas) {
+  const Variables nothing;
+  const auto queues = [&](int ranks) {
+    return std::stoi(shared_gpu_environment(0, ranks, environment(nothing)).at("CUDA_DEVICE_MAX_CONNECTIONS"));
+  };
+  EXPECT_EQ(queues(1), 32);
+  EXPECT_EQ(queues(4), 16);
+  EXPECT_EQ(queues(8), 8);
+  EXPECT_EQ(queues(100), 4);
+}
+
 TEST(SharedGpu, MpsRunsWhereItsDaemonLives) {
   const testing::TempFolder folder;
   const auto path = [&](const char* name) { return folder / name; };
