@@ -113,7 +113,7 @@ class ClientOptimizer:
                     )
                 values[key] = self.keys[key].in_host_memory(value, begin - part.begin, numel)
             pieces.append({"name": names[part.index], "begin": begin, "numel": numel, "values": values})
-        return {"type": type(self.optimizer).__name__, "groups": self._settings(), "pieces": pieces}
+        return {"type": type(self.optimizer).__name__, "groups": self._settings(), "members": self.known.members(), "pieces": pieces}
 
     def _settings(self) -> list[dict[str, Any]]:
         """Of the groups, what weights_only reads back."""
@@ -155,6 +155,14 @@ class ClientOptimizer:
                 f"[{place}] it was saved with {states['type']} over {len(states['groups'])} groups, and this engine has {name} "
                 f"over {len(groups)}. Use the optimizer of the run that saved it."
             )
+        here = {name: group for group, names in enumerate(self.known.members()) for name in names}
+        for group, names in enumerate(states.get("members", [])):
+            for name in names:
+                if here.get(name, group) != group and states["groups"][here[name]] != states["groups"][group]:
+                    raise _core.Error(
+                        f"[{place}] {name} was in group {group} of the optimizer when it was saved and is in group {here[name]} now, and "
+                        "the two have other settings. Use the groups of the run that saved it."
+                    )
 
     def _take_piece(self, part: "_Part", piece: dict[str, Any], place: str) -> int:
         """How many elements of the part were in it."""

@@ -82,13 +82,22 @@ class _OfEngine:
         self._number = self._core.begin_gathered(list(params))
         self._marks = {name: _mark(param) for name, param in params.items()} if marked else {}
         self._places = {name: param.data_ptr() for name, param in params.items()}
+        self._forms = {name: _form(param) for name, param in params.items()}
 
     def finish(self, written_by: int | None) -> None:
         if written_by is None:
             return self._core.finish_gathered(self._number, None)
         moved = {name: param.data_ptr() != self._places[name] for name, param in self._params.items()}  # by param.data = ...
+        other = {name: _form(param) for name, param in self._params.items() if _form(param) != self._forms[name]}
         mine = {name: moved[name] for name, param in self._params.items() if moved[name] or _mark(param) != self._marks[name]}
-        of_ranks = [json.loads(text) for text in _core.gather_texts(self._engine.world, json.dumps(mine))]
+        of_ranks, others = zip(*(json.loads(text) for text in _core.gather_texts(self._engine.world, json.dumps([mine, other]))))
+        for rank, changed in enumerate(others):
+            for name, form in changed.items():
+                self._core.finish_gathered(self._number, None)
+                raise _core.Error(
+                    f"[gathered] rank {rank} put {form} in place of {name}, which is {self._forms[name]}. A parameter keeps its shape, "
+                    "dtype and device while an engine has it."
+                )
         written = sorted({name for each in of_ranks for name in each})
         if len(written) == len(self._params) and not any(any(each.values()) for each in of_ranks):
             return self._core.finish_gathered(self._number, written_by)
@@ -115,6 +124,10 @@ def _mark(param: torch.Tensor) -> tuple[int, int]:
         total += part.sum().item()
         placed += (part * torch.arange(begin, begin + part.numel(), device=part.device)).sum().item()
     return total, placed
+
+
+def _form(param: torch.Tensor) -> str:
+    return f"a {param.dtype} tensor of shape {tuple(param.shape)} on {param.device}".replace("torch.", "")
 
 
 def is_gathered(param: torch.Tensor) -> bool:

@@ -52,6 +52,10 @@ class KnownGroups:
                 if now is not value and now != value:
                     self._refuse_setting(number, key, value, now)
 
+    def members(self) -> list[list[str]]:
+        """The names of each group's parameters."""
+        return [[self._names[id(param)] for param in params if id(param) in self._names] for params in self._params]
+
     def _refuse_params(self, groups: list[dict[str, Any]]) -> None:
         before = {id(param): number for number, params in enumerate(self._params) for param in params}
         now = {id(param): number for number, group in enumerate(groups) for param in group["params"]}

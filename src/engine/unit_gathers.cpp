@@ -148,8 +148,16 @@ void UnitGathers::carry_out(const std::vector<Action>& actions) {
       or_lose([&] { weights_.gather(action.unit); });
       if (!overlap_) weights_.finish_gather(action.unit);
     } else {
+      const std::string* written = weights_.written_in_vain(action.unit);
       weights_.release(action.unit);
       events_.released(action.unit);
+      if (written == nullptr) continue;
+      events_.lost(fmt::format("{} was written in place during a pass, and the values are lost", *written));
+      throw Error(
+          "parameter " + *written,
+          "was written in place while a pass had it gathered: the values would be lost, since each rank keeps a "
+          "shard only. Write it between steps in a gather that says who writes (Engine::with_gathered; in Python "
+          "shoal.gathered(params, written_by=0)), or use zero_optimization.stage 2 or less without offload_param.");
     }
   }
 }

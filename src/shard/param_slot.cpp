@@ -1,9 +1,12 @@
 // See param_slot.h.
 #include "shard/param_slot.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "shoal/error.h"
@@ -83,7 +86,8 @@ ParamSlot::ParamSlot(at::Tensor param, std::string name, DType dtype, at::Device
       name_(std::move(name)),
       scalar_type_(to_scalar_type(dtype)),
       device_(device),
-      trainable_(param_.requires_grad()) {
+      trainable_(param_.requires_grad()),
+      shape_(param_.sizes().vec()) {
   const size_t nbytes = static_cast<size_t>(param_.numel()) * nbytes_of(dtype);
   storage_ = storage_over(no_data(device_), nbytes);
   released_ = throwing_storage(no_data(device_), nbytes, released_message(name_));
@@ -103,13 +107,35 @@ void ParamSlot::attach(std::byte* data, std::shared_ptr<Slab> owner) {
   }
   storage_.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(pointer));
   param_.unsafeGetTensorImpl()->set_storage_keep_dtype(storage_);
+  version_ = param_._version();
+  sum_.reset();
   attached_ = true;
 }
 
 void ParamSlot::release() {
-  param_.unsafeGetTensorImpl()->set_storage_keep_dtype(released_);
+  at::TensorImpl* impl = param_.unsafeGetTensorImpl();
+  impl->set_storage_keep_dtype(released_);
+  if (param_.sizes() != shape_ || !param_.is_contiguous()) impl->set_sizes_contiguous(shape_);
+  if (param_.storage_offset() != 0) impl->set_storage_offset(0);
   storage_.unsafeGetStorageImpl()->set_data_ptr_noswap(no_data(device_));
   attached_ = false;
+}
+
+bool ParamSlot::was_written() const {
+  if (!attached_) return false;
+  return param_._version() != version_ || (sum_ && sum_of_bits() != *sum_);
+}
+
+int64_t ParamSlot::sum_of_bits() const {
+  constexpr int64_t kAtOnce = int64_t{1} << 22;  // they are widened to 8 bytes each
+  const at::NoGradGuard no_graph;
+  const at::Tensor bits = param_.detach().view({-1}).view(param_.element_size() == 4 ? at::kInt : at::kShort);
+  int64_t sum = 0;
+  for (int64_t begin = 0; begin < bits.numel(); begin += kAtOnce) {
+    const at::Tensor part = bits.narrow(0, begin, std::min(kAtOnce, bits.numel() - begin));
+    sum += at::sum(part, at::kLong).item<int64_t>();
+  }
+  return sum;
 }
 
 void ParamSlot::leave(ShardRecord record) {

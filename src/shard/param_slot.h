@@ -59,8 +59,13 @@ class ParamSlot {
 
   // The parameter and all its aliases read and write `data`. `owner` is kept alive by the storage.
   void attach(std::byte* data, std::shared_ptr<Slab> owner = nullptr);
-  // Takes the memory away; touching the parameter throws.
+  // Takes the memory away; touching the parameter throws. It has its shape and plain strides again if somebody put
+  // other data in its place (param.data = ...).
   void release();
+  // Whether somebody wrote it in place since it was attached. Of a write through `.data` there is a trace only if
+  // watch() was called since then: it sums up the elements' bits, which costs a pass over them, here and there.
+  bool was_written() const;
+  void watch() { sum_ = sum_of_bits(); }
   // The engine is going: a released parameter keeps a record by which another engine finds its bytes.
   void leave(ShardRecord record);
 
@@ -77,8 +82,13 @@ class ParamSlot {
   at::ScalarType scalar_type_;
   at::Device device_;
   bool trainable_;
-  c10::Storage storage_;   // seen by every alias
-  c10::Storage released_;  // carried by the leaf while it is released
+  int64_t sum_of_bits() const;
+
+  std::vector<int64_t> shape_;
+  int64_t version_ = 0;         // when it was attached
+  std::optional<int64_t> sum_;  // when it was watched
+  c10::Storage storage_;        // seen by every alias
+  c10::Storage released_;       // carried by the leaf while it is released
   bool attached_ = false;
 };
 

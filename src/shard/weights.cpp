@@ -17,6 +17,9 @@ namespace shoal {
 
 namespace {
 
+// Of each unit: a forward and its backward. A model that writes its weights does so in every pass.
+constexpr int kWatchedPasses = 2;
+
 // Along which axes weights travel.
 std::set<std::string_view> axes_of_weights(const ModelLayout& layout, const Stage& stage) {
   return axes_of(layout, [&](const FlatLayout& flat) {
@@ -146,6 +149,14 @@ void Weights::finish_gather(int unit_index) {
     attach_flat(unit_index, flat, place.alone ? shard(unit_index, flat) : unit.memory + place.arena_offset, nullptr);
   }
   unit.attached = true;
+  if (unit.watched == kWatchedPasses) return;
+  ++unit.watched;
+  for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
+    if (!unit.flats[flat].sharded || unit.flats[flat].alone) continue;
+    for (const Piece& piece : layout_.units[static_cast<size_t>(unit_index)].flats[flat].pieces) {
+      unit.params[static_cast<size_t>(piece.param)].watch();
+    }
+  }
 }
 
 void Weights::release(int unit_index) {
@@ -163,6 +174,20 @@ void Weights::release(int unit_index) {
   unit.attached = false;
   unit.gathered = false;
   arena_->give(unit_index);
+}
+
+const std::string* Weights::written_in_vain(int unit_index) const {
+  const Unit& unit = units_[static_cast<size_t>(unit_index)];
+  if (!unit.attached) return nullptr;
+  const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
+  for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
+    if (!unit.flats[flat].sharded || unit.flats[flat].alone) continue;
+    for (const Piece& piece : layout.flats[flat].pieces) {
+      const ParamSlot& param = unit.params[static_cast<size_t>(piece.param)];
+      if (param.was_written()) return &param.name();
+    }
+  }
+  return nullptr;
 }
 
 bool Weights::gather_reads(int unit_index) const {

@@ -70,6 +70,9 @@ class Weights {
   void finish_gather(int unit);
   // Takes the memory away from the parameters. An unfinished gather is waited for first.
   void release(int unit);
+  // The name of a parameter that somebody wrote in place since the unit was gathered, and whose values go when it is
+  // released; null where there is none. In the unit's first passes writes through `.data` are seen too.
+  const std::string* written_in_vain(int unit) const;
 
   // Whether gathering the unit reads its shards, which it does not where a shard is the flat.
   bool gather_reads(int unit) const;
@@ -134,6 +137,7 @@ class Weights {
     bool gathered = false;        // or being gathered
     std::byte* memory = nullptr;  // arena range, meanwhile
     bool attached = false;
+    int watched = 0;             // times that it was watched for writes
     bool held = false;           // by a gather for the user
     bool has_second = false;     // some flat of it has a second copy
     bool second_filled = false;  // and it is that of the weights as they are, on every rank

@@ -1,12 +1,11 @@
 // The exactness matrix on one GPU, ranks as threads: at each world size every stage, with overlap on or off and
 // recompute on or off, gives the same bits of loss, norm and weights.
-#include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "cuda/torch_gpu.h"
 #include "test_size.h"
 #include "training/exactness.h"
+#include "unit/kernels/textbook.h"
 
 namespace shoal::testing {
 namespace {
@@ -25,9 +24,6 @@ std::vector<Cell> cells() {
 
 INSTANTIATE_TEST_SUITE_P(Matrix, GpuExactness, ::testing::ValuesIn(cells()), cell_name);
 
-// Their step does not shrink with the gradient: at the rate of the others they jump about.
-constexpr std::array kSmallSteps = {OptimizerKind::lion};
-
 TEST(GpuTraining, EveryOptimizerTrainsAsOnTheCpu) {
   SHOAL_NEEDS_GPU();
   for (const OptimizerRow& row : kOptimizers) {
@@ -36,8 +32,7 @@ TEST(GpuTraining, EveryOptimizerTrainsAsOnTheCpu) {
     options.stage = 3;
     options.optimizer = kind;
     options.dropout = 0;  // the two devices draw different random numbers
-    const bool small = std::find(kSmallSteps.begin(), kSmallSteps.end(), kind) != kSmallSteps.end();
-    options.lr = small ? 3e-4 : 3e-3;
+    kernels::EveryStep::call_for(kind, [&]<typename Step>(Step) { options.lr = kernels::kSteady<Step> ? 3e-4 : 3e-3; });
     const RunResult on_cpu = train_on_threads(2, options)[0];
     options.device = gpu();
     const RunResult on_gpu = train_on_threads(2, options)[0];

@@ -41,6 +41,11 @@ def two_groups(kind: Any, model: nn.Module, **settings: Any) -> Any:
     return kind([{"params": list(model[0].parameters()), "lr": 1e-3}, {"params": list(model[2].parameters())}], lr=1e-2, **settings)
 
 
+def swapped(kind: Any, model: nn.Module) -> Any:
+    """The groups of two_groups, the other way round."""
+    return kind([{"params": list(model[2].parameters())}, {"params": list(model[0].parameters()), "lr": 1e-3}], lr=1e-2)
+
+
 def adamw(model: nn.Module) -> Any:
     return torch.optim.AdamW((param for param in model.parameters() if param.requires_grad), lr=1e-2)
 
@@ -63,6 +68,7 @@ PAIRS = {
     "thawed": (head_alone, adamw, "of ['0.weight', '0.bias'] (2 in all), which were not trained when it was saved"),
     "fewer groups": (lambda model: two_groups(torch.optim.AdamW, model), adamw, "settings of 2 groups of the optimizer, and this engine has 1"),
     "more groups": (adamw, lambda model: two_groups(torch.optim.AdamW, model), "settings of 1 groups of the optimizer, and this engine has 2"),
+    "groups swapped": (lambda model: two_groups(torch.optim.AdamW, model), lambda model: swapped(torch.optim.AdamW, model), "0.weight is in group 0 of the optimizer"),
     "SGD into AdamW": (sgd, adamw, "was saved with another optimizer"),
     "AdamW into SGD": (adamw, sgd, "was saved with another optimizer"),
     "AdamW into momentum": (adamw, momentum, "was saved with another optimizer"),
@@ -103,7 +109,7 @@ def refusals(stage: int, folder: str, pairs: list[str]) -> dict[str, Any]:
 
 def test_a_checkpoint_that_an_engine_cannot_go_on_from_is_refused():
     for number, stage in enumerate((0, 2, 3)):
-        pairs = list(PAIRS) if whole() else list(PAIRS)[number::3]
+        pairs = list(PAIRS) if whole() else sorted({*list(PAIRS)[number::3], "groups swapped"})
         with tempfile.TemporaryDirectory() as folder:
             for found in run(__file__, "refusals", 2, stage=stage, folder=folder, pairs=pairs):
                 for name in pairs:
@@ -111,6 +117,70 @@ def test_a_checkpoint_that_an_engine_cannot_go_on_from_is_refused():
                     assert words in found[name] and "load_optimizer_states=False" in found[name], (stage, name, found[name])
                     assert found[f"{name}, anew"] == [3, 24, 0, True], (stage, name, found)
                     assert found[f"{name}, module"] == 4, (stage, name, found)
+
+
+def swapped_in_shoal(folder: str, kind: str) -> list[str]:
+    """What a save says, a load of the same groups, and one of groups the other way round."""
+    import shoal
+
+    kinds, said = getattr(torch.optim, kind), []
+    settings = {"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 0, "zero_optimization": {"stage": 2}}
+    for number, way in enumerate((two_groups, two_groups, swapped)):
+        model = net()
+        engine = shoal.initialize(model, settings, optimizer=way(kinds, model))
+        try:
+            step(engine)
+            engine.save(folder, 1) if number == 0 else engine.load(folder)
+            said.append("")
+        except RuntimeError as error:
+            said.append(str(error))
+        engine.destroy()
+    return said
+
+
+def test_the_package_shoal_refuses_groups_in_another_order_too():
+    with tempfile.TemporaryDirectory() as folder:
+        for saved, same, other in run(__file__, "swapped_in_shoal", 2, folder=folder, kind="NAdam"):
+            assert saved == same == "", (saved, same)
+            assert "0.weight was in group 0 of the optimizer when it was saved and is in group 1" in other, other
+
+
+class WithEmpty(nn.Module):
+    """Has a trained parameter of no elements."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(8, 8)
+        self.extra = nn.Parameter(torch.empty(0, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(torch.cat([x, self.extra]))
+
+
+def empty_parameter(stage: int, folder: str) -> list:
+    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+
+    engine = engine_of(stage, model := WithEmpty(), adamw(model))
+    step(engine)
+    engine.save_checkpoint(folder)
+    step(engine, 1)
+    wanted = engine._shoal.read_state("linear.weight", "weight").tolist()
+    engine.destroy()
+    engine = engine_of(stage, model := WithEmpty(), adamw(model))
+    engine.load_checkpoint(folder)
+    step(engine, 1)
+    found = engine._shoal.read_state("linear.weight", "weight").tolist()
+    engine.destroy()
+    weights = get_fp32_state_dict_from_zero_checkpoint(folder) if stage > 0 else {"extra": torch.empty(0, 8)}
+    return [found == wanted, tuple(weights["extra"].shape)]
+
+
+def test_a_parameter_without_elements_is_saved_and_loaded():
+    for stage in range(4):
+        with tempfile.TemporaryDirectory() as folder:
+            for same, shape in run(__file__, "empty_parameter", 2, stage=stage, folder=folder):
+                assert same and tuple(shape) == (0, 8), (stage, same, shape)
 
 
 def late_group(stage: int | None, kind: str, begins: int) -> Any:

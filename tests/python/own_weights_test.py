@@ -3,6 +3,7 @@ gather that says who writes. What was written counts, or the engine refuses to g
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import tempfile
@@ -20,7 +21,7 @@ WRITTEN = 0.5
 
 def config(stage: int, dtype: str) -> dict:
     return {
-        "train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "SGD", "params": {"lr": 0.0}},
+        "train_micro_batch_size_per_gpu": 4, "gradient_clipping": 0, "optimizer": {"type": "SGD", "params": {"lr": 0.0}},
         "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
         "bf16": {"enabled": dtype == "bf16"}, "fp16": {"enabled": dtype == "fp16", "loss_scale": 1},
     }  # fmt: skip
@@ -190,6 +191,97 @@ def test_a_save_of_masters_that_do_not_have_them_is_refused():
         with tempfile.TemporaryDirectory() as folder:
             for said in run(__file__, "saved", 2, stage=stage, folder=folder):
                 assert "[save_checkpoint]" in said and "was written in place" in said and "second" not in said, said
+
+
+class Writes(nn.Module):
+    """Has a weight that its forward writes: in place, or through .data."""
+
+    def __init__(self, through_data: bool):
+        super().__init__()
+        self.embedding = nn.Embedding(3, 8, max_norm=None if through_data else 1.0)
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        if self.embedding.max_norm is None:
+            self.embedding.weight.data.clamp_(-0.5, 0.5)
+        return self.linear(self.embedding(ids))
+
+
+def written_in_forward(stage: int, through_data: bool) -> list[float] | str:
+    import shoal
+
+    torch.manual_seed(0)
+    plain, ids = Writes(through_data), torch.tensor([0, 1, 2, 0])
+    sgd = torch.optim.SGD(plain.parameters(), lr=0.5)
+    torch.manual_seed(0)
+    settings = config(stage, "fp32") | {"optimizer": {"type": "SGD", "params": {"lr": 0.5}}}
+    engine = shoal.initialize(Writes(through_data), settings)
+    differences = []
+    try:
+        for _ in range(3):
+            loss = (engine(ids) - 1).square().mean()
+            engine.backward(loss)
+            engine.step()
+            wanted = (plain(ids) - 1).square().mean()
+            sgd.zero_grad()
+            wanted.backward()
+            sgd.step()
+            differences.append(abs(loss.item() - wanted.item()))
+        return differences
+    except RuntimeError as error:
+        try:
+            engine(ids)
+        except RuntimeError as again:
+            return f"{error} THEN {again}"
+        return "went on"
+    finally:
+        engine.destroy()
+
+
+def test_what_a_forward_writes_counts_or_is_refused():
+    for stage, through_data in itertools.product(range(4), (False, True)):
+        for found in run(__file__, "written_in_forward", 2, stage=stage, through_data=through_data):
+            if stage < 3:
+                assert max(found) < 1e-6, (stage, found)
+            else:
+                assert "[parameter embedding.weight] was written in place" in found and "stage 2" in found and "Destroy the engine" in found, found
+
+
+def other_tensors(stage: int) -> dict:
+    """Of tensors of other strides, of a view's, and of another shape in a weight's place: whether all is as in torch."""
+    import shoal
+
+    orthogonal = torch.linalg.qr(torch.arange(64.0).view(8, 8).sin())[0]
+    tensors = {"columns": orthogonal, "view": torch.arange(200.0).sin()[64:128].view(8, 8), "shape": torch.ones(4, 16), "dtype": torch.ones(8, 8).double()}
+    assert orthogonal.stride() == (1, 8)
+    found = {}
+    for name, tensor in tensors.items():
+        plain, x = model_of(), torch.ones(4, 8)
+        engine = shoal.initialize(model_of(), config(stage, "fp32") | {"optimizer": {"type": "SGD", "params": {"lr": 0.1}}})
+        try:
+            with shoal.gathered(list(engine.module.parameters()), written_by=1):
+                if os.environ["RANK"] == "1":
+                    engine.module[0].weight.data = tensor.clone() if name == "columns" else tensor
+            plain[0].weight.data.copy_(tensor)
+            sgd = torch.optim.SGD(plain.parameters(), lr=0.1)
+            for _ in range(3):
+                engine.backward(engine(x).square().mean())
+                engine.step()
+                sgd.zero_grad()
+                plain(x).square().mean().backward()
+                sgd.step()
+            found[name] = (engine.read_state("0.weight", "weight") - plain[0].weight).abs().max().item()
+        except RuntimeError as error:
+            found[name] = str(error)
+        engine.destroy()
+    return found
+
+
+def test_a_tensor_of_any_strides_may_be_put_in_a_weights_place():
+    for found in run(__file__, "other_tensors", 2, stage=3):
+        assert found["columns"] < 1e-6 and found["view"] < 1e-6, found
+        for name, what in (("shape", "shape (4, 16)"), ("dtype", "float64")):
+            assert "rank 1 put a" in found[name] and what in found[name] and "in place of 0.weight" in found[name], found
 
 
 if __name__ == "__main__":

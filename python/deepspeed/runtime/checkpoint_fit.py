@@ -53,6 +53,7 @@ class Fit:
         self.groups = self._saved_groups() if takes_states else []
         if takes_states:
             self._check_optimizer()
+            self._check_members()
         self.counts = self._saved_counts() if wanted.counts else {}
         self.progress = self._saved_progress(wanted.optimizer)
         has_schedule = wanted.scheduler and engine.lr_scheduler is not None
@@ -145,7 +146,8 @@ class Fit:
     def _check_all_have(self, state: str, shapes: dict[str, torch.Tensor]) -> None:
         """Or its zeros would be taken for those of the many steps that the others have made."""
         own = {id(param) for group in self.engine.basic_optimizer.param_groups for param in group["params"]}
-        missing = [name for name, param in self.params.items() if param.requires_grad and id(param) in own and name not in shapes]
+        trained = {name: param for name, param in self.params.items() if param.requires_grad and id(param) in own and param.numel() > 0}
+        missing = [name for name in trained if name not in shapes]
         if missing:
             raise shoal.Error(f"[load_checkpoint] {self.saved.folder} has no {state} of {missing[:3]} ({len(missing)} in all), which were not "
                               f"trained when it was saved. {_WITHOUT_STATES}")
@@ -167,6 +169,21 @@ class Fit:
         if foreign:
             raise shoal.Error(f"[load_checkpoint] {self.saved.folder} was saved with another optimizer: it has {sorted(foreign)[0]}, which "
                               f"{kind} does not keep. {_WITHOUT_STATES}")
+
+    def _check_members(self) -> None:
+        """Or a parameter would go on with the rates of another group: settings are those of a place, and states those of a name."""
+        own = self.engine.basic_optimizer.param_groups
+        places = [place for place, group in enumerate(own) if group["params"] or len(self.saved.shapes) == len(own)]
+        if len(places) != len(self.saved.shapes):  # it does not say what its groups hold
+            return
+        here = {id(param): place for place, group in enumerate(own) for param in group["params"]}
+        for there, names in zip(places, self.saved.shapes):
+            for name in names:
+                place = here.get(id(self.params.get(name)), there)
+                if place != there and self.groups[place] != self.groups[there]:
+                    raise shoal.Error(f"[load_checkpoint] {name} is in group {there} of the optimizer in {self.saved.folder} and in group "
+                                      f"{place} here, and the two have other settings. Give the optimizer the groups that it was saved "
+                                      "with, or load it with load_optimizer_states=False to begin with new states and your settings.")
 
     def _saved_groups(self) -> list[dict[str, Any]]:
         groups = [_settings(group) for group in self.saved.inner(0)["param_groups"]]

@@ -127,7 +127,7 @@ class Saved:
             for name, address in shard["param_slice_mappings"][group].items():
                 parts[name].append(flat.flatten()[address.start : address.start + address.numel])
         for name, shape in shapes.items():
-            found[name] = torch.cat(parts[name]).reshape(shape)
+            found[name] = (torch.cat(parts[name]) if parts[name] else torch.empty(0)).reshape(shape)  # of no elements no rank has a part
 
     def _split_group(self, shapes: dict[str, Any], flat: torch.Tensor, found: dict[str, torch.Tensor]) -> None:
         offset = 0

@@ -27,10 +27,10 @@ struct ThreeUnits {
                 {.needed = [this](int unit) { said += "need " + std::to_string(unit) + "; "; },
                  .released = [this](int unit) { said += "release " + std::to_string(unit) + "; "; },
                  .ranks_differ = [this] { differed = true; },
-                 .lost = [](const std::string& because) { ADD_FAILURE() << because; }}) {
+                 .lost = [this](const std::string& because) { lost += because; }}) {
     for (int unit = 0; unit < 3; ++unit) {
       std::vector<ParamSlot> slots;
-      slots.emplace_back(at::empty({3}), "p", DType::f32);
+      slots.emplace_back(params[static_cast<size_t>(unit)], "p", DType::f32);
       weights.take_params(unit, std::move(slots));
     }
   }
@@ -47,9 +47,10 @@ struct ThreeUnits {
     gathers.agree_on_order(phase);
   }
 
+  std::vector<at::Tensor> params = {at::empty({3}), at::empty({3}), at::empty({3})};
   testing::ModelParts parts;
   Weights weights;
-  std::string said;
+  std::string said, lost;
   bool differed = false;
   UnitGathers gathers;
 };
@@ -64,6 +65,25 @@ TEST(UnitGathers, AUnitIsNeededWhileItIsUsedAndReleasedAfterIt) {
     EXPECT_EQ(model.said, "need 0; need 0; release 0; need 2; need 2; release 2; ");
     EXPECT_FALSE(model.gathers.is_open());
     EXPECT_FALSE(model.differed);
+    EXPECT_EQ(model.lost, "");
+  });
+}
+
+// As torch's embedding does that has a max_norm.
+TEST(UnitGathers, AWeightThatIsWrittenInAPassIsAnError) {
+  testing::run_ranks(2, [](Group& group) {
+    ThreeUnits model(group);
+    model.gathers.begin(Phase::evaluate);
+    model.use(0);
+    const std::string said = testing::message_of([&] {
+      model.gathers.enter({1});
+      model.params[1].fill_(1);
+      model.gathers.exit({1});
+      model.gathers.close_phase();
+    });
+    EXPECT_THAT(said, AllOf(HasSubstr("[parameter p] was written in place while a pass had it gathered"),
+                            HasSubstr("between steps"), HasSubstr("stage 2")));
+    EXPECT_THAT(model.lost, HasSubstr("p was written in place during a pass, and the values are lost"));
   });
 }
 

@@ -14,6 +14,10 @@ struct Textbook {
   double p = 0, first = 0, second = 0;
 };
 
+// Whether a step does not shrink with the gradient: at the rate of the others such an optimizer jumps about.
+template <typename Step>
+inline constexpr bool kSteady = false;
+
 // Settings that are not the defaults, so that a constant that was forgotten is seen.
 inline OptimizerConfig unusual() { return {.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-4}; }
 
@@ -75,6 +79,8 @@ inline void follow(const AdagradStep& s, const OptimizerConfig& c, int, double g
   t.p -= s.lr * g / (std::sqrt(t.first) + c.eps);
 }
 
+template <>
+inline constexpr bool kSteady<LionStep> = true;
 inline std::vector<LionStep> samples(LionStep) { return {{.grad_scale = 0.3f, .lr = 1e-3f, .weight_decay = 0.1f}}; }
 inline std::vector<OptimizerConfig> settings(LionStep) { return {unusual()}; }
 inline void follow(const LionStep& s, const OptimizerConfig& c, int, double grad, Textbook& t) {

@@ -62,6 +62,59 @@ TEST(ParamSlot, AttachesTheParameterAndItsAliasesToOurMemory) {
   EXPECT_EQ(param.sum().item<float>(), 0);
 }
 
+TEST(ParamSlot, SeesWhatIsWrittenInPlaceWhileItIsAttached) {
+  const auto slab = slab_of(64);
+  at::Tensor param = at::ones({2, 3}).set_requires_grad(true);
+  ParamSlot slot(param, "w", DType::f32);
+  EXPECT_FALSE(slot.was_written());
+  slot.attach(slab->data());
+  param.sum();
+  EXPECT_FALSE(slot.was_written());
+  param.detach().mul_(2);
+  EXPECT_TRUE(slot.was_written());
+  slot.release();
+  EXPECT_FALSE(slot.was_written());
+  slot.attach(slab->data());
+  EXPECT_FALSE(slot.was_written());
+  param.variable_data().add_(1);
+  EXPECT_FALSE(slot.was_written());  // without a trace
+  slot.watch();
+  EXPECT_FALSE(slot.was_written());
+  param.variable_data().add_(1);
+  EXPECT_TRUE(slot.was_written());
+}
+
+TEST(ParamSlot, SeesOneBitOfMillions) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    constexpr int64_t kNumel = (int64_t{1} << 22) + 3;
+    const auto slab = slab_of(static_cast<size_t>(kNumel) * nbytes_of(dtype));
+    at::Tensor param = at::ones({kNumel});
+    ParamSlot slot(param, "w", dtype);
+    slot.attach(slab->data());
+    slot.watch();
+    EXPECT_FALSE(slot.was_written());
+    slab->data()[slab->nbytes() - 1] = std::byte{1};
+    EXPECT_TRUE(slot.was_written()) << name_of(dtype);
+  }
+}
+
+TEST(ParamSlot, HasItsShapeAndPlainStridesAgainAfterOtherDataWasPutInItsPlace) {
+  const auto slab = slab_of(64);
+  at::Tensor param = at::ones({2, 3});
+  ParamSlot slot(param, "w", DType::f32);
+  for (const at::Tensor& other : {at::ones({3, 2}).t(), at::ones({7}).slice(0, 1).reshape({2, 3}), at::ones({4, 1})}) {
+    slot.attach(slab->data());
+    param.set_data(other);
+    slot.release();
+    slot.check_unchanged();
+    slot.attach(slab->data());
+    EXPECT_EQ(param.sizes(), at::IntArrayRef({2, 3}));
+    EXPECT_TRUE(param.is_contiguous());
+    EXPECT_EQ(param.const_data_ptr(), slab->data());
+    slot.release();
+  }
+}
+
 TEST(ParamSlot, KeepsTheOwnerOfItsMemoryAsLongAsTheParameterLives) {
   auto slab = slab_of(64);
   const std::weak_ptr<Slab> watch = slab;

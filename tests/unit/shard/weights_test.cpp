@@ -156,6 +156,31 @@ TEST(Weights, ReleaseWaitsForAGatherThatNobodyFinished) {
   });
 }
 
+TEST(Weights, NamesWhatIsWrittenWhileItIsGathered) {
+  for (int world = 1; world <= 2; ++world) {
+    testing::run_ranks(world, [&](Group& group) {
+      ModelParts parts({unit_spec(0, {5, 3})}, 3, group);
+      Weights weights = parts.weights();
+      const auto tensors = fill(parts, weights)[0];
+      for (const bool writes : {false, true, false}) {
+        weights.gather(0);
+        weights.finish_gather(0);
+        EXPECT_EQ(weights.written_in_vain(0), nullptr);
+        if (writes) tensors[1].fill_(1);
+        const std::string* named = weights.written_in_vain(0);
+        if (writes && group.size() > 1) {  // what is alone writes its shard
+          ASSERT_NE(named, nullptr);
+          EXPECT_EQ(*named, "p1");
+        } else {
+          EXPECT_EQ(named, nullptr);
+        }
+        weights.release(0);
+        EXPECT_EQ(weights.written_in_vain(0), nullptr);
+      }
+    });
+  }
+}
+
 TEST(Weights, BelowStageThreeParametersAreWholeAndReadable) {
   for (const int stage : {0, 1, 2}) {
     testing::run_ranks(2, [&](Group& group) {
