@@ -26,6 +26,8 @@ int gather_blocks() {
   const bool is_victim = world->rank() == std::stoi(std::getenv("TEST_VICTIM"));
   const auto queue = make_cuda_queue(gpu().index(), nullptr);
   auto weights = full(*world).device_channel("weights", gpu().index(), queue->stream());
+  const bool in_part = std::string(std::getenv("TEST_IN_PART")) == "yes";
+  if (in_part) weights = weights->split("half", {{0}, {1, 2}});
   const auto alarm = full(*weights).alarm();
   queue->heed(alarm);
   const auto memory =
@@ -65,6 +67,7 @@ struct Case {
   std::string how;
   int victim;
   std::vector<std::string> said;  // by every other rank
+  bool in_part = false;           // ranks 1 and 2 gather, and rank 0 alone
 };
 
 class NcclFailure : public ::testing::TestWithParam<Case> {};
@@ -72,9 +75,11 @@ class NcclFailure : public ::testing::TestWithParam<Case> {};
 TEST_P(NcclFailure, EndsAllRanksAndNamesTheOne) {
   SHOAL_NEEDS_GPU();
   const Case& the_case = GetParam();
-  Ranks ranks(gpu_ranks(
-      kWorld, "gather", "nccl",
-      {{"TEST_HOW", the_case.how}, {"TEST_VICTIM", std::to_string(the_case.victim)}, {"TEST_TIMEOUT_MS", kTimeoutMs}}));
+  Ranks ranks(gpu_ranks(kWorld, "gather", "nccl",
+                        {{"TEST_HOW", the_case.how},
+                         {"TEST_VICTIM", std::to_string(the_case.victim)},
+                         {"TEST_TIMEOUT_MS", kTimeoutMs},
+                         {"TEST_IN_PART", the_case.in_part ? "yes" : "no"}}));
   for (int rank = 0; rank < kWorld; ++rank) ASSERT_TRUE(ranks.wait_until_said(rank, "ready")) << "rank " << rank;
   const auto begin = std::chrono::steady_clock::now();
   if (the_case.how == "kill") ranks.kill(the_case.victim);
@@ -90,9 +95,10 @@ TEST_P(NcclFailure, EndsAllRanksAndNamesTheOne) {
   EXPECT_LT(seconds, kSoonSeconds);
   for (const int rank : others) {
     const Outcome& outcome = outcomes[static_cast<size_t>(rank)];
+    if (the_case.in_part && rank == 0) continue;  // nothing of its part is missing
     EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
     for (const std::string& text : the_case.said) EXPECT_THAT(outcome.output, HasSubstr(text));
-    EXPECT_THAT(outcome.output, HasSubstr("(weights #"));
+    EXPECT_THAT(outcome.output, HasSubstr(the_case.in_part ? "(half of weights #" : "(weights #"));
     const size_t at = outcome.output.find("[comm rank ");
     fmt::print(
         "{:<6} {:>5.1f} s  {}\n", the_case.how, seconds,
@@ -110,6 +116,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"kill", 0, {"gather of block.3", "rank 0 died (process"}},
         Case{"sleep", 1, {"gather of block.3", "rank 1 did not arrive within 8 s, last at gather of block.2"}},
         Case{"leave", 1, {"gather of block.3", "rank 1 left"}}, Case{"throw", 1, {"rank 1 gave up: the disk is full"}},
+        // By its number in the world, which in its part is 1.
+        Case{"kill", 2, {"gather of block.3", "rank 2 died (process"}, true},
+        Case{"stop", 2, {"gather of block.3", "rank 2 did not arrive within 8 s"}, true},
         Case{"path", 1, {"rank 1 came to gather of block.4", "came to gather of block.3"}}),
     [](const auto& info) { return info.param.how + std::to_string(info.param.victim); });
 
