@@ -107,7 +107,7 @@ void ParamSlot::attach(std::byte* data, std::shared_ptr<Slab> owner) {
   }
   storage_.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(pointer));
   param_.unsafeGetTensorImpl()->set_storage_keep_dtype(storage_);
-  version_ = param_._version();
+  version_ = version();
   sum_.reset();
   attached_ = true;
 }
@@ -123,8 +123,11 @@ void ParamSlot::release() {
 
 bool ParamSlot::was_written() const {
   if (!attached_) return false;
-  return param_._version() != version_ || (sum_ && sum_of_bits() != *sum_);
+  return version() != version_ || (sum_ && sum_of_bits() != *sum_);
 }
+
+// A parameter made in inference mode counts no versions.
+int64_t ParamSlot::version() const { return param_.is_inference() ? 0 : param_._version(); }
 
 int64_t ParamSlot::sum_of_bits() const {
   constexpr int64_t kAtOnce = int64_t{1} << 22;  // they are widened to 8 bytes each

@@ -77,13 +77,14 @@ class ParamSlot {
   int64_t numel() const { return param_.numel(); }
 
  private:
+  int64_t version() const;
+  int64_t sum_of_bits() const;
+
   at::Tensor param_;
   std::string name_;
   at::ScalarType scalar_type_;
   at::Device device_;
   bool trainable_;
-  int64_t sum_of_bits() const;
-
   std::vector<int64_t> shape_;
   int64_t version_ = 0;         // when it was attached
   std::optional<int64_t> sum_;  // when it was watched

@@ -4,6 +4,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,6 +82,23 @@ TEST(ParamSlot, SeesWhatIsWrittenInPlaceWhileItIsAttached) {
   slot.watch();
   EXPECT_FALSE(slot.was_written());
   param.variable_data().add_(1);
+  EXPECT_TRUE(slot.was_written());
+}
+
+TEST(ParamSlot, TakesAParameterMadeInInferenceMode) {
+  const auto slab = slab_of(64);
+  at::Tensor param;
+  {
+    const c10::InferenceMode guard;
+    param = at::ones({2, 3});
+  }
+  ASSERT_TRUE(param.is_inference());
+  ParamSlot slot(param, "w", DType::f32);
+  slot.attach(slab->data());
+  EXPECT_FALSE(slot.was_written());
+  slot.watch();
+  EXPECT_FALSE(slot.was_written());
+  slab->data()[0] = std::byte{1};
   EXPECT_TRUE(slot.was_written());
 }
 
