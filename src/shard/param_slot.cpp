@@ -123,6 +123,8 @@ void ParamSlot::release() {
 
 bool ParamSlot::was_written() const {
   if (!attached_) return false;
+  const c10::StorageImpl* now = param_.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  if (now != storage_.unsafeGetStorageImpl()) return true;  // param.data = ...
   return version() != version_ || (sum_ && sum_of_bits() != *sum_);
 }
 
@@ -132,7 +134,7 @@ int64_t ParamSlot::version() const { return param_.is_inference() ? 0 : param_._
 int64_t ParamSlot::sum_of_bits() const {
   constexpr int64_t kAtOnce = int64_t{1} << 22;  // they are widened to 8 bytes each
   const at::NoGradGuard no_graph;
-  const at::Tensor bits = param_.detach().view({-1}).view(param_.element_size() == 4 ? at::kInt : at::kShort);
+  const at::Tensor bits = param_.detach().reshape({-1}).view(param_.element_size() == 4 ? at::kInt : at::kShort);
   int64_t sum = 0;
   for (int64_t begin = 0; begin < bits.numel(); begin += kAtOnce) {
     const at::Tensor part = bits.narrow(0, begin, std::min(kAtOnce, bits.numel() - begin));

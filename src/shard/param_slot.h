@@ -62,8 +62,9 @@ class ParamSlot {
   // Takes the memory away; touching the parameter throws. It has its shape and plain strides again if somebody put
   // other data in its place (param.data = ...).
   void release();
-  // Whether somebody wrote it in place since it was attached. Of a write through `.data` there is a trace only if
-  // watch() was called since then: it sums up the elements' bits, which costs a pass over them, here and there.
+  // Whether somebody wrote it in place since it was attached, or put other data in its place. Of a write in place
+  // through
+  // `.data` there is a trace only if watch() was called since then: it sums up the elements' bits, here and there.
   bool was_written() const;
   void watch() { sum_ = sum_of_bits(); }
   // The engine is going: a released parameter keeps a record by which another engine finds its bytes.

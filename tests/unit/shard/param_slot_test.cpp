@@ -122,7 +122,10 @@ TEST(ParamSlot, HasItsShapeAndPlainStridesAgainAfterOtherDataWasPutInItsPlace) {
   ParamSlot slot(param, "w", DType::f32);
   for (const at::Tensor& other : {at::ones({3, 2}).t(), at::ones({7}).slice(0, 1).reshape({2, 3}), at::ones({4, 1})}) {
     slot.attach(slab->data());
+    slot.watch();
+    EXPECT_FALSE(slot.was_written());
     param.set_data(other);
+    EXPECT_TRUE(slot.was_written());
     slot.release();
     slot.check_unchanged();
     slot.attach(slab->data());
