@@ -128,6 +128,10 @@ bool ParamSlot::was_written() const {
   return version() != version_ || (sum_ && sum_of_bits() != *sum_);
 }
 
+void ParamSlot::watch() {
+  if (device_.is_cpu()) sum_ = sum_of_bits();
+}
+
 // A parameter made in inference mode counts no versions.
 int64_t ParamSlot::version() const { return param_.is_inference() ? 0 : param_._version(); }
 

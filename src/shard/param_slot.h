@@ -64,9 +64,10 @@ class ParamSlot {
   void release();
   // Whether somebody wrote it in place since it was attached, or put other data in its place. Of a write in place
   // through
-  // `.data` there is a trace only if watch() was called since then: it sums up the elements' bits, here and there.
+  // `.data` there is a trace only if watch() was called since then: it sums up the elements' bits, here and there. On a
+  // GPU it does nothing: a host that waits for a sum there waits for other ranks too.
   bool was_written() const;
-  void watch() { sum_ = sum_of_bits(); }
+  void watch();
   // The engine is going: a released parameter keeps a record by which another engine finds its bytes.
   void leave(ShardRecord record);
 

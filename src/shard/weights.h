@@ -71,7 +71,7 @@ class Weights {
   // Takes the memory away from the parameters. An unfinished gather is waited for first.
   void release(int unit);
   // The name of a parameter that somebody wrote in place since the unit was gathered, and whose values go when it is
-  // released; null where there is none. In the unit's first passes writes through `.data` are seen too.
+  // released; null where there is none. On a CPU, in the unit's first passes, writes through `.data` are seen too.
   const std::string* written_in_vain(int unit) const;
 
   // Whether gathering the unit reads its shards, which it does not where a shard is the flat.
