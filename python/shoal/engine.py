@@ -84,6 +84,8 @@ class Engine:
         self.stepping = False  # the update is under way
         _prepare(model)
         aliases.check_none(model)
+        if self.world.rank == 0:
+            aliases.warn_of_unknown(model)
         modules = find_units(model, units)
         check_units(modules)
         self.names = {id(param): name for name, param in model.named_parameters()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,16 @@ def accumulate() -> dict:
     nn.utils.spectral_norm(made_anew[0])
     deepspeed.initialize(model=made_anew, config=config(0))
     attribute = message(lambda: deepspeed.initialize(model=kept, config=config(0)))
+    views = [message(lambda make=make: deepspeed.initialize(model=with_view(make), config=config(0))) for make in VIEWS]
+    outside = net()
+    held_outside = outside.state_dict()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        engines = [deepspeed.initialize(model=model, config=config(0))[0] for model in (outside, net())]
+    told = [str(each.message) for each in warned if "share the memory of" in str(each.message)]
+    assert len(held_outside) == 6
+    for engine in engines:
+        engine.destroy()
     own = net()
     passed = torch.optim.SGD(own.parameters(), lr=0.1)
     without = {key: value for key, value in config(2).items() if key != "optimizer"}
@@ -176,7 +187,18 @@ def accumulate() -> dict:
     held.step()
     held.destroy()
     passed.step()  # nobody's now
-    return {"steps": steps, "refusal": refusal, "accumulated": accumulated, "buffer": buffer, "attribute": attribute}
+    return {"steps": steps, "refusal": refusal, "accumulated": accumulated, "buffer": buffer, "attribute": attribute,
+            "views": views, "told": told, "rank": rank}
+
+
+VIEWS = (lambda weight: weight.t(), lambda weight: [weight[0], weight[1:]], lambda weight: {"rows": [weight.detach()]})
+
+
+def with_view(make):
+    """A tied weight as people write it: a view that is taken once, which torch trains, since the optimizer writes in its memory."""
+    model = net()
+    model.tied = make(model[0].weight)
+    return model
 
 
 def test_what_cannot_be_meant_is_refused():
@@ -187,6 +209,10 @@ def test_what_cannot_be_meant_is_refused():
             assert "is an engine's, which updates by itself. Call engine.step()" in step, found
         assert "[buffer mirror] shares its memory with parameter 0.weight" in found["buffer"], found
         assert "[attribute view] shares its memory with parameter 2.weight" in found["attribute"], found
+        for view, what in zip(found["views"], ("tied", "tied[0]", "tied['rows'][0]")):
+            assert f"[attribute {what}] shares its memory with parameter 0.weight" in view, found
+        assert len(found["told"]) == (1 if found["rank"] == 0 else 0), found
+        assert all("share the memory of 0.weight, 0.bias, 2.weight (6 parameters in all)" in each for each in found["told"]), found
 
 
 if __name__ == "__main__":
