@@ -2,7 +2,7 @@
 #include "shoal/checkpoint.h"
 
 #include "bindings.h"
-#include "checkpoint/digest.h"
+#include "base/digest.h"
 #include "checkpoint/durable_file.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/file_digest.h"
@@ -47,26 +47,26 @@ void bind_checkpoint(py::module_& module) {
              py::call_guard<py::gil_scoped_release>());
   module.def(
       "gather_texts",
-      [](Group& world, const std::string& mine) {
-        return checkpoint::gather_texts(world, {"gather texts", "from Python"}, mine);
+      [](Group& world, const std::string& mine, const std::string& of) {
+        return checkpoint::gather_texts(world, {"gather texts", of}, mine);
       },
-      py::arg("world"), py::arg("mine"), py::call_guard<py::gil_scoped_release>(),
+      py::arg("world"), py::arg("mine"), py::arg("of") = "from Python", py::call_guard<py::gil_scoped_release>(),
       "What each rank gave, in rank order.");
-  py::class_<checkpoint::DigestStream>(module, "DigestStream")
+  py::class_<DigestStream>(module, "DigestStream")
       .def(py::init<>())
       .def("add",
-           [](checkpoint::DigestStream& stream, const py::buffer& bytes) {
+           [](DigestStream& stream, const py::buffer& bytes) {
              const py::buffer_info info = bytes.request();
              const auto nbytes = static_cast<size_t>(info.size * info.itemsize);
              py::gil_scoped_release without_gil;
              stream.add(info.ptr, nbytes);
            })
-      .def("text", [](const checkpoint::DigestStream& stream) { return checkpoint::digest_text(stream.value()); });
+      .def("text", [](const DigestStream& stream) { return digest_text(stream.value()); });
   module.def(
       "digest_of_file",
       [](const std::string& path) {
         const checkpoint::FileDigest found = checkpoint::digest_of_file(path);
-        return std::pair(found.nbytes, checkpoint::digest_text(found.digest));
+        return std::pair(found.nbytes, digest_text(found.digest));
       },
       py::arg("path"), py::call_guard<py::gil_scoped_release>(), "Bytes and checksum (XXH3, 64 bits) of a file.");
   module.def(

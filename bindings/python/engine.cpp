@@ -254,6 +254,7 @@ void bind_engine(py::module_& module) {
       .def("finish_backward", through(&Engine::hooks, &HooksView::finish_backward), Released())
       .def("abandon_backward", through(&Engine::hooks, &HooksView::abandon_backward), py::arg("because"), Released())
       .def("expect_scaled_loss", through(&Engine::hooks, &HooksView::expect_scaled_loss))
+      .def("check_unchanged", through(&Engine::hooks, &HooksView::check_unchanged))
       .def("leaf_seed", through(&Engine::hooks, &HooksView::leaf_seed), py::arg("forward"))
       .def("set_boundary", &Engine::set_boundary, py::arg("is_last"))
       .def_property_readonly("at_boundary", &Engine::at_boundary)

@@ -48,6 +48,9 @@ class HooksView {
   // The engine divides what comes from outside by the accumulation steps.
   void expect_scaled_loss() const;
 
+  // Throws if somebody replaced, moved or cast a parameter: for who saves parameters themselves.
+  void check_unchanged() const;
+
   // Engine::with_gathered in two halves, which may nest and may stay open while units that are whole are used.
   // `written_by`: the rank whose values all take.
   int begin_gathered(const std::vector<std::string>& names) const;

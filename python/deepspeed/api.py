@@ -13,7 +13,7 @@ from shoal import Error
 from deepspeed import comm
 from deepspeed.accelerate_count import check_count
 from deepspeed.runtime.config_translation import read_config
-from deepspeed.runtime.config_errors import config_errors
+from deepspeed.runtime.config_errors import DeepSpeedConfigError, config_errors
 from deepspeed.runtime.engine import DeepSpeedEngine
 from deepspeed.utils.logging import log_dist
 from deepspeed.version import __version__
@@ -43,8 +43,12 @@ def initialize(
         raise Error("[initialize] mpu and mesh_param are not supported: all ranks are data-parallel. Leave them out.")
     if config is None:
         config = config_params
+    of_args = {name: getattr(args, name, None) for name in ("deepspeed_config", "deepscale_config")}
+    given = [f"args.{name}" for name, value in of_args.items() if value] + (["config"] if config is not None else [])
+    if len(given) > 1:
+        raise DeepSpeedConfigError(f"[initialize] there are {len(given)} configs: {', '.join(given)}. Give one of them.")
     if config is None:
-        config = getattr(args, "deepspeed_config", None) or getattr(args, "deepscale_config", None)
+        config = of_args["deepspeed_config"] or of_args["deepscale_config"]
     if config is None:
         raise Error("[initialize] there is no config. Pass config= with a path or a dict, or --deepspeed_config.")
     config, source = read_config(config)

@@ -17,9 +17,11 @@ from shoal import _core
 from shoal.config import optimizer_names
 from shoal.known_groups import KnownGroups
 
-_WHOLE = (4, 6)
-_CUTS = (11, 13)
-_STEPS = 3
+# What is tried: a matrix and its flat parts, a small one and one past the sizes at which second moments are factored; with gradients
+# from below to above what is clipped; over the first steps, in which some change their rule.
+_SHAPES = (((4, 6), (11, 13)), ((160, 160), (12345, 13255)))
+_SCALES = (1.0, 1e4, 1e-4)
+_STEPS = 12
 
 
 class ClientOptimizer:
@@ -265,47 +267,61 @@ def _is_row_of(value: Any, kinds: tuple) -> bool:
 
 
 def probe(optimizer: torch.optim.Optimizer, device: torch.device) -> dict[str, StateForm]:
-    """The optimizer's states by name. Raises if a matrix and the same matrix in two flat parts are updated differently."""
+    """The optimizer's states by name. Raises if a matrix and the same matrix in two flat parts are updated differently, or not at all."""
     forms: dict[str, StateForm] = {}
+    reason: str | None
     for group in optimizer.param_groups:
         options = {key: copy.deepcopy(value) for key, value in group.items() if key != "params"}
         if "lr" in options:
             options["lr"] = 0.1  # a schedule may have set it to 0, with which everything is equal
         try:
-            whole, _ = _try(optimizer, options, [_WHOLE], device)
-            cut, states = _try(optimizer, options, [(numel,) for numel in _CUTS], device)
-            equal = torch.allclose(whole, cut, rtol=1e-5, atol=1e-7)
-            reason = "updates a matrix and its parts differently"
+            reason, states = _compare(optimizer, options, device)
         except Exception as error:  # noqa: BLE001
-            equal, reason, states = False, f"does not take flat parts ({str(error).splitlines()[0][:120]})", {}
-        if not equal:
+            reason, states = f"does not take flat parts ({(str(error).splitlines() or [''])[0][:120]})", {}
+        if reason is not None:
             raise _core.Error(
                 f"[optimizer] {type(optimizer).__name__} {reason}, so it cannot run on shards. Use an optimizer that updates "
                 f"elements one by one: {optimizer_names('and')} run in the engine, others of that kind as they are."
             )
         for key, value in states.items():
             if torch.is_tensor(value) or isinstance(value, (int, float)):
-                forms[key] = StateForm(value, _CUTS[0])
+                forms[key] = StateForm(value, _SHAPES[0][1][0])
     return forms
 
 
+def _compare(optimizer: torch.optim.Optimizer, options: dict, device: torch.device) -> tuple[str | None, dict]:
+    """Why it cannot run on parts, if so, and the states of the first part."""
+    moved, first_states = False, {}
+    for whole_shape, cuts in _SHAPES:
+        for scale in _SCALES:
+            begin, whole, _ = _try(optimizer, options, [whole_shape], device, scale)
+            _, cut, states = _try(optimizer, options, [(numel,) for numel in cuts], device, scale)
+            if not torch.allclose(whole, cut, rtol=1e-5, atol=1e-7):
+                return "updates a matrix and its parts differently", {}
+            moved = moved or not torch.equal(begin, whole)
+            first_states = first_states or states
+    if not moved:
+        return "does not move the parameters that stand in its groups (it steps over others, or holds another optimizer)", {}
+    return None, first_states
+
+
 def _try(
-    optimizer: torch.optim.Optimizer, options: dict, shapes: list[tuple[int, ...]], device: torch.device
-) -> tuple[torch.Tensor, dict]:
-    """A few steps on small parameters of these shapes, each with a copy of the optimizer as each rank has one: all values in a row,
-    and the states of the first."""
+    optimizer: torch.optim.Optimizer, options: dict, shapes: list[tuple[int, ...]], device: torch.device, scale: float
+) -> tuple[torch.Tensor, torch.Tensor, dict]:
+    """Some steps on parameters of these shapes, each with a copy of the optimizer as each rank has one: all values in a row, before and
+    after, and the states of the first."""
     generator = torch.Generator("cpu").manual_seed(0)
     numels = [torch.Size(shape).numel() for shape in shapes]
     first = torch.randn(sum(numels), generator=generator, device="cpu").to(device)
     params = [nn.Parameter(values.clone().reshape(shape)) for values, shape in zip(first.split(numels), shapes)]
     twins = [_twin(optimizer, options, param) for param in params]
     for _ in range(_STEPS):
-        grads = torch.randn(sum(numels), generator=generator, device="cpu").to(device)
+        grads = torch.randn(sum(numels), generator=generator, device="cpu").mul_(scale).to(device)
         for param, grad, twin in zip(params, grads.split(numels), twins):
             param.grad = grad.clone().reshape(param.shape)
             twin.step()
     values = torch.cat([param.detach().flatten() for param in params])
-    return values, dict(twins[0].state.get(params[0], {}))
+    return first, values, dict(twins[0].state.get(params[0], {}))
 
 
 def _twin(optimizer: torch.optim.Optimizer, options: dict, param: nn.Parameter) -> torch.optim.Optimizer:

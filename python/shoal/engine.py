@@ -7,13 +7,14 @@ import functools
 import os
 import sys
 import warnings
+import weakref
 from typing import Any, Iterable, Iterator, Mapping
 
 import torch
 from torch import nn
 
 from shoal import _core, aliases, buffers, checkpoint, clipping, compiling, construction, demand, devices, hooks, leaf_seed
-from shoal import own_gradients, owners, param_groups
+from shoal import module_calls, optimizer_calls, own_gradients, owners, param_groups
 from shoal import config as configs
 from shoal.client_optimizer import ClientOptimizer
 from shoal.known_modules import KnownModules
@@ -40,12 +41,18 @@ def initialize(
 
     config: DeepSpeed's JSON, as a path, a text or a dict.
     units: which modules are units; see shoal.find_units.
-    groups: parameter groups as torch.optim has them: {"params": [...], "lr": ..., "weight_decay": ...}.
+    groups: parameter groups as torch.optim has them: {"params": [...], "lr": ..., "weight_decay": ...}. All trainable parameters
+        are in one.
     optimizer: a torch optimizer that runs on the shards in place of the config's. It must update elements one by one; its
         rates are its own to schedule.
     device: where the model is trained, cpu or cuda; parameters and buffers are brought there. None: where they are.
     """
-    return Engine(model, config, units=units, groups=groups, optimizer=optimizer, seed=seed, world=world, device=device)
+    if groups is not None and optimizer is None:
+        groups = param_groups.complete(groups, model)
+    engine = Engine(model, config, units=units, groups=groups, optimizer=optimizer, seed=seed, world=world, device=device)
+    if optimizer is not None:
+        optimizer_calls.redirect(optimizer, engine)
+    return engine
 
 
 class Engine:
@@ -81,7 +88,8 @@ class Engine:
             )
         self.world = world or join_world(self.core_config)
         self.module = model
-        self.stepping = False  # the update is under way
+        self.is_stepping = False  # the update is under way
+        self._front: weakref.ref | None = None  # what stands around it for the user
         _prepare(model)
         aliases.check_none(model)
         if self.world.rank == 0:
@@ -139,6 +147,7 @@ class Engine:
                 demand.watch(module, index, self.uses)
         owners.add(self)
         clipping.watch(owner_of)
+        module_calls.watch(owner_of)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled():
@@ -183,8 +192,40 @@ class Engine:
         own_gradients.refuse_hooks(self.trained)
 
     def refuse_writes(self, doing: str) -> None:
-        """Before an update or a save: weights written in place that their masters do not have are an error."""
+        """Before an update or a save: weights written in place that their masters or other ranks do not have are an error, and so is
+        data that was put in their place."""
+        self._live(doing).check_unchanged()
         self._written.refuse(doing)
+
+    def forget_writes(self, names: Iterable[str]) -> None:
+        """What was written of these parameters was in a gather: all ranks have it."""
+        self._written.forget(names)
+
+    @property
+    def front(self) -> Any:
+        """What the user has for this engine."""
+        around = self._front() if self._front is not None else None
+        return around if around is not None else self
+
+    @front.setter
+    def front(self, around: Any) -> None:
+        self._front = weakref.ref(around)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops the gradients of a step that is not to be taken, as torch's does; so do that of the model and of the optimizer. After
+        step() there are none. Every rank calls it."""
+        if self.core is None or self.core.accumulated == 0:
+            return
+        if not self.core.has_gradients:
+            raise _core.Error(
+                f"[zero_grad] {self.core.accumulated} of {self.core_config.accumulation_steps} micro-steps are accumulated: torch would drop them "
+                "here, and DeepSpeed's ZeRO keeps them. Call it after the step() that ends a step, or engine.drop_gradients() to drop them."
+            )
+        self.drop_gradients()
+
+    def drop_gradients(self) -> None:
+        """Drops what has come since the last step, on every rank: the next backward begins a step."""
+        self._live("drop_gradients").drop_gradients()
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss times the loss scale, for a backward() of its own. The engine divides by the accumulation steps."""
@@ -201,11 +242,11 @@ class Engine:
         self._known_modules.warn_of_late()
         if self.client is not None:
             self.client.known.check()
-        self.stepping = True
+        self.is_stepping = True
         try:
             result = core.step(functools.partial(self.client.update, core)) if self.client is not None else core.step()
         finally:
-            self.stepping = False
+            self.is_stepping = False
         self._written.forget()
         if self.later is not None and result.boundary:
             self.later.poll()
@@ -348,9 +389,12 @@ class Engine:
             demand.unwatch(module)
         self._watched = []
         self.core = None
+        if self.client is not None:
+            optimizer_calls.restore(self.client.optimizer)
         owners.remove(self)
         if not owners.any_lives():
             clipping.unwatch()
+            module_calls.unwatch()
 
     def make_whole(self) -> None:
         """Destroys the engine and turns the parameters into ordinary, whole tensors. Every rank calls it."""

@@ -9,13 +9,13 @@ import torch
 
 from shoal import _core
 from shoal.construction import find_shard
+from shoal.marks import mark
 from shoal.owners import owner_of
 from shoal.world import world
 
 # Parameters that are gathered now, by id: a gather inside another leaves them alone, without a word to other ranks.
 _gathered_now: set[int] = set()
 
-_MARKED_AT_ONCE = 1 << 22
 
 
 class gathered:
@@ -80,16 +80,23 @@ class _OfEngine:
         """marked: so that what is written inside is found."""
         self._engine, self._core, self._params = engine, engine.core, params
         self._number = self._core.begin_gathered(list(params))
-        self._marks = {name: _mark(param) for name, param in params.items()} if marked else {}
-        self._places = {name: param.data_ptr() for name, param in params.items()}
+        self._marks = {name: mark(param) for name, param in params.items()} if marked else {}
+        self._own = {name: param.data for name, param in params.items()}  # the engine's memory
         self._forms = {name: _form(param) for name, param in params.items()}
 
     def finish(self, written_by: int | None) -> None:
+        try:
+            self._finish(written_by)
+        finally:
+            self._own = {}
+            self._engine.forget_writes(self._params)
+
+    def _finish(self, written_by: int | None) -> None:
         if written_by is None:
             return self._core.finish_gathered(self._number, None)
-        moved = {name: param.data_ptr() != self._places[name] for name, param in self._params.items()}  # by param.data = ...
+        moved = {name: _is_elsewhere(param, self._own[name]) for name, param in self._params.items()}
         other = {name: _form(param) for name, param in self._params.items() if _form(param) != self._forms[name]}
-        mine = {name: moved[name] for name, param in self._params.items() if moved[name] or _mark(param) != self._marks[name]}
+        mine = {name: moved[name] for name, param in self._params.items() if moved[name] or mark(param) != self._marks[name]}
         of_ranks, others = zip(*(json.loads(text) for text in _core.gather_texts(self._engine.world, json.dumps([mine, other]))))
         for rank, changed in enumerate(others):
             for name, form in changed.items():
@@ -104,6 +111,8 @@ class _OfEngine:
         # The others keep their masters: what was written is gathered once more, alone.
         writes = self._engine.world.rank == written_by
         values = {name: self._params[name].detach().clone() for name in written} if writes else {}
+        for name in (each for each, is_moved in moved.items() if is_moved):
+            self._params[name].data = self._own[name]
         self._core.finish_gathered(self._number, None)
         if not written:
             return
@@ -114,16 +123,9 @@ class _OfEngine:
         self._core.finish_gathered(number, written_by)
 
 
-def _mark(param: torch.Tensor) -> tuple[int, int]:
-    """Another one when an element was written. Exact sums of the elements' bits, and of the bits times their places."""
-    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[param.element_size()]
-    bits = param.detach().reshape(-1).view(integers)
-    total = placed = 0
-    for begin in range(0, bits.numel(), _MARKED_AT_ONCE):
-        part = bits[begin : begin + _MARKED_AT_ONCE].long()
-        total += part.sum().item()
-        placed += (part * torch.arange(begin, begin + part.numel(), device=part.device)).sum().item()
-    return total, placed
+def _is_elsewhere(param: torch.Tensor, own: torch.Tensor) -> bool:
+    """By `param.data = tensor`: at another place or, transposed, of other strides."""
+    return param.data_ptr() != own.data_ptr() or param.stride() != own.stride()
 
 
 def _form(param: torch.Tensor) -> str:

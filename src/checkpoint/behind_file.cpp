@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "checkpoint/digest.h"
+#include "base/digest.h"
 #include "shoal/error.h"
 
 namespace shoal::checkpoint {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "checkpoint/digest.h"
+#include "base/digest.h"
 #include "checkpoint/durable_file.h"
 
 namespace shoal::checkpoint {

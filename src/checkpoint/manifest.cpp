@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/json.h"
-#include "checkpoint/digest.h"
+#include "base/digest.h"
 #include "checkpoint/manifest_text.h"
 
 namespace shoal::checkpoint {

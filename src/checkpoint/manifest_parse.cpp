@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "base/json.h"
-#include "checkpoint/digest.h"
+#include "base/digest.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/manifest_text.h"
 #include "shoal/error.h"

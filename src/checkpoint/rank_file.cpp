@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "checkpoint/digest.h"
+#include "base/digest.h"
 #include "kernels/convert.h"
 #include "shoal/error.h"
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "checkpoint/digest.h"
+#include "base/digest.h"
 #include "checkpoint/durable_file.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/file_lengths.h"

@@ -29,6 +29,8 @@ void HooksView::abandon_backward(const std::string& because) const {
 bool HooksView::in_backward() const { return engine_->parts.passes.in_backward(); }
 void HooksView::expect_scaled_loss() const { engine_->training.expect_scaled_loss(); }
 
+void HooksView::check_unchanged() const { engine_->parts.weights.check_unchanged(); }
+
 int HooksView::begin_gathered(const std::vector<std::string>& names) const { return engine_->gathers.begin(names); }
 void HooksView::finish_gathered(int id, std::optional<int> written_by) const {
   engine_->gathers.finish(id, written_by);

@@ -96,6 +96,8 @@ StateAccess::Place StateAccess::place_of(const StateRun& part) const {
   return place;
 }
 
+void StateAccess::check_unchanged(const StateRun& part) const { weights_.check_unchanged(place_of(part).unit); }
+
 void StateAccess::read(const StateRun& part, float* values) const {
   const Place place = place_of(part);
   const int64_t begin = place.offset + part.begin;

@@ -20,6 +20,8 @@ class StateAccess {
   const std::vector<ParamInfo>& params() const { return params_; }
   std::vector<StateRun> owned() const;
   std::vector<StateRun> kept() const;
+  // Throws if somebody replaced, moved or cast the parameter: its values are not those of the state.
+  void check_unchanged(const StateRun& part) const;
   void read(const StateRun& part, float* values) const;
   void write(const StateRun& part, const float* values);
   // Part of a gradient, of what this rank owns or keeps of a trained weight.

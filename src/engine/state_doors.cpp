@@ -28,18 +28,21 @@ void StateDoors::check_readable(const std::string& place) {
 
 void StateDoors::read(const StateRun& part, float* values) {
   check_readable("read_state");
+  parts_.state_access.check_unchanged(part);
   parts_.stepper.settle_all();
   parts_.state_access.read(part, values);
 }
 
 void StateDoors::write(const StateRun& part, const float* values) {
   check_between_steps("write_state");
+  parts_.state_access.check_unchanged(part);
   parts_.stepper.settle_all();
   parts_.state_access.write(part, values);
 }
 
 void StateDoors::edit(const StateRun& part, const float* values) {
   check_readable("edit_state");
+  parts_.state_access.check_unchanged(part);
   parts_.stepper.settle_all();  // nothing counts that was updated with the old one
   parts_.state_access.write(part, values);
 }

@@ -91,14 +91,21 @@ Training::Tensors Training::run(int unit, const Tensors& inputs, const Engine::F
   try {
     outputs = forward(inputs);
   } catch (const c10::OutOfMemoryError& error) {
-    parts_.passes.abandon(unit);
+    abandon(unit);
     throw explain(out_of_memory("forward", error.what_without_backtrace()));
   } catch (...) {
-    parts_.passes.abandon(unit);
+    abandon(unit);
     throw;
   }
   parts_.passes.exit(unit, outputs);
   return outputs;
+}
+
+void Training::abandon(int unit) {
+  try {
+    parts_.passes.abandon(unit);
+  } catch (const Error&) {  // the engine goes no further and says so; what came first is what the caller hears
+  }
 }
 
 OutOfMemory Training::out_of_memory(const std::string& phase, const std::string& said) const {
@@ -287,6 +294,7 @@ PendingStep Training::step_later(const OutsideUpdate& update) {
                 "the last backward did not end a step: the boundary was false when it ran. Set the boundary before "
                 "the backward.");
   }
+  parts_.weights.check_unchanged();
   parts_.passes.drop_forward();
   pending_.make_room();
   std::shared_ptr<PendingStep::State> step;

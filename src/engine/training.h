@@ -67,6 +67,7 @@ class Training {
   void accumulate_more();
   void tell_gradients();
   at::Tensor backward_scale(const at::Tensor& root, double factor);
+  void abandon(int unit);
   void check_unit(int unit) const;
   void check_stream(int unit) const;
 

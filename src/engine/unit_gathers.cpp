@@ -45,14 +45,12 @@ UnitGathers::UnitGathers(const ModelLayout& layout, const GatherOptions& options
       schedule_(gathered_numels(layout, options.stage), with_families(options.limits, layout)) {}
 
 void UnitGathers::begin(Phase phase) {
-  weights_.fill_second_copies(phase != Phase::evaluate);
+  weights_.begin_pass(phase != Phase::evaluate);
   carry_out(schedule_.begin(phase));
 }
 
 void UnitGathers::enter(const std::vector<int>& units) {
-  for (const int unit : units) {
-    for (const ParamSlot& param : weights_.params(unit)) param.check_unchanged();
-  }
+  for (const int unit : units) weights_.check_unchanged(unit);
   for (const int unit : units) {
     if (schedule_.must_agree_on(unit)) agree_on_next(unit);
     carry_out(schedule_.enter(unit));

@@ -1,14 +1,13 @@
 // See param_slot.h.
 #include "shard/param_slot.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/sum.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cstring>
 
+#include "base/digest.h"
 #include "shoal/error.h"
 #include "shoal/unit.h"
 
@@ -108,7 +107,7 @@ void ParamSlot::attach(std::byte* data, std::shared_ptr<Slab> owner) {
   storage_.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(pointer));
   param_.unsafeGetTensorImpl()->set_storage_keep_dtype(storage_);
   version_ = version();
-  sum_.reset();
+  digest_.reset();
   attached_ = true;
 }
 
@@ -123,28 +122,23 @@ void ParamSlot::release() {
 
 bool ParamSlot::was_written() const {
   if (!attached_) return false;
-  const c10::StorageImpl* now = param_.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  if (now != storage_.unsafeGetStorageImpl()) return true;  // param.data = ...
-  return version() != version_ || (sum_ && sum_of_bits() != *sum_);
+  return !is_in_form() || version() != version_ || (digest_ && digest() != *digest_);
 }
 
 void ParamSlot::watch() {
-  if (device_.is_cpu()) sum_ = sum_of_bits();
+  if (device_.is_cpu()) digest_ = digest();
 }
 
 // A parameter made in inference mode counts no versions.
 int64_t ParamSlot::version() const { return param_.is_inference() ? 0 : param_._version(); }
 
-int64_t ParamSlot::sum_of_bits() const {
-  constexpr int64_t kAtOnce = int64_t{1} << 22;  // they are widened to 8 bytes each
-  const at::NoGradGuard no_graph;
-  const at::Tensor bits = param_.detach().reshape({-1}).view(param_.element_size() == 4 ? at::kInt : at::kShort);
-  int64_t sum = 0;
-  for (int64_t begin = 0; begin < bits.numel(); begin += kAtOnce) {
-    const at::Tensor part = bits.narrow(0, begin, std::min(kAtOnce, bits.numel() - begin));
-    sum += at::sum(part, at::kLong).item<int64_t>();
-  }
-  return sum;
+uint64_t ParamSlot::digest() const { return digest_of(storage_.data(), storage_.nbytes()); }
+
+bool ParamSlot::is_in_form() const {
+  const at::TensorImpl* impl = param_.unsafeGetTensorImpl();
+  const c10::StorageImpl* expected = (attached_ ? storage_ : released_).unsafeGetStorageImpl();
+  return impl->unsafe_storage().unsafeGetStorageImpl() == expected && param_.scalar_type() == scalar_type_ &&
+         param_.sizes() == shape_ && param_.is_contiguous() && param_.storage_offset() == 0;
 }
 
 void ParamSlot::leave(ShardRecord record) {
@@ -165,13 +159,12 @@ void ParamSlot::check_unchanged() const {
                             "engine after freezing or thawing parameters.",
                             trainable_ ? "trained" : "frozen", trainable_ ? "frozen" : "trained"));
   }
-  const at::TensorImpl* impl = param_.unsafeGetTensorImpl();
-  const c10::StorageImpl* expected = (attached_ ? storage_ : released_).unsafeGetStorageImpl();
-  if (impl->unsafe_storage().unsafeGetStorageImpl() == expected && param_.scalar_type() == scalar_type_) return;
+  if (is_in_form()) return;
   throw Error("parameter " + name_,
-              fmt::format("was replaced, moved or cast after the engine took it over (it is {} on {} now). Change "
-                          "parameters before the engine is built, or in place through Engine::with_gathered.",
-                          c10::toString(param_.scalar_type()), param_.device().str()));
+              fmt::format("was replaced, moved or cast, or given other strides, after the engine took it over (it is {} of "
+                          "shape [{}] on {} now). Change parameters before the engine is built, or in place through "
+                          "Engine::with_gathered.",
+                          c10::toString(param_.scalar_type()), fmt::join(param_.sizes(), ", "), param_.device().str()));
 }
 
 void leave_empty(const at::Tensor& param, ShardRecord record) {

@@ -62,10 +62,9 @@ class ParamSlot {
   // Takes the memory away; touching the parameter throws. It has its shape and plain strides again if somebody put
   // other data in its place (param.data = ...).
   void release();
-  // Whether somebody wrote it in place since it was attached, or put other data in its place. Of a write in place
-  // through
-  // `.data` there is a trace only if watch() was called since then: it sums up the elements' bits, here and there. On a
-  // GPU it does nothing: a host that waits for a sum there waits for other ranks too.
+  // Whether somebody wrote it in place since it was attached, or put other data in its place. A write through `.data`
+  // leaves no trace; it is seen if watch() was called before it, which keeps a checksum of the bytes. On a GPU that
+  // does nothing: a host that waits for a checksum there waits for other ranks too.
   bool was_written() const;
   void watch();
   // The engine is going: a released parameter keeps a record by which another engine finds its bytes.
@@ -80,7 +79,9 @@ class ParamSlot {
 
  private:
   int64_t version() const;
-  int64_t sum_of_bits() const;
+  uint64_t digest() const;
+  // In our memory, or released, with the dtype, shape and strides that it was taken over with.
+  bool is_in_form() const;
 
   at::Tensor param_;
   std::string name_;
@@ -88,10 +89,10 @@ class ParamSlot {
   at::Device device_;
   bool trainable_;
   std::vector<int64_t> shape_;
-  int64_t version_ = 0;         // when it was attached
-  std::optional<int64_t> sum_;  // when it was watched
-  c10::Storage storage_;        // seen by every alias
-  c10::Storage released_;       // carried by the leaf while it is released
+  int64_t version_ = 0;             // when it was attached
+  std::optional<uint64_t> digest_;  // when it was watched
+  c10::Storage storage_;            // seen by every alias
+  c10::Storage released_;           // carried by the leaf while it is released
   bool attached_ = false;
 };
 

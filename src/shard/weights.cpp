@@ -17,8 +17,13 @@ namespace shoal {
 
 namespace {
 
-// Of each unit: a forward and its backward. A model that writes its weights does so in every pass.
-constexpr int kWatchedPasses = 2;
+// Which gathers of a unit are watched for writes: a first forward and backward, since a model that writes its weights
+// mostly does so in every pass; later, for those that begin late, now a forward and now a backward.
+bool is_watched(int gather, int unit) {
+  constexpr int kFirst = 2;
+  constexpr int kEvery = 5;  // odd, or it would always be the same of the two
+  return gather < kFirst || (gather + unit) % kEvery == 0;
+}
 
 // Along which axes weights travel.
 std::set<std::string_view> axes_of_weights(const ModelLayout& layout, const Stage& stage) {
@@ -133,7 +138,7 @@ void Weights::gather(int unit_index) {
         gather_flat(unit_index, static_cast<int>(flat), "gather", unit.memory + unit.flats[flat].arena_offset, true));
     home_->lend(unit_index, unit.gathers.back());
   }
-  if (!unit.has_second || !fills_second_ || unit.second_filled) return;
+  if (!unit.has_second || !trains_ || unit.second_filled) return;
   unit.second_filled = true;
   unit.changed = false;
 }
@@ -149,8 +154,11 @@ void Weights::finish_gather(int unit_index) {
     attach_flat(unit_index, flat, place.alone ? shard(unit_index, flat) : unit.memory + place.arena_offset, nullptr);
   }
   unit.attached = true;
-  if (unit.watched == kWatchedPasses) return;
-  ++unit.watched;
+  if (is_watched(unit.gather_counts[trains_ ? 1 : 0]++, unit_index)) watch(unit_index);
+}
+
+void Weights::watch(int unit_index) {
+  Unit& unit = units_[static_cast<size_t>(unit_index)];
   for (size_t flat = 0; flat < unit.flats.size(); ++flat) {
     if (!unit.flats[flat].sharded || unit.flats[flat].alone) continue;
     for (const Piece& piece : layout_.units[static_cast<size_t>(unit_index)].flats[flat].pieces) {
@@ -188,6 +196,14 @@ const std::string* Weights::written_in_vain(int unit_index) const {
     }
   }
   return nullptr;
+}
+
+void Weights::check_unchanged() const {
+  for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) check_unchanged(unit);
+}
+
+void Weights::check_unchanged(int unit) const {
+  for (const ParamSlot& param : units_[static_cast<size_t>(unit)].params) param.check_unchanged();
 }
 
 bool Weights::gather_reads(int unit_index) const {
@@ -269,7 +285,7 @@ Handle Weights::gather_flat(int unit_index, int flat, const char* what, std::byt
     part = blocks;
     keep = second_;
   }
-  const bool fills = for_use && fills_second_ && place.has_second;
+  const bool fills = for_use && trains_ && place.has_second;
   if (!fills && !is_copied) return gather_from(own.over, Over::nobody, part, end, keep);
   if (!is_copied) gather_from(own.over, Over::shard, part, second, keep);
   return gather_from(Over::shard, Over::nobody, second, end, second_);

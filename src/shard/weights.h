@@ -3,6 +3,7 @@
 // Carries out what the schedule decides; decides nothing itself.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -71,8 +72,12 @@ class Weights {
   // Takes the memory away from the parameters. An unfinished gather is waited for first.
   void release(int unit);
   // The name of a parameter that somebody wrote in place since the unit was gathered, and whose values go when it is
-  // released; null where there is none. On a CPU, in the unit's first passes, writes through `.data` are seen too.
+  // released; null where there is none. On a CPU writes through `.data` are seen in the gathers that are watched.
   const std::string* written_in_vain(int unit) const;
+
+  // Throws if somebody moved, cast or replaced a parameter: of any unit, or of this one.
+  void check_unchanged() const;
+  void check_unchanged(int unit) const;
 
   // Whether gathering the unit reads its shards, which it does not where a shard is the flat.
   bool gather_reads(int unit) const;
@@ -102,8 +107,9 @@ class Weights {
   // so they take no other memory there. The owner's blocks, and a second copy, are kept in memory that peers can read.
   // What a user gathers, a checkpoint reads and the optimizer updates is exact.
   //
-  // From here on gathers fill copies, or not: evaluation leaves them as they are, and uses those that are filled.
-  void fill_second_copies(bool fill) { fills_second_ = fill; }
+  // From here on gathers are those of training or of evaluation, which leaves second copies as they are, and uses those
+  // that are filled.
+  void begin_pass(bool trains) { trains_ = trains; }
   // The weights have changed, of one unit or of all. Every rank says so.
   void empty_second_copy(int unit);
   void empty_second_copies();
@@ -137,8 +143,8 @@ class Weights {
     bool gathered = false;        // or being gathered
     std::byte* memory = nullptr;  // arena range, meanwhile
     bool attached = false;
-    int watched = 0;             // times that it was watched for writes
-    bool held = false;           // by a gather for the user
+    std::array<int, 2> gather_counts{};  // of evaluation, and of training
+    bool held = false;                   // by a gather for the user
     bool has_second = false;     // some flat of it has a second copy
     bool second_filled = false;  // and it is that of the weights as they are, on every rank
     bool changed = false;        // on this rank since then
@@ -149,6 +155,8 @@ class Weights {
   Handle gather_flat(int unit, int flat, const char* what, std::byte* to, bool for_use);
   // Ranks update a part of the flat each and keep all of it.
   bool is_published(int unit, int flat) const;
+  // Looks for writes through `.data` until the unit is released.
+  void watch(int unit);
   void attach_flat(int unit, int flat, std::byte* data, const std::shared_ptr<Slab>& owner);
 
   const ModelLayout& layout_;
@@ -157,7 +165,7 @@ class Weights {
   AxisGroups groups_;
   std::vector<Unit> units_;
   std::shared_ptr<Slab> second_;  // second copies, and shards in blocks; null: there is neither
-  bool fills_second_ = false;
+  bool trains_ = false;
   std::shared_ptr<Slab> wholes_;     // shared with the parameters' storages, which may outlive this
   std::shared_ptr<ShardHome> home_;  // shared with the records of released parameters
   std::unique_ptr<Arena> arena_;

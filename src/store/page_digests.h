@@ -1,6 +1,5 @@
-// Checksums (XXH3, 64 bits) of the pages of a file, kept in memory: 8 bytes for each 4096. Pages and not blocks, so
-// that a read may begin and end elsewhere than the write did. The only file of store/ that sees xxHash is
-// page_digests.cpp.
+// Checksums (base/digest.h) of the pages of a file, kept in memory: 8 bytes for each 4096. Pages and not blocks, so
+// that a read may begin and end elsewhere than the write did.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,11 @@
 // See state_digests.h.
 #include "train/state_digests.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <set>
 
+#include "base/digest.h"
 #include "base/json.h"
 #include "base/mix.h"
 #include "base/text.h"
@@ -73,8 +72,6 @@ StateDigests digest_states(const Engine& engine, Group& world) {
   }
   return found;
 }
-
-std::string digest_text(uint64_t digest) { return fmt::format("{:016x}", digest); }
 
 std::string to_line(int64_t step, const StateDigests& digests) {
   json::Value units = json::Object{};

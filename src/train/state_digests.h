@@ -28,9 +28,6 @@ struct StateDigests {
 // every rank calls it, and gets the same.
 StateDigests digest_states(const Engine& engine, Group& world);
 
-// 16 hexadecimal digits.
-std::string digest_text(uint64_t digest);
-
 // A line of digests.jsonl without its end:
 //   {"step": 4, "digest": "..", "units": {"block.0": {"block.0.wq": {"weight": "..", "first_moment": ".."}}}}
 std::string to_line(int64_t step, const StateDigests& digests);

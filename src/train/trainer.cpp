@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/digest.h"
 #include "base/text.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/load.h"

@@ -16,7 +16,7 @@ from models import Net, largest_difference, tokens, train_steps
 from ranks import main, run
 
 STEPS = 3
-KINDS = ["rmsprop", "nadam", "amsgrad", "asgd", "groups", "own"]
+KINDS = ["rmsprop", "nadam", "amsgrad", "asgd", "groups", "decoupled", "own"]
 
 
 class SignDescent(torch.optim.Optimizer):
@@ -60,6 +60,61 @@ class CommonNorm(torch.optim.SGD):
         return super().step(closure)
 
 
+class OwnList(SignDescent):
+    """Steps over a list of its own, as torch's LBFGS."""
+
+    def __init__(self, params):
+        super().__init__(params)
+        self.own = self.param_groups[0]["params"]
+
+    def step(self, closure=None):
+        kept, self.param_groups[0]["params"] = self.param_groups[0]["params"], [param for param in self.own if param.grad is not None]
+        super().step(closure)
+        self.param_groups[0]["params"] = kept
+
+
+class Wrapper(torch.optim.Optimizer):
+    """Holds another optimizer, whose groups are its own, as timm's Lookahead does."""
+
+    def __init__(self, inner):
+        super().__init__(inner.param_groups, {})
+        self.inner, self.param_groups = inner, inner.param_groups
+
+    def step(self, closure=None):
+        self.inner.step()
+
+
+class Factored(torch.optim.SGD):
+    """Like some Adafactors: large matrices alone are divided by what their rows have in common."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for param in self.param_groups[0]["params"]:
+            if param.dim() == 2 and min(param.shape) >= 128:
+                param.grad /= param.grad.square().mean(dim=1, keepdim=True).sqrt()
+        return super().step(closure)
+
+
+class LargeNorm(torch.optim.SGD):
+    """Clips by a norm over all of its parameters, when it is large."""
+
+    def step(self, closure=None):
+        nn.utils.clip_grad_norm_([param for group in self.param_groups for param in group["params"]], 1000.0)
+        return super().step(closure)
+
+
+class LateNorm(torch.optim.SGD):
+    """Changes its rule after some steps."""
+
+    steps = 0
+
+    def step(self, closure=None):
+        self.steps += 1
+        if self.steps > 5:
+            nn.utils.clip_grad_norm_([param for group in self.param_groups for param in group["params"]], 1e-3)
+        return super().step(closure)
+
+
 def make(kind: str, model: nn.Module) -> torch.optim.Optimizer:
     params = list(model.parameters())
     if kind == "rmsprop":
@@ -70,6 +125,8 @@ def make(kind: str, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.AdamW(params, lr=1e-2, amsgrad=True)
     if kind == "asgd":
         return torch.optim.ASGD(params, lr=1e-2, t0=1)
+    if kind == "decoupled":  # one of them, which the core's Adam cannot either
+        return torch.optim.Adam([{"params": params[:3]}, {"params": params[3:], "decoupled_weight_decay": True}], lr=1e-2, weight_decay=0.5)
     if kind == "groups":  # that differ in betas, which the core's Adam cannot
         return torch.optim.Adam([{"params": params[:3]}, {"params": params[3:], "betas": (0.5, 0.9), "lr": 1e-3}], lr=1e-2)
     return SignDescent(params, lr=1e-3)
@@ -178,6 +235,11 @@ def refusals() -> dict:
         "LBFGS": lambda model: torch.optim.LBFGS(model.parameters()),
         "Whitening": lambda model: Whitening(model.parameters()),
         "CommonNorm": lambda model: CommonNorm(model.parameters(), lr=0.1),
+        "OwnList": lambda model: OwnList(model.parameters()),
+        "Wrapper": lambda model: Wrapper(SignDescent(model.parameters())),
+        "Factored": lambda model: Factored(model.parameters(), lr=0.1),
+        "LargeNorm": lambda model: LargeNorm(model.parameters(), lr=0.1),
+        "LateNorm": lambda model: LateNorm(model.parameters(), lr=0.1),
     }
     found = {}
     for name, maker in makers.items():

@@ -3,12 +3,14 @@ what it can take is taken as plain torch does."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import copy
 import os
 import pickle
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any, Callable
 
@@ -351,6 +353,16 @@ def sentences() -> None:
     expect(lambda: initialize(optimizer=torch.optim.SGD(Model().parameters(), lr=1)), "6 of 6 tensors that are no parameters of the model")
     expect(lambda: initialize(lr_scheduler=4), "lr_scheduler is 4", "Pass a schedule")
     expect(lambda: initialize(training_data=3), "training_data is 3", "Dataset")
+    for optimizer in (None, torch.optim.SGD):  # a filter of names that none has
+        for none in ([], (param for param in [])):
+            expect(lambda: initialize(model_parameters=none, optimizer=optimizer), "model_parameters is empty", "Leave it out")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns, and updates it twice
+        twice = model_of_seed()
+        twice_held = torch.optim.SGD([twice.last.bias, twice.last.bias], lr=0.1)
+    expect(lambda: initialize(twice, optimizer=twice_held), "last.bias is in group 0 of the optimizer and once more in group 0", "once")
+    args = argparse.Namespace(deepspeed_config="other.json", deepscale_config="third.json")
+    expect(lambda: initialize(args=args), "there are 3 configs: args.deepspeed_config, args.deepscale_config, config. Give one")
     nan = {"type": "SGD", "params": {"lr": float("nan")}}
     expect(lambda: initialize(config=good | {"optimizer": nan}), "[config optimizer.params.lr] is NaN")
     for wrong in (None, 3, [1], b"{}"):
@@ -358,6 +370,12 @@ def sentences() -> None:
     expect(lambda: own(optimizer=torch.optim.SGD), "Pass an optimizer of torch")
     for wrong in ({"lr": 1}, [1]):
         expect(lambda: own(groups=[wrong]), f"group 0 is {wrong!r}", '"params"')
+    model = model_of_seed()
+    for group, said_of_it in (
+        ({"params": list(model.parameters()), "betas": (0.5, 0.9)}, "group 0 has 'betas', and groups may differ in lr and weight_decay only"),
+        ({"params": [model.last.weight]}, "blocks.0.weight is in no group (5 parameters in all), and trainable"),
+    ):
+        expect(lambda: shoal.initialize(model, {"train_micro_batch_size_per_gpu": 4}, groups=[group]), said_of_it)
     expect(lambda: own(units=3), "[units] 3 is no unit")
     expect(lambda: own(units=["Nope"]), "no module of Model is named Nope")
     expect(lambda: own(units=[nn.Conv2d]), "no module of Model is named Conv2d")
@@ -380,6 +398,7 @@ def sentences() -> None:
         file = Path(folder, "file")
         file.write_text("")
         expect(lambda: engine.save_checkpoint(folder, client_state=[1]), "client_state is [1]", "Pass a dict")
+        expect(lambda: engine.save_checkpoint(folder, client_state={"global_steps": 7}), "client_state has 'global_steps', a name under which")
         expect(lambda: engine.save_checkpoint(folder, tag="../out"), "the tag '../out' leads out of")
         expect(lambda: engine.save_checkpoint(str(file)), "cannot be made: File exists")
         expect(lambda: engine.save_checkpoint(None), "None is no path")
@@ -390,8 +409,65 @@ def sentences() -> None:
             assert engine.load_checkpoint(folder) == (None, None)
         wanted = ["has no file named latest: nothing was loaded"] if os.environ["RANK"] == "0" else []
         assert len(lines) == len(wanted) and all(part in line for part, line in zip(wanted, lines)), lines
+    with engine.no_sync():
+        engine.backward(engine(batch(0, int(os.environ["RANK"]))))
+        expect(engine.step, "[step] is called inside no_sync", "Leave it first")
     step(engine, 0)
+    assert engine.global_steps == 1
     engine.destroy()
+
+
+def schedules() -> None:
+    """Of a checkpoint and of the engine that loads it."""
+    import deepspeed
+
+    warmup = {"scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.1, "warmup_num_steps": 4, "warmup_type": "linear"}}}
+    good = {"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}
+
+    def begin(more: dict, schedule: Any = None) -> Any:
+        return deepspeed.initialize(model=model_of_seed(), config=good | more, lr_scheduler=schedule)[0]
+
+    kinds = torch.optim.lr_scheduler
+    with tempfile.TemporaryDirectory() as folder:
+        folder = _core_text(folder)
+        for name, (more, schedule) in {"none": ({}, None), "warmup": (warmup, None), "decay": ({}, lambda held: kinds.StepLR(held, 1))}.items():
+            engine = begin(more, schedule)
+            step(engine, 0)
+            step(engine, 1)
+            engine.save_checkpoint(f"{folder}/{name}")
+            engine.destroy()
+        engine = begin(warmup)
+        expect(lambda: engine.load_checkpoint(f"{folder}/none"), "was saved without a schedule", "WarmupLR, which would begin anew", "load_lr_scheduler_states=False")
+        engine.load_checkpoint(f"{folder}/none", load_lr_scheduler_states=False)
+        engine.load_checkpoint(f"{folder}/warmup")
+        assert engine.lr_scheduler.last_batch_iteration == 1 and engine.global_steps == 2
+        engine.destroy()
+        rank = os.environ["RANK"]
+        engine = begin({"zero_optimization": {"stage": 3}})
+        step(engine, 0)
+        engine.save_checkpoint(f"{folder}/own", client_state={"of rank": rank})
+        assert engine.load_checkpoint(f"{folder}/own")[1] == {"of rank": rank}
+        engine.destroy()
+        engine = begin({"zero_optimization": {"stage": 1}})
+        step(engine, 0)
+        engine.save_checkpoint(f"{folder}/lost")
+        if rank == "0":
+            for name in ("shoal_files.json", "zero_pp_rank_0_mp_rank_00_optim_states.pt"):
+                Path(folder, "lost", "global_step1", name).unlink()
+        expect(lambda: engine.load_checkpoint(f"{folder}/lost"), "has no zero_pp_rank_0_mp_rank_00_optim_states.pt", "load_module_only=True")
+        engine.load_checkpoint(f"{folder}/lost", load_module_only=True)
+        engine.destroy()
+        engine = begin({}, lambda held: kinds.LambdaLR(held, lambda step: 1.0))
+        for other in ("warmup", "decay"):
+            expect(lambda: engine.load_checkpoint(f"{folder}/{other}"), "another schedule of the learning rate than LambdaLR")
+        engine.destroy()
+
+
+def _core_text(text: str) -> str:
+    """Rank 0's."""
+    from shoal import _core, world
+
+    return _core.gather_texts(world(), text)[0]
 
 
 @contextlib.contextmanager
@@ -408,6 +484,10 @@ def _logged(lines: list[str]):
 
 def test_wrong_arguments_are_named_in_a_sentence():
     run(__file__, "sentences", 2)
+
+
+def test_a_schedule_goes_on_or_is_refused():
+    run(__file__, "schedules", 2)
 
 
 def skipping(stage: int, kind: str) -> list[str]:

@@ -80,11 +80,45 @@ def leave_a_batch_out(stage: int | None, through: str) -> list[float]:
     for step in range(4):
         mean_backward(engine, lambda rank: engine(batch(step, rank)).square().mean())
         if step == 1:
-            (engine if through == "engine" else engine.optimizer).zero_grad()
+            {"engine": engine, "optimizer": engine.optimizer, "model": model}[through].zero_grad()
             continue
         engine.step()
         engine.zero_grad()
     return weights_of(model)
+
+
+def leave_a_batch_out_of_shoal(stage: int, through: str) -> list[float]:
+    """The same by `import shoal` with an optimizer of torch."""
+    import shoal
+
+    torch.manual_seed(0)
+    model = net()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    settings = {key: value for key, value in config(stage).items() if key != "optimizer"} | {"gradient_clipping": 0}
+    engine = shoal.initialize(model, settings, optimizer=sgd)
+    rank = int(os.environ["RANK"])
+    for step in range(4):
+        engine.backward(engine(batch(step, rank)).square().mean())
+        if step == 1:
+            {"engine": engine, "optimizer": sgd, "model": model}[through].zero_grad()
+            continue
+        engine.step()
+        engine.zero_grad()
+        sgd.zero_grad()
+        model.zero_grad()
+    engine.backward(engine(batch(4, rank)).square().mean())
+    a_part = message(model[0].zero_grad)
+    by_torch = message(sgd.step)
+    engine.drop_gradients()
+    model[0].zero_grad()
+    assert "without 2.weight and 3 more: the engine's gradients are dropped together" in a_part, a_part
+    assert "[SGD] is an engine's, which updates by itself. Call engine.step()" in by_torch, by_torch
+    with shoal.gathered(list(model.parameters())):
+        values = torch.cat([param.detach().flatten() for param in model.parameters()]).tolist()
+    engine.destroy()
+    sgd.step()  # nobody's now
+    assert "shoal_watches" not in vars(nn.Module.zero_grad) or shoal.owners.any_lives()
+    return values
 
 
 def play_two(stage: int | None) -> list[float]:
@@ -132,7 +166,8 @@ def plain_steps() -> list[float]:
 def all_loops() -> dict:
     stages = (0, 1, 2, 3)
     return {
-        "left out": [leave_a_batch_out(stage, through) for through in ("engine", "optimizer") for stage in stages]
+        "left out": [leave_a_batch_out(stage, through) for through in ("engine", "optimizer", "model") for stage in stages]
+        + [leave_a_batch_out_of_shoal(stage, through) for through in ("engine", "optimizer", "model") for stage in stages]
         + [leave_a_batch_out(None, "engine")],
         "two": [play_two(stage) for stage in (*stages, None)],
         "late": [between_forward_and_backward(stage) for stage in stages] + [plain_steps()],

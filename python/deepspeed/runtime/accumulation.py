@@ -10,6 +10,10 @@ import shoal
 from deepspeed.runtime.config_getters import ConfigGetters
 
 
+class NoSyncError(shoal.Error, AssertionError):
+    """DeepSpeed's own is an AssertionError."""
+
+
 class Accumulation(ConfigGetters):
     """Of an engine that counts its step()s in `micro_steps`."""
 

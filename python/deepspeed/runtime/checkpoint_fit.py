@@ -58,6 +58,8 @@ class Fit:
         self.progress = self._saved_progress(wanted.optimizer)
         has_schedule = wanted.scheduler and engine.lr_scheduler is not None
         self.schedule = saved.models[0].get("lr_scheduler") if has_schedule else None
+        if has_schedule:
+            self._check_schedule()
 
     def try_schedule(self) -> None:
         """Loads the schedule's state, on all ranks or on none: nobody knows what a schedule of the user's takes. Every rank calls it."""
@@ -75,9 +77,30 @@ class Fit:
         with durable.undone_on_error(undo):
             durable.act_together(self.engine._shoal.world, "load_checkpoint", self._load_schedule)
 
+    def _check_schedule(self) -> None:
+        """Raises unless it goes on where the saved one was. A schedule that is no schedule of torch checks its state itself."""
+        own, folder = self.engine.lr_scheduler, self.saved.folder
+        kind = type(own).__name__
+        if self.schedule is None:
+            if int(self.saved.models[0].get("global_steps", 0)) > 0:
+                raise shoal.Error(f"[load_checkpoint] {folder} was saved without a schedule of the learning rate, and this engine has {kind}, "
+                                  "which would begin anew. Load it with load_lr_scheduler_states=False if that is meant.")
+        elif isinstance(own, torch.optim.lr_scheduler.LRScheduler) and isinstance(self.schedule, dict):
+            other = sorted(name for name in self.schedule.keys() ^ own.state_dict().keys() if name[0] != "_" and name != "verbose")
+            if other:
+                raise shoal.Error(f"[load_checkpoint] {folder} was saved with another schedule of the learning rate than {kind}: only one of "
+                                  f"them has {other[0]}. Use the schedule that it was saved with, or load_lr_scheduler_states=False.")
+
     def _load_schedule(self) -> None:
-        if self.schedule is not None:
+        if self.schedule is None:
+            return
+        try:
             self.engine.lr_scheduler.load_state_dict(self.schedule)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise shoal.Error(
+                f"[load_checkpoint] {type(self.engine.lr_scheduler).__name__} cannot take the schedule's state of {self.saved.folder} "
+                f"({type(error).__name__}: {error}). Use the schedule that it was saved with, or load_lr_scheduler_states=False."
+            ) from error
 
     def write(self) -> None:
         """All of it. Every rank calls it."""

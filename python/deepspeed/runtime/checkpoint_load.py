@@ -16,7 +16,7 @@ from deepspeed.runtime.checkpoint_universal import is_universal, open_checked
 from deepspeed.utils.logging import logger, warning_once
 
 # What the engine writes at the top level of the model's file; the rest is the client's.
-_OURS = {
+OURS = {
     "module", "buffer_names", "optimizer", "param_shapes", "frozen_param_shapes", "frozen_param_fragments",
     "shared_params", "lr_scheduler", "data_sampler", "random_ltd", "sparse_tensor_module_names", "applied_steps", "skipped_steps",
     "global_steps", "global_samples", "micro_steps", "dp_world_size", "mp_world_size", "ds_config", "ds_version",
@@ -47,6 +47,10 @@ def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
 
     def fit() -> None:
         with naming(folder, _PLACE):
+            model = saved.models[0]
+            if takes_states and not saved.has_states and model.get("param_shapes") and model.get("zero_stage") != 0:
+                raise shoal.Error(f"[load_checkpoint] {folder} has no {os.path.basename(files.optimizer_file(folder, False, 0))}, and was saved "
+                                  "with such files: the copy is not whole. Copy it again, or load the weights alone by load_module_only=True.")
             fits.append(Fit(engine, saved, wanted, takes_states and saved.has_states))
 
     durable.act_together(world, _PLACE, fit)
@@ -57,7 +61,9 @@ def load(engine: Any, load_dir: str, tag: str | None, wanted: Wanted) -> tuple:
     if saved.accumulated > 0 and wanted.optimizer:
         warning_once(f"[load_checkpoint] {saved.accumulated} micro-steps of the next step had been accumulated when {folder} was "
                      f"saved and are not in it: training goes on from step {engine.global_steps}.")
-    client = {key: value for key, value in model.items() if key not in _OURS}
+    if len(saved.models) == world.size:
+        model = saved.models[world.rank]  # each rank's own, as DeepSpeed's stage 3 keeps it
+    client = {key: value for key, value in model.items() if key not in OURS}
     return folder, client
 
 

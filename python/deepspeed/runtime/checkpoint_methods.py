@@ -58,6 +58,9 @@ class CheckpointMethods:
     ) -> bool:
         if client_state is not None and not isinstance(client_state, Mapping):
             raise shoal.Error(f"[save_checkpoint] client_state is {client_state!r:.60}. Pass a dict.")
+        taken = sorted(checkpoint_load.OURS & set(client_state or {}))
+        if taken:
+            raise shoal.Error(f"[save_checkpoint] client_state has {taken[0]!r}, a name under which the engine keeps its own. Give it another name.")
         tag = checkpoint_tag.agree(self, str(tag) if tag is not None else f"global_step{self.global_steps}")
         writer = checkpoint_plain.PlainWriter if self.zero_optimization_stage() == 0 else checkpoint_save.Writer
         return checkpoint_save.save(self, save_dir, tag, client_state or {}, save_latest, exclude_frozen_parameters, writer)

@@ -8,16 +8,16 @@ import torch
 from torch import nn
 
 import shoal
-from shoal import durable, gathering, state
+from shoal import durable, gathering, optimizer_calls, state
 from shoal.engine import check_model
 from shoal.known_groups import KnownGroups
 
 from deepspeed import comm
 from deepspeed.accelerator import rank_device
 from deepspeed.ops.kernel_optimizer import KernelOptimizer
-from deepspeed.runtime import client_states, first_states, group_settings, lr_schedules, optimizer_calls, optimizers
+from deepspeed.runtime import client_states, first_states, group_settings, lr_schedules, optimizers
 from deepspeed.runtime import observing, step_hooks
-from deepspeed.runtime.accumulation import Accumulation
+from deepspeed.runtime.accumulation import Accumulation, NoSyncError
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.buffer_dtypes import cast_buffers
 from deepspeed.runtime.checkpoint_methods import CheckpointMethods
@@ -97,6 +97,7 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
         self.basic_optimizer = basic
         self._known_groups = self._groups_of(basic) if section is not None else None
         self.client_optimizer = basic if optimizer is not None else None
+        self._shoal.front = self
         if basic is not None:
             optimizer_calls.redirect(basic, self)
         self.lr_scheduler = lr_schedules.make_scheduler(self.optimizer if basic is not None else None, basic, config, lr_scheduler)
@@ -215,7 +216,14 @@ class DeepSpeedEngine(Accumulation, CheckpointMethods, nn.Module):
             raise shoal.Error("[scale] the engine has no optimizer: it was made for inference. Give it one.")
         return self._shoal.scale(loss)
 
+    @property
+    def is_stepping(self) -> bool:
+        """The update is under way."""
+        return self._shoal.is_stepping
+
     def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
+        if self._inside_no_sync:
+            raise NoSyncError("[step] is called inside no_sync, whose backwards end no step. Leave it first.")
         if self._coalescing:
             raise shoal.Error("[step] is called inside coalesce_grad_reduction. Leave it first: one block is one step.")
         if self.basic_optimizer is None:

@@ -20,11 +20,15 @@ from deepspeed.utils.logging import warning_once
 # Of a section with torch_adam: what torch's class has and the core has not.
 _TORCH_ONLY = ("amsgrad", "maximize", "capturable", "differentiable")
 # What all groups must have alike.
-_SHARED = ("betas", "eps", "momentum", "dampening", "nesterov", "bias_correction")
+_SHARED = ("betas", "eps", "momentum", "dampening", "nesterov", "bias_correction", "decoupled_weight_decay")
 # Classes of torch whose formula is the core's optimizer of that name.
 _KNOWN = tuple(getattr(torch.optim, row.name) for row in _core.optimizers() if hasattr(torch.optim, row.name))
 _ROWS = {optimizer.name.lower(): optimizer for optimizer in _core.optimizers()}
 _CLASSES = {"adagrad": DeepSpeedCPUAdagrad, "lion": FusedLion}  # DeepSpeed's own, by the type of a config
+
+
+class NoParametersError(Error, ValueError):
+    """torch's own is a ValueError."""
 
 
 class HeldOptimizer(KernelOptimizer):
@@ -104,8 +108,11 @@ def choose(
 ) -> torch.optim.Optimizer | None:
     """The optimizer that was passed in, or made by a function that was, or that a section of the config names; None: of none.
     model_parameters: what it is made over; None: the module's."""
+    params = list(model_parameters) if model_parameters is not None else None
+    if params is not None and not params and not isinstance(optimizer, torch.optim.Optimizer) and (optimizer or section):
+        raise NoParametersError("[initialize] model_parameters is empty: nothing would be trained. Leave it out to train the whole model.")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-        made = optimizer(list(model_parameters or module.parameters())) if callable(optimizer) else optimizer
+        made = optimizer(params or list(module.parameters())) if callable(optimizer) else optimizer
         if not isinstance(made, torch.optim.Optimizer):
             raise Error(
                 f"[initialize] optimizer is {made!r:.60}. Pass an optimizer of torch, or a function that makes one of parameters."
@@ -115,8 +122,7 @@ def choose(
         return optimizer
     if not section:
         return None
-    params = list(model_parameters) if model_parameters is not None else []
-    if not params:
+    if params is None:
         params = [param for param in module.parameters() if param.requires_grad]
     if not params:
         raise Error(

@@ -10,7 +10,7 @@
 #include <memory>
 #include <system_error>
 
-#include "checkpoint/digest.h"
+#include "base/digest.h"
 #include "shoal/error.h"
 #include "temp_folder.h"
 #include "training/outcome.h"

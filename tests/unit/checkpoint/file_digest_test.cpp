@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "checkpoint/digest.h"
+#include "base/digest.h"
 #include "message_of.h"
 #include "temp_folder.h"
 

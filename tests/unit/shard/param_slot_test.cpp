@@ -116,6 +116,40 @@ TEST(ParamSlot, SeesOneBitOfMillions) {
   }
 }
 
+TEST(ParamSlot, SeesElementsThatChangedPlacesAndSigns) {
+  const auto slab = slab_of(8 * sizeof(float));
+  auto* values = reinterpret_cast<float*>(slab->data());
+  at::Tensor param = at::ones({4, 2});
+  ParamSlot slot(param, "w", DType::f32);
+  for (const bool swaps : {true, false}) {
+    for (int i = 0; i < 8; ++i) values[i] = i % 2 == 0 ? 1.0F : -1.0F;
+    slot.attach(slab->data());
+    slot.watch();
+    EXPECT_FALSE(slot.was_written());
+    if (swaps) {
+      std::swap(values[0], values[1]);
+    } else {
+      for (int i = 0; i < 8; ++i) values[i] = -values[i];
+    }
+    EXPECT_TRUE(slot.was_written());
+  }
+}
+
+TEST(ParamSlot, SeesOtherStridesOverItsOwnMemory) {
+  const auto slab = slab_of(4 * sizeof(float));
+  at::Tensor param = at::ones({2, 2});
+  ParamSlot slot(param, "w", DType::f32);
+  slot.attach(slab->data());
+  slot.check_unchanged();
+  param.set_data(param.t());
+  EXPECT_TRUE(slot.was_written());
+  EXPECT_THROW(slot.check_unchanged(), Error);
+  slot.release();
+  slot.attach(slab->data());
+  slot.check_unchanged();
+  EXPECT_TRUE(param.is_contiguous());
+}
+
 TEST(ParamSlot, HasItsShapeAndPlainStridesAgainAfterOtherDataWasPutInItsPlace) {
   const auto slab = slab_of(64);
   at::Tensor param = at::ones({2, 3});

@@ -181,6 +181,33 @@ TEST(Weights, NamesWhatIsWrittenWhileItIsGathered) {
   }
 }
 
+TEST(Weights, FindsWritesWithoutATraceFromTheBeginningAndThoseThatBeginLate) {
+  testing::run_ranks(2, [&](Group& group) {
+    ModelParts parts({unit_spec(0, {5, 3})}, 3, group);
+    Weights weights = parts.weights();
+    const auto tensors = fill(parts, weights)[0];
+    int gathers = 0;
+    const auto finds = [&](bool writes) {
+      weights.gather(0);
+      weights.finish_gather(0);
+      if (writes) tensors[1].data_ptr<float>()[0] += 1;
+      const bool found = weights.written_in_vain(0) != nullptr;
+      weights.release(0);
+      ++gathers;
+      return found;
+    };
+    for (int i = 0; i < 5; ++i) EXPECT_FALSE(finds(false));  // an evaluation before anything is trained
+    weights.begin_pass(/*trains=*/true);
+    EXPECT_TRUE(finds(true));
+    EXPECT_TRUE(finds(true));
+    for (const bool odd : {false, true}) {  // in forwards alone, and in backwards alone
+      int until = 0;
+      while (until < 100 && !finds(until % 2 == static_cast<int>(odd))) ++until;
+      EXPECT_LT(until, 12) << odd;
+    }
+  });
+}
+
 TEST(Weights, BelowStageThreeParametersAreWholeAndReadable) {
   for (const int stage : {0, 1, 2}) {
     testing::run_ranks(2, [&](Group& group) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <thread>
 
+#include "base/digest.h"
 #include "base/json.h"
 
 namespace shoal::train {

@@ -1,6 +1,6 @@
 // See digest.h.
 #define XXH_INLINE_ALL
-#include "checkpoint/digest.h"
+#include "base/digest.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 
-namespace shoal::checkpoint {
+namespace shoal {
 
 uint64_t digest_of(const void* data, size_t nbytes) { return XXH3_64bits(data, nbytes); }
 
@@ -34,4 +34,4 @@ std::optional<uint64_t> digest_from(std::string_view text) {
   return digest;
 }
 
-}  // namespace shoal::checkpoint
+}  // namespace shoal

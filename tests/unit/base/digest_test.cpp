@@ -1,10 +1,10 @@
-#include "checkpoint/digest.h"
+#include "base/digest.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace shoal::checkpoint {
+namespace shoal {
 namespace {
 
 // Known values: the format promises this function for ever.
@@ -43,4 +43,4 @@ TEST(Digest, TextReadsBackAndNothingElseIsADigest) {
 }
 
 }  // namespace
-}  // namespace shoal::checkpoint
+}  // namespace shoal

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
-import shoal
+from shoal import _core
 
 
 def redirect(optimizer: torch.optim.Optimizer, engine: Any) -> None:
-    """zero_grad() and step() of an optimizer that is the engine's: the first drops the engine's gradients, the second is its own."""
+    """zero_grad() and step() of an optimizer that is the engine's: the first drops the engine's gradients, the second is its own.
+    engine: that which the user has, with zero_grad() and is_stepping."""
     target = weakref.ref(engine)
     before = vars(optimizer).get("step")  # of a schedule of torch, which counts calls
 
@@ -24,8 +25,8 @@ def redirect(optimizer: torch.optim.Optimizer, engine: Any) -> None:
 
     @functools.wraps(before or type(optimizer).step)
     def step(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if target() is not None and not target()._shoal.stepping:
-            raise shoal.Error(f"[{type(self).__name__}] is an engine's, which updates by itself. Call engine.step().")
+        if target() is not None and not target().is_stepping:
+            raise _core.Error(f"[{type(self).__name__}] is an engine's, which updates by itself. Call engine.step().")
         return before(*args, **kwargs) if before is not None else type(self).step(self, *args, **kwargs)
 
     step.before = before
@@ -36,7 +37,8 @@ def redirect(optimizer: torch.optim.Optimizer, engine: Any) -> None:
 def restore(optimizer: torch.optim.Optimizer) -> None:
     """The optimizer's own methods again, when the engine is destroyed."""
     vars(optimizer).pop("zero_grad", None)
-    held = vars(optimizer).pop("step", None)
-    before = getattr(held, "before", None)
+    if not hasattr(vars(optimizer).get("step"), "before"):
+        return
+    before = vars(optimizer).pop("step").before
     if before is not None:
         optimizer.step = before

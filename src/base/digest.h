@@ -1,4 +1,5 @@
-// The checksum of checkpoints: XXH3, 64 bits. The only file that sees xxHash is digest.cpp.
+// The checksum of bytes: XXH3, 64 bits. Checkpoints have it in their manifests and the disk tier compares it, so it stays
+// what it is. The only file that sees xxHash is digest.cpp.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace shoal::checkpoint {
+namespace shoal {
 
 uint64_t digest_of(const void* data, size_t nbytes);
 
@@ -31,4 +32,4 @@ class DigestStream {
 std::string digest_text(uint64_t digest);
 std::optional<uint64_t> digest_from(std::string_view text);
 
-}  // namespace shoal::checkpoint
+}  // namespace shoal
