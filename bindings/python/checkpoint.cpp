@@ -1,8 +1,8 @@
 // include/shoal/checkpoint.h.
 #include "shoal/checkpoint.h"
 
-#include "bindings.h"
 #include "base/digest.h"
+#include "bindings.h"
 #include "checkpoint/durable_file.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/file_digest.h"

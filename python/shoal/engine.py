@@ -21,7 +21,7 @@ from shoal.known_modules import KnownModules
 from shoal.model_checks import check_model, check_units
 from shoal.own_weights import WrittenWeights
 from shoal.owners import owner_of
-from shoal.units import UnitRule, find_units, params_of_units
+from shoal.units import UnitRule, find_units, params_of_units, parts_of_root
 from shoal.world import world as join_world
 from shoal.world import world_size
 
@@ -145,6 +145,8 @@ class Engine:
             self.uses.handles += hooks.attach(module, index, self.uses)
             if module in self._watched:
                 demand.watch(module, index, self.uses)
+        sharded = {id(param) for _, param in params_of_units(modules)[-1][1] if self.is_sharded(param)}
+        self.uses.handles += hooks.attach_alone(parts_of_root(modules, sharded) if sharded else [], self.uses)
         owners.add(self)
         clipping.watch(owner_of)
         module_calls.watch(owner_of)

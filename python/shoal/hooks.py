@@ -124,6 +124,43 @@ def attach(module: nn.Module, unit: int, uses: OpenUses) -> list[RemovableHandle
     return handles
 
 
+class AloneCall:
+    """Of a module that has parameters of the root's unit: a call of it while no forward of the root is open, as generate() calls an
+    encoder, is a use of the root's unit. What a copy of the module gets is dead."""
+
+    __slots__ = ("uses", "is_open")
+
+    def __init__(self, uses: OpenUses | None):
+        self.uses = uses
+        self.is_open = False
+
+    def before(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
+        uses = self.uses
+        if uses is not None and uses.core is not None and uses.root not in uses.units and not uses.core.in_backward:
+            uses.enter(uses.root, args, kwargs)
+            self.is_open = True
+
+    def after(self, module: nn.Module, args: tuple, kwargs: dict, output: Any) -> None:
+        if self.is_open:
+            self.is_open = False
+            self.uses.leave(self.uses.root, output)
+
+    def __deepcopy__(self, memo: dict) -> "AloneCall":
+        return type(self)(None)
+
+    def __reduce__(self) -> tuple:
+        return type(self), (None,)
+
+
+def attach_alone(modules: list[nn.Module], uses: OpenUses) -> list[RemovableHandle]:
+    handles = []
+    for each in modules:
+        call = AloneCall(uses)
+        handles.append(each.register_forward_pre_hook(call.before, prepend=True, with_kwargs=True))
+        handles.append(each.register_forward_hook(call.after, with_kwargs=True, always_call=True))
+    return handles
+
+
 def called(module: nn.Module) -> list[nn.Module]:
     """The modules whose forwards are a unit's: its own, or those of the members of a list or a dict, which has none."""
     return [module] if has_forward(module) else [each for child in module.children() for each in called(child)]

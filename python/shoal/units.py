@@ -96,6 +96,27 @@ def _numel(param: nn.Parameter) -> int:
     return getattr(param, "ds_numel", None) or param.numel()
 
 
+def parts_of_root(modules: list[tuple[str, nn.Module]], params: set[int]) -> list[nn.Module]:
+    """The modules below the root and outside of all other units that have one of these parameters, by id, somewhere in them.
+    modules: the units."""
+    units = {id(module) for path, module in modules if path}
+    found = []
+
+    def visit(module: nn.Module) -> bool:
+        has = any(id(param) in params for param in module.parameters(recurse=False))
+        for child in module.children():
+            if id(child) not in units:
+                has = visit(child) or has
+        if has:
+            found.append(module)
+        return has
+
+    for child in modules[-1][1].children():
+        if id(child) not in units:
+            visit(child)
+    return list({id(module): module for module in found}.values())
+
+
 def params_of_units(modules: list[tuple[str, nn.Module]]) -> list[tuple[str, list[tuple[str, nn.Parameter]]]]:
     """Of each unit its name and its parameters by the model's names: tied ones in every unit that uses them, and in the
     root what is in no other."""

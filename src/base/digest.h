@@ -1,5 +1,5 @@
-// The checksum of bytes: XXH3, 64 bits. Checkpoints have it in their manifests and the disk tier compares it, so it stays
-// what it is. The only file that sees xxHash is digest.cpp.
+// The checksum of bytes: XXH3, 64 bits. Checkpoints have it in their manifests and the disk tier compares it, so it
+// stays what it is. The only file that sees xxHash is digest.cpp.
 #pragma once
 
 #include <cstddef>

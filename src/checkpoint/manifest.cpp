@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "base/json.h"
 #include "base/digest.h"
+#include "base/json.h"
 #include "checkpoint/manifest_text.h"
 
 namespace shoal::checkpoint {

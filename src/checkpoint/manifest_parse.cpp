@@ -8,8 +8,8 @@
 #include <optional>
 #include <unordered_map>
 
-#include "base/json.h"
 #include "base/digest.h"
+#include "base/json.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/manifest_text.h"
 #include "shoal/error.h"

@@ -99,6 +99,7 @@ ParamSlot::ParamSlot(at::Tensor param, std::string name, DType dtype, at::Device
 }
 
 void ParamSlot::attach(std::byte* data, std::shared_ptr<Slab> owner) {
+  data_ = data;
   at::DataPtr pointer(data, device_);
   if (owner) {
     auto* kept = new std::shared_ptr<Slab>(std::move(owner));
@@ -137,6 +138,7 @@ uint64_t ParamSlot::digest() const { return digest_of(storage_.data(), storage_.
 bool ParamSlot::is_in_form() const {
   const at::TensorImpl* impl = param_.unsafeGetTensorImpl();
   const c10::StorageImpl* expected = (attached_ ? storage_ : released_).unsafeGetStorageImpl();
+  if (attached_ && storage_.data() != data_) return false;
   return impl->unsafe_storage().unsafeGetStorageImpl() == expected && param_.scalar_type() == scalar_type_ &&
          param_.sizes() == shape_ && param_.is_contiguous() && param_.storage_offset() == 0;
 }
@@ -160,11 +162,12 @@ void ParamSlot::check_unchanged() const {
                             trainable_ ? "trained" : "frozen", trainable_ ? "frozen" : "trained"));
   }
   if (is_in_form()) return;
-  throw Error("parameter " + name_,
-              fmt::format("was replaced, moved or cast, or given other strides, after the engine took it over (it is {} of "
-                          "shape [{}] on {} now). Change parameters before the engine is built, or in place through "
-                          "Engine::with_gathered.",
-                          c10::toString(param_.scalar_type()), fmt::join(param_.sizes(), ", "), param_.device().str()));
+  throw Error(
+      "parameter " + name_,
+      fmt::format("was replaced, moved or cast, or given other strides, after the engine took it over (it is {} of "
+                  "shape [{}] on {} now). Change parameters before the engine is built, or in place through "
+                  "Engine::with_gathered, and give other processes copies of them.",
+                  c10::toString(param_.scalar_type()), fmt::join(param_.sizes(), ", "), param_.device().str()));
 }
 
 void leave_empty(const at::Tensor& param, ShardRecord record) {

@@ -80,7 +80,8 @@ class ParamSlot {
  private:
   int64_t version() const;
   uint64_t digest() const;
-  // In our memory, or released, with the dtype, shape and strides that it was taken over with.
+  // In our memory, or released, with the dtype, shape and strides that it was taken over with. (torch.multiprocessing
+  // and share_memory() leave the storage and move what it holds.)
   bool is_in_form() const;
 
   at::Tensor param_;
@@ -89,6 +90,7 @@ class ParamSlot {
   at::Device device_;
   bool trainable_;
   std::vector<int64_t> shape_;
+  std::byte* data_ = nullptr;       // our memory, while it is attached
   int64_t version_ = 0;             // when it was attached
   std::optional<uint64_t> digest_;  // when it was watched
   c10::Storage storage_;            // seen by every alias

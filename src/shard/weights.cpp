@@ -124,11 +124,7 @@ void Weights::gather(int unit_index) {
   const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
   if (unit.held) return;
   SHOAL_CHECK(!unit.gathered, "unit {} is gathered already", layout.name);
-  if (unit.second_filled && unit.changed) {
-    throw Error("unit " + layout.name,
-                "its weights were written, and not every rank was told. End the writes with finish_edits or "
-                "finish_restore on every rank.");
-  }
+  check_second_copy(unit_index);
   if (gather_reads(unit_index)) home_->fetch(unit_index);  // may fail
   unit.gathered = true;
   unit.memory = arena_->take(unit_index);
@@ -291,7 +287,16 @@ Handle Weights::gather_flat(int unit_index, int flat, const char* what, std::byt
   return gather_from(Over::shard, Over::nobody, second, end, second_);
 }
 
+void Weights::check_second_copy(int unit_index) const {
+  const Unit& unit = units_[static_cast<size_t>(unit_index)];
+  if (!unit.second_filled || !unit.changed) return;
+  throw Error("unit " + layout_.units[static_cast<size_t>(unit_index)].name,
+              "its weights were written, and not every rank was told. End the writes with finish_edits or "
+              "finish_restore on every rank.");
+}
+
 void Weights::gather_into(int unit_index, int flat, std::byte* destination) {
+  check_second_copy(unit_index);
   home_->fetch(unit_index);
   const Handle gather = gather_flat(unit_index, flat, "gather for the user", destination, /*for_use=*/false);
   home_->lend(unit_index, gather);

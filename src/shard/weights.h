@@ -145,14 +145,16 @@ class Weights {
     bool attached = false;
     std::array<int, 2> gather_counts{};  // of evaluation, and of training
     bool held = false;                   // by a gather for the user
-    bool has_second = false;     // some flat of it has a second copy
-    bool second_filled = false;  // and it is that of the weights as they are, on every rank
-    bool changed = false;        // on this rank since then
+    bool has_second = false;             // some flat of it has a second copy
+    bool second_filled = false;          // and it is that of the weights as they are, on every rank
+    bool changed = false;                // on this rank since then
   };
 
   // Begins to gather a sharded flat. `for_use`: in a pass, which fills the second copy on its way, where copies are
   // filled.
   Handle gather_flat(int unit, int flat, const char* what, std::byte* to, bool for_use);
+  // Throws if the unit's second copy is of weights that have changed since, of which other ranks know nothing.
+  void check_second_copy(int unit) const;
   // Ranks update a part of the flat each and keep all of it.
   bool is_published(int unit, int flat) const;
   // Looks for writes through `.data` until the unit is released.

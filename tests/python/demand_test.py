@@ -177,6 +177,83 @@ def test_expert_modules_that_run_on_some_ranks_only():
         assert largest_difference(stages[0], plain) < 1e-5, (stages[0], plain)
 
 
+class Parts(nn.Module):
+    """Its parts are called from outside, and its forward now and then, as generate() calls an encoder."""
+
+    def __init__(self, width: int = 16):
+        super().__init__()
+        self.front = nn.Sequential(nn.Embedding(VOCABULARY, width), nn.Linear(width, width))
+        self.blocks = nn.ModuleList(Block(width) for _ in range(2))
+        self.end = nn.Module()
+        self.end.norm = nn.LayerNorm(width)
+        self.end.head = nn.Linear(width, VOCABULARY)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.end.head(self.end.norm(self.blocks[1](self.blocks[0](self.front(ids)))))
+
+
+def in_parts(model: Parts, ids: torch.Tensor) -> torch.Tensor:
+    x = model.front(ids)
+    for block in model.blocks:
+        x = block(x)
+    return model.end.head(model.end.norm(x))
+
+
+def call_parts(stage: int | None) -> list[float]:
+    import deepspeed
+
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.manual_seed(0)
+    model = Parts()
+    if stage is not None:
+        engine = deepspeed.initialize(model=model, config=config(stage))[0]
+        twin = copy.deepcopy(engine.module) if stage < 3 else None
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    numbers = []
+
+    def loss_of(ids: torch.Tensor, step: int) -> torch.Tensor:
+        call = in_parts if step != 1 else Parts.__call__
+        return F.cross_entropy(call(model, ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+    for step in range(STEPS):
+        if stage is not None:
+            loss = loss_of(tokens(step, rank), step)
+            engine.backward(loss)
+            engine.step()
+        else:
+            losses = [loss_of(tokens(step, other), step) for other in range(world)]
+            (sum(losses) / world).backward()
+            loss = losses[rank]
+            optimizer.step()
+            optimizer.zero_grad()
+        with torch.no_grad():
+            numbers += [loss.item(), in_parts(model, tokens(99, 0)).sum().item(), model.front(tokens(9, rank)).sum().item()]
+    if stage is not None:
+        try:
+            model.front[0](tokens(0, rank) + VOCABULARY)
+        except IndexError:
+            pass
+        assert twin is None or in_parts(twin, tokens(0, rank)).isfinite().all()
+        with torch.no_grad():
+            numbers.append(in_parts(model, tokens(99, 0)).sum().item())
+        engine.destroy()
+    else:
+        numbers.append(numbers[-2])
+    return numbers
+
+
+def all_parts() -> list:
+    return [call_parts(stage) for stage in (0, 2, 3, None)]
+
+
+def test_modules_of_the_root_are_called_by_themselves():
+    for world in (1, 2):
+        for *stages, plain in run(__file__, "all_parts", world):
+            assert stages[0] == stages[1] == stages[2], stages
+            assert largest_difference(stages[0], plain) < 1e-4, (stages[0], plain)
+
+
 def copies() -> list[str]:
     """A copy of a gathered block is an ordinary module, and destroying the engine leaves ordinary modules."""
     import shoal

@@ -150,6 +150,16 @@ TEST(ParamSlot, SeesOtherStridesOverItsOwnMemory) {
   EXPECT_TRUE(param.is_contiguous());
 }
 
+TEST(ParamSlot, SeesThatItsStorageHoldsOtherMemory) {
+  const auto slab = slab_of(4 * sizeof(float));
+  at::Tensor param = at::ones({2, 2}), shared = at::zeros({2, 2});
+  ParamSlot slot(param, "w", DType::f32);
+  slot.attach(slab->data());
+  param.storage().unsafeGetStorageImpl()->set_data_ptr(at::DataPtr(shared.data_ptr(), at::kCPU));
+  EXPECT_TRUE(slot.was_written());
+  EXPECT_THROW(slot.check_unchanged(), Error);
+}
+
 TEST(ParamSlot, HasItsShapeAndPlainStridesAgainAfterOtherDataWasPutInItsPlace) {
   const auto slab = slab_of(64);
   at::Tensor param = at::ones({2, 3});
