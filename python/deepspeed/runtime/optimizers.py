@@ -21,8 +21,9 @@ from deepspeed.utils.logging import warning_once
 _TORCH_ONLY = ("amsgrad", "maximize", "capturable", "differentiable")
 # What all groups must have alike.
 _SHARED = ("betas", "eps", "momentum", "dampening", "nesterov", "bias_correction", "decoupled_weight_decay")
-# Classes of torch whose formula is the core's optimizer of that name.
-_KNOWN = tuple(getattr(torch.optim, row.name) for row in _core.optimizers() if hasattr(torch.optim, row.name))
+# Classes of torch whose formula is the core's optimizer of that name, and whose settings section_of knows, each of them. A class of
+# another row's name runs itself: it may have settings that the core has not.
+_KNOWN = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD, torch.optim.Adagrad)
 _ROWS = {optimizer.name.lower(): optimizer for optimizer in _core.optimizers()}
 _CLASSES = {"adagrad": DeepSpeedCPUAdagrad, "lion": FusedLion}  # DeepSpeed's own, by the type of a config
 
