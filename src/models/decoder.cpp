@@ -100,8 +100,9 @@ ActivationNbytes Decoder::activation_nbytes(const MicroStep& of, const Recompute
   const bool capped = logits_softcap() > 0;
   const size_t logits = vocab * (of.dtype == DType::f32 ? 3 * 4 : 3 * 4 + nbytes_of(of.dtype)) +
                         (capped ? 2 * vocab * nbytes_of(of.dtype) : 0);
-  const size_t head =
-      2 * x + (fused ? ops::linear_cross_entropy_nbytes(tokens, info_.vocab, info_.hidden, of.dtype, capped) : logits);
+  const size_t on_gpu =
+      ops::linear_cross_entropy_nbytes(tokens, info_.vocab, info_.hidden, of.dtype, capped, !info_.lora);
+  const size_t head = 2 * x + (fused ? on_gpu : logits);
   const BlockNbytes block = block_nbytes(of);
   const auto layers = static_cast<size_t>(info_.layers), full = static_cast<size_t>(recomputed.full),
              selective = static_cast<size_t>(recomputed.selective);
