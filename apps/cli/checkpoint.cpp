@@ -61,7 +61,9 @@ int run_ls(const CheckpointFlags& flags) {
     fmt::print("{}  {:>10}  {} elements, {} parameters, saved by {} rank{}{}{}\n", name,
                format_nbytes(static_cast<uint64_t>(row.nbytes)), format_count(row.numel), row.params, row.world,
                row.world == 1 ? "" : "s",
-               row.weights_only ? ", weights only" : row.trained_only ? ", without frozen weights" : "",
+               row.weights_only   ? ", weights only"
+               : row.trained_only ? ", without frozen weights"
+                                  : "",
                row.is_latest ? "  <- latest" : "");
   }
   return 0;
@@ -151,9 +153,10 @@ void add_checkpoint(CLI::App& app, int& exit_code) {
   exporting->add_option("folder", flags->out, "where to; must hold no weights")->required();
   exporting->add_option("--dtype", flags->dtype, "of the weights; left out: bf16, of --adapter fp32")
       ->check(CLI::IsMember({"bf16", "fp32"}));
-  CLI::Option* adapter = exporting->add_flag("--adapter", flags->adapter,
-                                             "of a run with --lora: the adapters, in the format of PEFT");
-  exporting->add_flag("--merged", flags->merged, "of a run with --lora: the whole model, adapters added to its matrices")
+  CLI::Option* adapter =
+      exporting->add_flag("--adapter", flags->adapter, "of a run with --lora: the adapters, in the format of PEFT");
+  exporting
+      ->add_flag("--merged", flags->merged, "of a run with --lora: the whole model, adapters added to its matrices")
       ->excludes(adapter);
   exporting->add_option("--model", flags->base,
                         "with --adapter or --merged: where the base is; left out: where it was when the run began");

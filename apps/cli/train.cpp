@@ -318,7 +318,8 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->footer(
       "Example:\n  shoal train --model llama-tiny --data text:docs --sequence 64 --steps 200 --ranks 2 --out run\n"
       "  shoal train --model qwen --data chat:talks.jsonl --steps 500 --ranks 2 --out tuned\n"
-      "  shoal train --model qwen --data chat:talks.jsonl --steps 500 --lora r=16,alpha=32,targets=all-linear --out tuned\n"
+      "  shoal train --model qwen --data chat:talks.jsonl --steps 500 --lora r=16,alpha=32,targets=all-linear --out "
+      "tuned\n"
       "  shoal train --model qwen --data tokens:web.bin:0.7,tokens:chat.bin:0.3 --pack --steps 500 --out mixed");
   verb->callback([flags, &exit_code] { exit_code = run_train(*flags); });
 }

@@ -29,10 +29,11 @@
 namespace shoal {
 
 struct SaveOptions {
-  std::string folder;                        // of all checkpoints of a run; made if it is not there
-  int64_t step = 0;                          // names this one: <folder>/step-00000100
-  int keep_last = 0;                         // complete checkpoints to keep, this one counted; 0: all
-  std::map<std::string, std::string> extra;  // the caller's own: data position, model config; equal on every rank
+  std::string folder;  // of all checkpoints of a run; made if it is not there
+  int64_t step = 0;    // names this one: <folder>/step-00000100
+  int keep_last = 0;   // complete checkpoints to keep, this one counted; 0: all
+  // The caller's own: data position, model config; equal on every rank.
+  std::map<std::string, std::string> extra = {};
   // Leave frozen parameters out, for a caller that can make them again. A load of such a checkpoint leaves the engine's
   // own as they are, and the caller sees to it that they are the same.
   bool trained_only = false;

@@ -1,10 +1,12 @@
-// What LoRA adds to a matrix of a model: see lora.h. Families call it behind the matrix that it stands beside.
+// What LoRA adds to matrices of a model: see lora.h. Families call it behind the matrices that adapters stand beside.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "models/layers.h"
-#include "models/ops/origin.h"
+#include "models/ops/linear.h"
 
 namespace shoal::models {
 
@@ -18,9 +20,16 @@ struct Adapter {
   bool is_there() const { return a.defined(); }
 };
 
-// y + scale * (dropout(x) a^T) b^T, where y [.., out] is what the matrix made of x [.., in]; y itself without an
-// adapter. No matrix of the base's size is made.
-at::Tensor add_adapter(const at::Tensor& y, const ops::Operand& x, const Adapter& adapter,
-                       const Randomness& randomness);
+// A matrix as ops::linears takes it, with its adapter. They refer to what they are made of.
+struct AdaptedLinear {
+  const at::Tensor& weight;
+  const at::Tensor& bias;
+  const Adapter& adapter;
+};
+
+// x [.., in] times each matrix and, where it has an adapter, y + scale * (dropout(x) a^T) b^T of that. No matrix of the
+// base's size is made.
+std::vector<at::Tensor> adapted_linears(ops::Matmul how, const ops::Operand& x, const std::vector<AdaptedLinear>& by,
+                                        const Randomness& randomness);
 
 }  // namespace shoal::models

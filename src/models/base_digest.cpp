@@ -51,7 +51,9 @@ std::string digest_frozen(const std::vector<Unit>& units, Group& world) {
     }
   }
   std::vector<uint64_t> all(own.size() * static_cast<size_t>(world.size()));
-  world.all_gather({{"share", "the digest of frozen weights"}, own.data(), all.data(), own.size() * sizeof(uint64_t), {}})
+  world
+      .all_gather(
+          {{"share", "the digest of frozen weights"}, own.data(), all.data(), own.size() * sizeof(uint64_t), {}})
       .wait();
   uint64_t whole = 0;
   for (size_t param = 0; param < own.size(); ++param) {

@@ -1,5 +1,6 @@
-// A number for the frozen weights of a model, by names, shapes and values: what a checkpoint without them keeps of them,
-// so that it is put on no other base. Read from where the weights come from, in fp32, whatever the run's precision.
+// A number for the frozen weights of a model, by names, shapes and values: what a checkpoint without them keeps of
+// them, so that it is put on no other base. Read from where the weights come from, in fp32, whatever the run's
+// precision.
 #pragma once
 
 #include <string>

@@ -95,8 +95,9 @@ LoraSpec parse_lora(const std::string& text) {
     const std::string key = part.substr(0, equals);
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
       const std::string near = nearest_word(key, keys);
-      refuse_lora(fmt::format("\"{}\" is none of its keys.{} Give r and alpha, and if you like targets and dropout, {}.",
-                              key, near.empty() ? "" : fmt::format(" Did you mean {}?", near), kLoraExample));
+      refuse_lora(
+          fmt::format("\"{}\" is none of its keys.{} Give r and alpha, and if you like targets and dropout, {}.", key,
+                      near.empty() ? "" : fmt::format(" Did you mean {}?", near), kLoraExample));
     }
     if (!given.insert(key).second) refuse_lora(fmt::format("gives {} twice. Give it once.", key));
     if (equals == std::string::npos) {

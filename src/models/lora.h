@@ -14,7 +14,7 @@ struct LoraSpec {
   double dropout = 0;  // of what A reads
   // As PEFT matches target_modules: a module's name, or the end of it after a dot. Empty: the matrices that make
   // queries and values.
-  std::vector<std::string> targets;
+  std::vector<std::string> targets = {};
 
   double scale() const { return alpha / static_cast<double>(rank); }
   bool operator==(const LoraSpec&) const = default;

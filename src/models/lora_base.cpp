@@ -60,9 +60,10 @@ std::string lasting_name(const std::string& name_or_path) {
 }
 
 std::string other_base(const LoraBase& base, const std::string& name, const std::string& digest) {
-  return fmt::format("{} has other weights than those that the adapters were trained on (digest {} here, {} there). Give "
-                     "the model that they were trained on; it was {}.",
-                     name, digest, base.digest, base.model);
+  return fmt::format(
+      "{} has other weights than those that the adapters were trained on (digest {} here, {} there). Give "
+      "the model that they were trained on; it was {}.",
+      name, digest, base.digest, base.model);
 }
 
 void check_base(const LoraBase& base, const LanguageModel& opened, const std::string& place, Group& world) {

@@ -51,7 +51,8 @@ struct OpenedAdapters {
       throw Error(kExportPlace, fmt::format("{} has no {}. Give the model that it was trained on.",
                                             reader.manifest().extra.at("lora"), name));
     }
-    const at::Tensor values = at::empty(reader.manifest().params[static_cast<size_t>(number->second)].shape, at::kFloat);
+    const at::Tensor values =
+        at::empty(reader.manifest().params[static_cast<size_t>(number->second)].shape, at::kFloat);
     reader.read(number->second, StateKind::weight, 0, values.numel(), values.mutable_data_ptr<float>());
     return values;
   }
@@ -144,8 +145,9 @@ Exported export_merged(const LoraExport& what) {
   checkpoint::make_folders(what.folder);
   std::unordered_map<std::string, Added> added;  // small: adapters are
   for (const std::string& module : made.modules) {
-    added.emplace(module + ".weight", Added(opened.read(module + ".lora_A.weight"), opened.read(module + ".lora_B.weight"),
-                                            made.spec.scale(), made.transposed));
+    added.emplace(module + ".weight",
+                  Added(opened.read(module + ".lora_A.weight"), opened.read(module + ".lora_B.weight"),
+                        made.spec.scale(), made.transposed));
   }
   Exported exported;
   std::vector<SafeTensor> tensors;
@@ -153,7 +155,8 @@ Exported export_merged(const LoraExport& what) {
   std::vector<at::Tensor> seen;  // tied ones go out once
   for (const Unit& unit : model.units()) {
     for (const Parameter& param : unit.params) {
-      const bool is_tied = std::any_of(seen.begin(), seen.end(), [&](const auto& t) { return t.is_same(param.tensor); });
+      const bool is_tied =
+          std::any_of(seen.begin(), seen.end(), [&](const auto& t) { return t.is_same(param.tensor); });
       if (param.tensor.requires_grad() || is_tied) continue;
       seen.push_back(param.tensor);
       tensors.push_back({param.name, "", param.tensor.sizes().vec()});

@@ -21,8 +21,8 @@ std::optional<LoraBase> lora_of_checkpoint(const std::string& checkpoint_path);
 
 // adapter_model.safetensors, by PEFT's names, and adapter_config.json. Throws Error for a checkpoint without adapters.
 checkpoint::Exported export_adapter(const LoraExport& what);
-// Each matrix as W + alpha / r * B A, summed in fp32 and rounded once; what has no adapter, to the bit. Throws Error for
-// a checkpoint without adapters, and for a base that they were not trained on.
+// Each matrix as W + alpha / r * B A, summed in fp32 and rounded once; what has no adapter, to the bit. Throws Error
+// for a checkpoint without adapters, and for a base that they were not trained on.
 checkpoint::Exported export_merged(const LoraExport& what);
 
 }  // namespace shoal::models

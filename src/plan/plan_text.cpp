@@ -201,29 +201,28 @@ std::string plan_json(const PlanReport& report) {
   const auto plans = plan_stages(report.subject, report.config, report.world, report.budget.device.has_value());
   json::Array stages;
   for (const StagePlan& plan : plans) {
-    json::Object stage = {
-        {"stage", plan.stage, {}},
-        {"weights", number(plan.memory.weights), {}},
-        {"gradients", number(plan.memory.gradients), {}},
-        {"optimizer", number(plan.memory.states), {}},
-        {"model_states", number(plan.memory.model_states()), {}},
-        {"gathered", number(plan.memory.gather_arena), {}},
-        {"buffers", number(plan.memory.reduce_slots), {}},
-        {"state_ring", number(plan.memory.state_ring), {}},
-        {"second_weights", number(plan.memory.second_weights), {}},
-        {"activations", number(plan.activations), {}},
-        {"host_activations", number(plan.host_activations), {}},
-        {"total", number(plan.total()), {}},
-        {"host_weights", number(plan.memory.host_weights), {}},
-        {"host_gradients", number(plan.memory.host_gradients), {}},
-        {"host_states", number(plan.memory.host_states), {}},
-        {"disk_buffers", number(plan.memory.disk_buffers), {}},
-        {"save_pictures", number(plan.memory.save_pictures), {}},
-        {"disk_weights", number(plan.memory.disk_weights), {}},
-        {"disk_states", number(plan.memory.disk_states), {}},
-        {"frozen_weights", number(plan.frozen_weights), {}},
-        {"trained_weights", number(plan.trained_weights), {}},
-        {"classic_model_states", classic_of(report, plan.stage), {}}};
+    json::Object stage = {{"stage", plan.stage, {}},
+                          {"weights", number(plan.memory.weights), {}},
+                          {"gradients", number(plan.memory.gradients), {}},
+                          {"optimizer", number(plan.memory.states), {}},
+                          {"model_states", number(plan.memory.model_states()), {}},
+                          {"gathered", number(plan.memory.gather_arena), {}},
+                          {"buffers", number(plan.memory.reduce_slots), {}},
+                          {"state_ring", number(plan.memory.state_ring), {}},
+                          {"second_weights", number(plan.memory.second_weights), {}},
+                          {"activations", number(plan.activations), {}},
+                          {"host_activations", number(plan.host_activations), {}},
+                          {"total", number(plan.total()), {}},
+                          {"host_weights", number(plan.memory.host_weights), {}},
+                          {"host_gradients", number(plan.memory.host_gradients), {}},
+                          {"host_states", number(plan.memory.host_states), {}},
+                          {"disk_buffers", number(plan.memory.disk_buffers), {}},
+                          {"save_pictures", number(plan.memory.save_pictures), {}},
+                          {"disk_weights", number(plan.memory.disk_weights), {}},
+                          {"disk_states", number(plan.memory.disk_states), {}},
+                          {"frozen_weights", number(plan.frozen_weights), {}},
+                          {"trained_weights", number(plan.trained_weights), {}},
+                          {"classic_model_states", classic_of(report, plan.stage), {}}};
     if (report.budget.given()) stage.push_back({"fits", fits(plan, report.budget), {}});
     stages.emplace_back(std::move(stage));
   }

@@ -53,9 +53,9 @@ void generate(const GenerateOptions& options, const std::function<void(std::stri
   }
   const std::string path =
       options.checkpoint.empty() ? "" : checkpoint::resolve_checkpoint(options.checkpoint, "--checkpoint");
-  const std::unique_ptr<models::LanguageModel> model =
-      path.empty() ? models::open_model(options.model, {.seed = options.seed})
-                   : open_saved_model(path, options.model, options.seed);
+  const std::unique_ptr<models::LanguageModel> model = path.empty()
+                                                           ? models::open_model(options.model, {.seed = options.seed})
+                                                           : open_saved_model(path, options.model, options.seed);
   const models::ModelInfo& info = model->info();
   if (!info.byte_tokens && info.vocab != kByteVocab) {
     throw Error("--model",

@@ -96,7 +96,8 @@ std::vector<std::string> param_group_lines(const std::vector<Unit>& units, const
                                            const Config& config) {
   std::vector<std::string> lines;
   const bool freezes = std::any_of(units.begin(), units.end(), [](const Unit& unit) {
-    return std::any_of(unit.params.begin(), unit.params.end(), [](const Parameter& p) { return !p.tensor.requires_grad(); });
+    return std::any_of(unit.params.begin(), unit.params.end(),
+                       [](const Parameter& p) { return !p.tensor.requires_grad(); });
   });
   if (options.no_decay && freezes) {
     lines.emplace_back("--no-decay changes nothing: --lora trains neither norms nor biases");

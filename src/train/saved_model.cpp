@@ -18,6 +18,7 @@ std::optional<models::LoraBase> lora_of(const std::string& checkpoint) {
 }  // namespace
 
 void check_lora_of(const std::string& checkpoint, const models::ModelInfo& model) {
+  if (!checkpoint::incompleteness_of(checkpoint).empty()) return;  // the load says it
   const std::optional<models::LoraBase> saved = lora_of(checkpoint);
   const std::string own = model.lora ? models::to_text(model.lora->spec) : "";
   const std::string there = saved ? models::to_text(saved->spec) : "";

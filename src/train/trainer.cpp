@@ -451,7 +451,7 @@ class Trainer {
   StepMeter meter_{engine_};
   RunEvents happened_;
   RunSaves saves_{options_, engine_, world_, progress_, happened_};
-  std::optional<models::LoraBase> base_;  // with --lora
+  std::optional<models::LoraBase> base_;                               // with --lora
   std::unique_ptr<MetricsFile> metrics_, evaluations_, digest_lines_;  // rank 0 with a folder only
   std::unique_ptr<MonitorLogs> monitors_;                              // rank 0 only
   std::optional<RunTrace> trace_;                                      // from the first step on

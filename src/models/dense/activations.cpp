@@ -118,7 +118,8 @@ BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, c
   const bool fused = of.is_fused();
   const Reads reads(adapters);
   const size_t ffn = ffn_widths(config, reads, fused);
-  size_t kept = norms_nbytes(config, w, reads, fused) + attention_nbytes(config, w, of, fused) + ffn * w.ffn * w.element;
+  size_t kept =
+      norms_nbytes(config, w, reads, fused) + attention_nbytes(config, w, of, fused) + ffn * w.ffn * w.element;
   kept += static_cast<size_t>(adapters.ranks) * w.element + static_cast<size_t>(adapters.dropped) * (1 + w.element);
   if (config.residual_dropout > 0) kept += 2 * w.hidden;
   // Selective recompute makes norms' outputs again, and what the activation function gave.
@@ -127,10 +128,12 @@ BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, c
   const size_t product = makes_product && kept_product ? w.ffn : 0;
   const size_t scores = w.chunked ? chunk_nbytes(config, of) : 0;
   if (!fused) {
+    // Gradients flow alike whether the base is trained or not.
+    const size_t flowing = adapters.are_there ? dense_block_nbytes(config, of).kept : rows * kept;
     // An RMS norm in 16 bits does not keep its input, so that the input is kept where its output is made again.
     const size_t norms = w.narrow && config.norm != NormKind::layer ? 0 : reads.norms(w.before) * w.hidden;
     return {rows * kept, rows * (norms + product) * w.element,
-            std::max({rows * kept / 2, scores, widened_nbytes(config, w, of)})};
+            std::max({flowing / 2, scores, widened_nbytes(config, w, of)})};
   }
   // Backward of the feed-forward part holds the gradients of its product, of gate and of up.
   const size_t norms = config.norm == NormKind::rms_one && w.narrow ? 0 : reads.norms(w.before) * w.hidden;

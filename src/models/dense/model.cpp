@@ -122,8 +122,7 @@ class Dense final : public Decoder {
     const int64_t dim = config_.head_dim;
     const auto split = [&](const at::Tensor& x) { return x.unflatten(-1, {-1, dim}); };
     if (config_.qkv_layout == QkvLayout::separate) {
-      std::vector<at::Tensor> qkv =
-          multiply_each(pass, read, {&b.q, &b.k, &b.v});
+      std::vector<at::Tensor> qkv = multiply_each(pass, read, {&b.q, &b.k, &b.v});
       if (config_.qk_norm == QkNorm::whole) {
         qkv[0] = head_norm(qkv[0], b.q_norm);
         qkv[1] = head_norm(qkv[1], b.k_norm);
@@ -184,14 +183,9 @@ class Dense final : public Decoder {
   // Matrices on one x, each with its adapter.
   static std::vector<at::Tensor> multiply_each(const Pass& pass, const ops::Operand& x,
                                                const std::vector<const DenseMatrix*>& by) {
-    std::vector<at::Tensor> weights, biases;
-    for (const DenseMatrix* matrix : by) {
-      weights.push_back(matrix->weight);
-      biases.push_back(matrix->bias);
-    }
-    std::vector<at::Tensor> made = ops::linears(pass.matmul, x, weights, biases);
-    for (size_t i = 0; i < by.size(); ++i) made[i] = add_adapter(made[i], x, by[i]->adapter, pass.randomness);
-    return made;
+    std::vector<AdaptedLinear> matrices;
+    for (const DenseMatrix* matrix : by) matrices.push_back({matrix->weight, matrix->bias, matrix->adapter});
+    return adapted_linears(pass.matmul, x, matrices, pass.randomness);
   }
 
   // On a GPU what reads them copies views: copied here, the copies are all that is kept.

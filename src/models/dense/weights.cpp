@@ -97,9 +97,13 @@ DenseAdapters adapters_of(const DenseBlock& block) {
   DenseAdapters found;
   const auto see = [&](const DenseMatrix& matrix, bool& read) {
     if (!matrix.adapter.is_there()) return;
-    found.are_there = read = true;
+    found.are_there = true;
     found.ranks += matrix.adapter.a.size(0);
-    if (matrix.adapter.dropout > 0) found.dropped += matrix.adapter.a.size(1);
+    if (matrix.adapter.dropout > 0) {
+      found.dropped += matrix.adapter.a.size(1);
+    } else {
+      read = true;
+    }
   };
   for (const DenseMatrix* matrix : {&block.q, &block.k, &block.v, &block.qkv}) see(*matrix, found.read_attention_input);
   see(block.o, found.read_attended);

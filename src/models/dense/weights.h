@@ -37,12 +37,13 @@ struct DenseWeights {
   at::Tensor head;  // [vocab, hidden]; the embedding itself when tied
 };
 
-// What adapters read of a token in a block, where the base is frozen.
+// What adapters keep of a token in a block for backward, where the base is frozen.
 struct DenseAdapters {
   bool are_there = false;
+  // As it is; what dropout made of it is counted by its width.
   bool read_attention_input = false, read_attended = false, read_ffn_input = false, read_ffn_product = false;
-  int64_t ranks = 0;        // of all of them together
-  int64_t dropped = 0;      // widths that dropout makes
+  int64_t dropped = 0;
+  int64_t ranks = 0;  // of all of them together
 };
 DenseAdapters adapters_of(const DenseBlock& block);
 // Of the block with most of them.

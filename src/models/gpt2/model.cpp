@@ -90,7 +90,8 @@ Weights declare_weights(const Gpt2Config& config, ParameterList& list) {
 }
 
 at::Tensor apply(const Pass& pass, const ops::Operand& x, const Affine& matrix) {
-  return add_adapter(ops::linear(pass.matmul, x, matrix.weight.t(), matrix.bias), x, matrix.adapter, pass.randomness);
+  const at::Tensor weight = matrix.weight.t();
+  return adapted_linears(pass.matmul, x, {{weight, matrix.bias, matrix.adapter}}, pass.randomness)[0];
 }
 
 class Gpt2 final : public Decoder {
@@ -162,7 +163,9 @@ class Gpt2 final : public Decoder {
     if (info().lora) {
       norms = products = 0;
       for (const Block& block : weights_.blocks) {
-        const auto reads = [](const Affine& matrix) { return size_t{matrix.adapter.is_there() ? 1u : 0u}; };
+        const auto reads = [](const Affine& matrix) {  // what dropout made of it is counted below
+          return size_t{matrix.adapter.is_there() && matrix.adapter.dropout == 0 ? 1u : 0u};
+        };
         norms = std::max(norms, reads(block.qkv) + reads(block.ffn_in));
         products = std::max(products, reads(block.ffn_out));
         size_t nbytes = 0;
@@ -182,7 +185,8 @@ class Gpt2 final : public Decoder {
       nbytes += scores * (4 + element + 1);
     }
     const size_t remade = rows * element * (norms * hidden + products * ffn);
-    if (!of.is_fused()) return {nbytes, remade, nbytes / 2};
+    const size_t whole = rows * element * (8 * hidden + 2 * ffn);
+    if (!of.is_fused()) return {nbytes, remade, std::max(nbytes, whole) / 2};
     const size_t in_flight = rows * element * 2 * (ffn + hidden);
     if (!of.fp8) return {nbytes, remade, in_flight};
     // Inputs of matrices are kept in 8 bits: those that selective recompute makes again instead of in the dtype, and

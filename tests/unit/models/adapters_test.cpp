@@ -44,15 +44,18 @@ bool is_of_adapter(const std::string& name) { return name.find(".lora_") != std:
 
 }  // namespace
 
-TEST(AddAdapter, AddsTheProductOfBothScaled) {
-  const at::Tensor x = at::randn({2, 5, 4}), y = at::randn({2, 5, 6});
+TEST(AdaptedLinears, AddTheProductOfBothScaled) {
+  const at::Tensor x = at::randn({2, 5, 4}), weight = at::randn({6, 4}), bias = at::randn({6}), none;
   const Adapter adapter = {.a = at::randn({3, 4}), .b = at::randn({6, 3}), .scale = 0.5, .dropout = 0};
-  const at::Tensor wanted = y.add(at::linear(x, adapter.b.mm(adapter.a)), 0.5);
-  EXPECT_LT(add_adapter(y, x, adapter, {}).sub(wanted).abs().max().item<float>(), 1e-5);
-  EXPECT_TRUE(add_adapter(y, x, {}, {}).is_same(y));
   Adapter fresh = adapter;
   fresh.b = at::zeros({6, 3});
-  EXPECT_TRUE(add_adapter(y, x, fresh, {}).equal(y));
+  const Adapter absent;
+  const auto made = adapted_linears(ops::Matmul::plain, x,
+                                    {{weight, bias, adapter}, {weight, none, absent}, {weight, bias, fresh}}, {});
+  const at::Tensor wanted = at::linear(x, weight, bias).add(at::linear(x, adapter.b.mm(adapter.a)), 0.5);
+  EXPECT_LT(made[0].sub(wanted).abs().max().item<float>(), 1e-5);
+  EXPECT_TRUE(made[1].equal(at::linear(x, weight)));
+  EXPECT_TRUE(made[2].equal(at::linear(x, weight, bias)));
 }
 
 TEST(Lora, EveryFamilyBeginsWithTheLossOfItsBaseToTheBit) {
@@ -81,7 +84,8 @@ TEST(Lora, TrainsAdaptersAndNothingElse) {
       const double loss = training.evaluate(0);
       for (int i = 0; i < 20; ++i) training.train_step(0);
       EXPECT_LT(training.evaluate(0), loss - 0.05) << config;
-      for (const auto& [name, bytes] : weights_of(training)) EXPECT_EQ(bytes != before.at(name), is_of_adapter(name)) << name;
+      for (const auto& [name, bytes] : weights_of(training))
+        EXPECT_EQ(bytes != before.at(name), is_of_adapter(name)) << name;
     }
   }
 }
@@ -105,7 +109,8 @@ TEST(Lora, HasTheSameBitsWhateverIsRecomputed) {
 // Blocks without adapters stand before and behind; nothing flows back through the first.
 TEST(Lora, OfOneLayerTrainsThatLayer) {
   const auto world = make_single_group();
-  const std::string config = tiny_llama_json(R"(, "num_hidden_layers": 3)");
+  const std::string config = R"({"model_type": "llama", "vocab_size": 29, "hidden_size": 12, "intermediate_size": 20,)"
+                             R"( "num_hidden_layers": 3, "num_attention_heads": 2, "max_position_embeddings": 16})";
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     TinyTraining training({.config_json = config,
                            .open = {.recompute = recompute,

@@ -12,8 +12,8 @@
 namespace shoal::models {
 
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 using testing::message_of;
+using ::testing::StartsWith;
 
 TEST(LoraBase, ReadsBackWhatWasPut) {
   const LoraBase base = {.spec = parse_lora("r=2,alpha=4,targets=q_proj,dropout=0.1"),
@@ -32,7 +32,8 @@ TEST(LoraBase, ReadsBackWhatWasPut) {
   EXPECT_EQ(extra.at("other"), "stays");
   EXPECT_EQ(extra.at("lora"), "r=2,alpha=4,targets=q_proj,dropout=0.1");
   extra["lora_base"] = R"({"model": "m", "seed": "1"})";
-  EXPECT_THAT(message_of([&] { find_lora(extra, "checkpoint c"); }), StartsWith("[checkpoint c] says of its base no \"digest\""));
+  EXPECT_THAT(message_of([&] { find_lora(extra, "checkpoint c"); }),
+              StartsWith("[checkpoint c] says of its base no \"digest\""));
   extra["lora_base"] = R"({"model": "m", "seed": "-1", "digest": "0"})";
   EXPECT_THAT(message_of([&] { find_lora(extra, "checkpoint c"); }), HasSubstr("\"-1\" is no seed"));
 }

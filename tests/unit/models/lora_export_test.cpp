@@ -45,14 +45,14 @@ double loss_of_folder(const std::string& folder) {
   const auto model = open_model(folder);
   Engine engine(model->units(), TinyTraining::config_of({.config_json = ""}, 1), *world);
   double loss = 0;
-  engine.evaluate(
-      [&] { loss = model->loss(engine, TinyTraining::tokens(0), TinyTraining::tokens(1)).item<double>(); });
+  engine.evaluate([&] { loss = model->loss(engine, TinyTraining::tokens(0), TinyTraining::tokens(1)).item<double>(); });
   return loss;
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
-  for (const SafeTensor& tensor : SafetensorsReader::open(folder)->tensors()) names.push_back(tensor.name);
+  const auto reader = SafetensorsReader::open(folder);
+  for (const SafeTensor& tensor : reader->tensors()) names.push_back(tensor.name);
   return names;
 }
 
@@ -104,8 +104,9 @@ TEST(LoraExport, RefusesWhatItCannotExport) {
               HasSubstr("Give --adapter for PEFT's format, or --merged for the whole model."));
   // Another base: of another seed.
   folder.write("other/config.json", testing::tiny_llama_json(R"(, "initializer_range": 0.03)"));
-  EXPECT_THAT(message_of([&] { export_merged({.checkpoint = lora, .folder = folder / "out", .base = folder / "other"}); }),
-              HasSubstr("has other weights than those that the adapters were trained on"));
+  EXPECT_THAT(
+      message_of([&] { export_merged({.checkpoint = lora, .folder = folder / "out", .base = folder / "other"}); }),
+      HasSubstr("has other weights than those that the adapters were trained on"));
   EXPECT_FALSE(std::filesystem::exists(folder / "out"));
   // A whole model.
   const auto world = make_single_group();

@@ -10,8 +10,8 @@ namespace shoal::models {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 using testing::message_of;
+using ::testing::StartsWith;
 
 namespace {
 
@@ -51,7 +51,8 @@ TEST(ParseLora, SaysWhatIsWrong) {
   EXPECT_THAT(problem_in(""), StartsWith("[--lora] \"\" is none of its keys."));
   EXPECT_THAT(problem_in("r=16"), StartsWith("[--lora] has no alpha. Give r and alpha, as in r=16,alpha=32"));
   EXPECT_THAT(problem_in("alpha=16"), StartsWith("[--lora] has no r."));
-  EXPECT_THAT(problem_in("r=0,alpha=1"), StartsWith("[--lora] r=0 is no rank of an adapter. Give a whole number from 1"));
+  EXPECT_THAT(problem_in("r=0,alpha=1"),
+              StartsWith("[--lora] r=0 is no rank of an adapter. Give a whole number from 1"));
   for (const char* rank : {"-1", "1.5", "", "16x", "65537", "99999999999999999999"}) {
     EXPECT_THAT(problem_in(std::string("alpha=1,r=") + rank), HasSubstr("is no rank of an adapter")) << rank;
   }
@@ -61,7 +62,8 @@ TEST(ParseLora, SaysWhatIsWrong) {
   for (const char* dropout : {"1", "-0.1", "nan", ""}) {
     EXPECT_THAT(problem_in(std::string("r=1,alpha=1,dropout=") + dropout), HasSubstr("is no share")) << dropout;
   }
-  EXPECT_THAT(problem_in("r=1,alpha=1,target=q_proj"), HasSubstr("\"target\" is none of its keys. Did you mean targets?"));
+  EXPECT_THAT(problem_in("r=1,alpha=1,target=q_proj"),
+              HasSubstr("\"target\" is none of its keys. Did you mean targets?"));
   EXPECT_THAT(problem_in("r=1,r=2,alpha=1"), HasSubstr("gives r twice"));
   EXPECT_THAT(problem_in("r,alpha=1"), HasSubstr("r has no value. Write r="));
   EXPECT_THAT(problem_in("r=1,alpha=1,targets=q_proj+q_proj"), HasSubstr("names q_proj twice"));
@@ -76,8 +78,9 @@ TEST(LoraTargets, MeanWhatPeftMeans) {
     return std::pair(modules, targets.resolved("m").targets);
   };
   EXPECT_THAT(of({"o_proj"}).first, ElementsAre("model.layers.0.self_attn.o_proj", "model.layers.1.self_attn.o_proj"));
-  EXPECT_THAT(of({"mlp.up_proj", "layers.1.self_attn.k_proj"}).first,
-              ElementsAre("model.layers.0.mlp.up_proj", "model.layers.1.self_attn.k_proj", "model.layers.1.mlp.up_proj"));
+  EXPECT_THAT(
+      of({"mlp.up_proj", "layers.1.self_attn.k_proj"}).first,
+      ElementsAre("model.layers.0.mlp.up_proj", "model.layers.1.self_attn.k_proj", "model.layers.1.mlp.up_proj"));
   EXPECT_EQ(of({}).first.size(), 4u);
   EXPECT_THAT(of({}).second, ElementsAre("q_proj", "v_proj"));
   EXPECT_EQ(of({"all-linear"}).first.size(), 10u);
@@ -96,7 +99,8 @@ TEST(LoraTargets, ThatTheModelDoesNotHaveAreRefusedWithThoseItHas) {
   EXPECT_THAT(problem({"lm_head"}), HasSubstr("small has no matrix lm_head"));
   EXPECT_THAT(problem({"proj"}), HasSubstr("has no matrix proj"));  // the end of a name, but not after a dot
   LoraTargets nothing({.rank = 1, .alpha = 1});
-  EXPECT_THAT(message_of([&] { nothing.resolved("odd"); }), HasSubstr("odd has no matrices that adapters are made for"));
+  EXPECT_THAT(message_of([&] { nothing.resolved("odd"); }),
+              HasSubstr("odd has no matrices that adapters are made for"));
 }
 
 }  // namespace shoal::models

@@ -17,8 +17,8 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 using testing::message_of;
+using ::testing::StartsWith;
 using testing::TempFolder;
 
 TrainOptions adapting(const TempFolder& folder, const std::string& lora = "r=2,alpha=4,dropout=0.1") {
@@ -111,8 +111,9 @@ TEST(SavedModel, AnotherBaseAtAResumeIsRefused) {
   std::string config = folder.read("model/config.json");
   config.insert(1, R"("initializer_range": 0.03, )");
   folder.write("model/config.json", config);
-  EXPECT_THAT(message_of([&] { train_alone(options); }),
-              AllOf(StartsWith("[--model] "), HasSubstr("has other weights than those that the adapters were trained on")));
+  EXPECT_THAT(
+      message_of([&] { train_alone(options); }),
+      AllOf(StartsWith("[--model] "), HasSubstr("has other weights than those that the adapters were trained on")));
 }
 
 TEST(SavedModel, GenerateFindsTheBase) {
@@ -128,7 +129,8 @@ TEST(SavedModel, GenerateFindsTheBase) {
   const std::string text = written(generating);
   EXPECT_EQ(text.size(), 9u);
   std::filesystem::rename(folder / "model", folder / "moved");
-  EXPECT_THAT(message_of([&] { written(generating); }), HasSubstr("which is not there now. Say where it is: --model DIR"));
+  EXPECT_THAT(message_of([&] { written(generating); }),
+              HasSubstr("which is not there now. Say where it is: --model DIR"));
   GenerateOptions moved = generating;
   moved.model = folder / "moved";
   EXPECT_EQ(written(moved), text);
