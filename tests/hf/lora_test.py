@@ -155,10 +155,13 @@ class AgainstPeft(unittest.TestCase):
         self.assertLess(losses[-2], losses[0] - 0.02)  # of one batch
         for key, value in load_file(out / "trained/model.safetensors").items():
             if is_adapter(key):
-                wanted = params[peft_name(key)]
-                self.assertLess((value - wanted).norm().item(), 1e-5 * wanted.norm().item() + 1e-7, key)
+                param = params[peft_name(key)]
+                self.assertLess((value - param).norm().item(), 1e-5 * param.norm().item() + 1e-7, key)
+                with torch.no_grad():
+                    param.copy_(value)
+        # With the same adapters the same logits; two libraries, fp32 in both, as families_test says.
         wanted = logits_of(model, inputs)
-        self.assertLess(relative(floats(out / "evaluated.f32", wanted), wanted), 1e-5)
+        self.assertLess(relative(floats(out / "evaluated.f32", wanted), wanted), 2e-6)
 
 
 def add_cases():
@@ -226,7 +229,7 @@ class Commands(unittest.TestCase):
         wanted = logits_of(adapted, inputs)
         self.assertGreater(relative(wanted, plain), 1e-2)
         merged = AutoModelForCausalLM.from_pretrained(self.folder / "merged", dtype=torch.float32)
-        self.assertLess(relative(logits_of(merged, inputs), wanted), 2e-6)
+        self.assertLess(relative(logits_of(merged, inputs), wanted), 1e-5)  # (W + B A) x, rounded otherwise than W x + B (A x)
         # PEFT's own merge gives the same matrices.
         for key, value in adapted.merge_and_unload().state_dict().items():
             self.assertLess((merged.state_dict()[key] - value).abs().max().item(), 1e-6, key)
