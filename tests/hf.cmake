@@ -9,4 +9,6 @@ add_test(NAME families_test
 add_test(NAME finetune_test
   COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/hf/finetune_test.py $<TARGET_FILE:shoal_cli> $<TARGET_FILE:model_probe>)
 add_test(NAME chat_test COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/hf/chat_test.py $<TARGET_FILE:shoal_cli>)
-set_tests_properties(model_parity_test families_test finetune_test chat_test PROPERTIES LABELS process TIMEOUT 900 ENVIRONMENT "OMP_NUM_THREADS=1")
+add_test(NAME lora_test
+  COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/hf/lora_test.py $<TARGET_FILE:shoal_cli> $<TARGET_FILE:model_probe>)
+set_tests_properties(model_parity_test families_test finetune_test chat_test lora_test PROPERTIES LABELS process TIMEOUT 900 ENVIRONMENT "OMP_NUM_THREADS=1")

@@ -15,6 +15,7 @@
 #include "checkpoint/resolve.h"
 #include "checkpoint/verify.h"
 #include "cli/verbs.h"
+#include "models/lora_export.h"
 #include "models/open_model.h"
 
 namespace shoal::cli {
@@ -25,8 +26,8 @@ using json::Array;
 using json::Object;
 
 struct CheckpointFlags {
-  std::string path, out, dtype = "bf16";
-  bool json = false;
+  std::string path, out, dtype, base;
+  bool json = false, adapter = false, merged = false;
 };
 
 int run_ls(const CheckpointFlags& flags) {
@@ -41,7 +42,8 @@ int run_ls(const CheckpointFlags& flags) {
                                        {"parameters", row.params, {}},
                                        {"numel", row.numel, {}},
                                        {"nbytes", row.nbytes, {}},
-                                       {"weights_only", row.weights_only, {}}});
+                                       {"weights_only", row.weights_only, {}},
+                                       {"trained_only", row.trained_only, {}}});
       } else {
         members.push_back({"problem", row.problem, {}});
       }
@@ -58,7 +60,11 @@ int run_ls(const CheckpointFlags& flags) {
     }
     fmt::print("{}  {:>10}  {} elements, {} parameters, saved by {} rank{}{}{}\n", name,
                format_nbytes(static_cast<uint64_t>(row.nbytes)), format_count(row.numel), row.params, row.world,
-               row.world == 1 ? "" : "s", row.weights_only ? ", weights only" : "", row.is_latest ? "  <- latest" : "");
+               row.world == 1 ? "" : "s",
+               row.weights_only   ? ", weights only"
+               : row.trained_only ? ", without frozen weights"
+                                  : "",
+               row.is_latest ? "  <- latest" : "");
   }
   return 0;
 }
@@ -81,12 +87,19 @@ int run_verify(const CheckpointFlags& flags) {
 }
 
 int run_export(const CheckpointFlags& flags) {
-  SafetensorsWriteOptions options;
-  options.dtype = flags.dtype == "fp32" ? DType::f32 : DType::bf16;
+  const std::string dtype_name = !flags.dtype.empty() ? flags.dtype : flags.adapter ? "fp32" : "bf16";
+  const DType dtype = dtype_name == "fp32" ? DType::f32 : DType::bf16;
   const std::string from = checkpoint::resolve_checkpoint(flags.path, "checkpoint export");
-  const checkpoint::Exported exported = checkpoint::export_safetensors(from, flags.out, options);
+  if (!flags.base.empty() && !flags.adapter && !flags.merged) {
+    throw UsageError("--model", "is the base of adapters. Give --adapter or --merged beside it, or leave it out.");
+  }
+  const models::LoraExport lora = {.checkpoint = from, .folder = flags.out, .base = flags.base, .dtype = dtype};
+  const checkpoint::Exported exported = flags.adapter ? models::export_adapter(lora)
+                                        : flags.merged
+                                            ? models::export_merged(lora)
+                                            : checkpoint::export_safetensors(from, flags.out, {.dtype = dtype});
   fmt::print("{} -> {}: {} tensors, {} elements in {}\n", from, flags.out, exported.tensors,
-             format_count(exported.numel), flags.dtype);
+             format_count(exported.numel), dtype_name);
   if (!exported.has_config) {
     fmt::print(stderr, "The checkpoint does not know its model: there is no config.json beside the weights.\n");
   }
@@ -138,10 +151,19 @@ void add_checkpoint(CLI::App& app, int& exit_code) {
   exporting->add_option("checkpoint", flags->path, "one checkpoint, or a folder of them or of a run: its latest")
       ->required();
   exporting->add_option("folder", flags->out, "where to; must hold no weights")->required();
-  exporting->add_option("--dtype", flags->dtype, "of the weights")
-      ->check(CLI::IsMember({"bf16", "fp32"}))
-      ->capture_default_str();
-  exporting->footer("Example:\n  shoal checkpoint export run/checkpoints exported --dtype fp32");
+  exporting->add_option("--dtype", flags->dtype, "of the weights; left out: bf16, of --adapter fp32")
+      ->check(CLI::IsMember({"bf16", "fp32"}));
+  CLI::Option* adapter =
+      exporting->add_flag("--adapter", flags->adapter, "of a run with --lora: the adapters, in the format of PEFT");
+  exporting
+      ->add_flag("--merged", flags->merged, "of a run with --lora: the whole model, adapters added to its matrices")
+      ->excludes(adapter);
+  exporting->add_option("--model", flags->base,
+                        "with --adapter or --merged: where the base is; left out: where it was when the run began");
+  exporting->footer(
+      "Example:\n  shoal checkpoint export run/checkpoints exported --dtype fp32\n"
+      "  shoal checkpoint export tuned adapter --adapter\n"
+      "  shoal checkpoint export tuned whole --merged");
   exporting->callback([flags, &exit_code] { exit_code = run_export(*flags); });
 
   CLI::App* importing =

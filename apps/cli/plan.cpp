@@ -28,7 +28,7 @@ constexpr int kDoesNotFit = 3;
 constexpr const char* kBf16 = "bf16.enabled=true";
 
 struct PlanOptions {
-  std::string model, params, config;
+  std::string model, params, config, lora;
   std::vector<std::string> overrides;
   int world = 0;
   int ranks_per_host = 0;
@@ -122,7 +122,9 @@ struct Planned {
 Planned plan_model(const PlanOptions& options) {
   const models::Recompute recompute = recompute_named(options.recompute);
   Planned planned;
-  planned.model = models::open_model(options.model, {.recompute = recompute});
+  std::optional<models::LoraSpec> lora;
+  if (!options.lora.empty()) lora = models::parse_lora(options.lora);
+  planned.model = models::open_model(options.model, {.recompute = recompute, .lora = lora});
   const auto& model = planned.model;
   const models::ModelInfo& info = model->info();
   PlanReport& report = planned.report;
@@ -172,6 +174,7 @@ Planned plan_of(const PlanOptions& options) {
 std::string words_of(const PlanOptions& options, const PlanReport& report, const std::string& advised) {
   std::string words;
   if (options.recompute != "none") words += fmt::format("--recompute {} ", options.recompute);
+  if (!options.lora.empty()) words += fmt::format("--lora {} ", options.lora);
   if (options.sequence > 0) words += fmt::format("--sequence {} ", options.sequence);
   if (options.batch > 0 && options.batch != report.config.batch.micro_batch_size) {
     words += fmt::format("--set train_micro_batch_size_per_gpu={} ", options.batch);
@@ -232,6 +235,12 @@ void check_flags(const PlanOptions& options) {
                 "with a number alone no activations are counted, and --batch, --sequence and --recompute "
                 "change nothing else. Leave them out, or give --model.");
   }
+  if (!options.lora.empty() && options.model.empty()) {
+    throw Error("--lora", "names matrices of a model, and --params knows none. Give --model in place of it.");
+  }
+  if (!options.lora.empty() && options.time.asked()) {
+    throw Error("--lora", "--time and --search count steps that train every weight. Leave one of them out.");
+  }
   if (options.world == 0) throw Error("--world", "give the ranks in all, or --cluster with --hosts.");
   if (options.time.asked() && options.model.empty()) {
     throw Error("--model", "--time and --search need the model's shape: give --model in place of --params.");
@@ -280,6 +289,8 @@ void add_plan(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<PlanOptions>();  // lives as long as the callback
   verb->add_option("--model", options->model, "A folder with a Hugging Face config.json, or a built-in name");
   verb->add_option("--params", options->params, "Only the number of parameters: 7e9, 7B");
+  verb->add_option("--lora", options->lora,
+                   "As of shoal train: the model frozen, and adapters trained: r=16,alpha=32,targets=q_proj+v_proj");
   verb->add_option("--config", options->config,
                    "DeepSpeed's JSON; without it stage 3, in bf16 with --gpu-memory or --params, else in fp32");
   verb->add_option("--set", options->overrides, "A setting over the config, as zero_optimization.stage=2")
@@ -304,6 +315,7 @@ void add_plan(CLI::App& app, int& exit_code) {
       "usage.\n"
       "\nExample:\n  shoal plan --model llama-7b --world 8 --gpu-memory 80GiB\n"
       "  shoal plan --params 7e9 --world 8\n"
+      "  shoal plan --model llama-8b --world 1 --gpu-memory 24GiB --lora r=16,alpha=32,targets=all-linear\n"
       "  shoal plan --model llama-7b --time --cluster H100 --hosts 2\n"
       "  shoal plan --model llama-2-70b --search --cluster 4090 --global-batch 64\n"
       "  shoal plan --model llama-8b --search --cluster cluster.json --set fp8.enabled=true --json");

@@ -219,6 +219,10 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_flag("--share-gpu", flags->share_gpu,
                  "the ranks of --ranks all on the first visible GPU, and NCCL between them");
   verb->add_option("--lr", options.lr, "learning rate");
+  verb->add_option("--lora", options.lora,
+                   "freeze the model and train adapters beside its matrices: r=16,alpha=32, and if you like "
+                   "targets=q_proj+v_proj or targets=all-linear (left out: what makes queries and values) and "
+                   "dropout=0.05");
   verb->add_flag("--no-decay", options.no_decay, "no weight decay for norms and biases");
   verb->add_option("--layer-decay", options.layer_decay,
                    "each layer learns at this share of the rate of the one above it: 0.9; the head at --lr")
@@ -314,6 +318,8 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->footer(
       "Example:\n  shoal train --model llama-tiny --data text:docs --sequence 64 --steps 200 --ranks 2 --out run\n"
       "  shoal train --model qwen --data chat:talks.jsonl --steps 500 --ranks 2 --out tuned\n"
+      "  shoal train --model qwen --data chat:talks.jsonl --steps 500 --lora r=16,alpha=32,targets=all-linear --out "
+      "tuned\n"
       "  shoal train --model qwen --data tokens:web.bin:0.7,tokens:chat.bin:0.3 --pack --steps 500 --out mixed");
   verb->callback([flags, &exit_code] { exit_code = run_train(*flags); });
 }

@@ -29,10 +29,14 @@
 namespace shoal {
 
 struct SaveOptions {
-  std::string folder;                        // of all checkpoints of a run; made if it is not there
-  int64_t step = 0;                          // names this one: <folder>/step-00000100
-  int keep_last = 0;                         // complete checkpoints to keep, this one counted; 0: all
-  std::map<std::string, std::string> extra;  // the caller's own: data position, model config; equal on every rank
+  std::string folder;  // of all checkpoints of a run; made if it is not there
+  int64_t step = 0;    // names this one: <folder>/step-00000100
+  int keep_last = 0;   // complete checkpoints to keep, this one counted; 0: all
+  // The caller's own: data position, model config; equal on every rank.
+  std::map<std::string, std::string> extra = {};
+  // Leave frozen parameters out, for a caller that can make them again. A load of such a checkpoint leaves the engine's
+  // own as they are, and the caller sees to it that they are the same.
+  bool trained_only = false;
 };
 
 // A save failed on some rank, and every rank says so: the run itself is sound and may go on.
@@ -108,6 +112,7 @@ struct LoadedCheckpoint {
   std::string saved_optimizer;           // "AdamW"; "": not known
   std::vector<StateKind> unused_states;  // that were saved and that this engine's optimizer does not keep
   std::map<std::string, std::string> extra;
+  bool trained_only = false;  // frozen parameters are not in it, and stayed as they were
 };
 
 // `path`: one checkpoint, or a folder of them or of a run (then its latest complete one). Every rank calls it. The

@@ -15,9 +15,6 @@ namespace shoal::checkpoint {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-// What a killed export left is no weights; the new one's end removes it.
 void refuse_weights_in(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -28,8 +25,7 @@ void refuse_weights_in(const std::string& folder) {
   }
 }
 
-// The model's config, with the dtype that the weights have now.
-std::string config_text(const std::string& model_config, DType dtype) {
+std::string config_in(const std::string& model_config, DType dtype) {
   json::Value config = json::parse(model_config, "model_config of the checkpoint");
   if (!config.is_object()) throw Error("checkpoint export", "the checkpoint's model_config is not a JSON object.");
   const char* name = dtype == DType::f32 ? "float32" : dtype == DType::bf16 ? "bfloat16" : "float16";
@@ -37,12 +33,16 @@ std::string config_text(const std::string& model_config, DType dtype) {
   return json::write(config, 2) + "\n";
 }
 
-}  // namespace
-
 Exported export_safetensors(const std::string& checkpoint_path, const std::string& folder,
                             const SafetensorsWriteOptions& options) {
   StateReader reader(checkpoint_path);
   const Manifest& manifest = reader.manifest();
+  if (manifest.leaves_out_frozen()) {
+    throw Error("checkpoint export",
+                fmt::format("{} holds trained parameters alone, as of a run with --lora. Give --adapter for PEFT's "
+                            "format, or --merged for the whole model.",
+                            checkpoint_path));
+  }
   refuse_weights_in(folder);
   make_folders(folder);
   Exported exported;
@@ -56,7 +56,7 @@ Exported export_safetensors(const std::string& checkpoint_path, const std::strin
   exported.tensors = static_cast<int64_t>(tensors.size());
   // The config first: a folder with weights and without it would look finished.
   if (const auto config = manifest.extra.find("model_config"); config != manifest.extra.end()) {
-    write_text((fs::path(folder) / "config.json").string(), config_text(config->second, options.dtype));
+    write_text((fs::path(folder) / "config.json").string(), config_in(config->second, options.dtype));
     exported.has_config = true;
   }
   write_safetensors(folder, tensors, options,

@@ -14,8 +14,15 @@ struct Exported {
   bool has_config = false;  // config.json was written: the checkpoint knows its model (extra "model_config")
 };
 
+// Throws Error where the folder holds safetensors. What a killed export left is none; the new one's end removes it.
+void refuse_weights_in(const std::string& folder);
+
+// A model's config.json, with the dtype that the weights have now.
+std::string config_in(const std::string& model_config, DType dtype);
+
 // Reads in a stream: memory is a few pieces, whatever the size of the model. A parameter with several names goes out
-// under its first, as transformers does it with tied weights. Refuses a folder that holds weights already.
+// under its first, as transformers does it with tied weights. Refuses a folder that holds weights already,
+// and a checkpoint without the frozen ones.
 Exported export_safetensors(const std::string& checkpoint_path, const std::string& folder,
                             const SafetensorsWriteOptions& options = {});
 

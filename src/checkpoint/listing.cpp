@@ -28,6 +28,7 @@ Listed listed(const std::string& path) {
   for (const SavedParam& param : manifest.params) row.numel += param.numel();
   for (const SavedFile& file : manifest.files) row.nbytes += file.nbytes;
   row.weights_only = manifest.weights_only;
+  row.trained_only = manifest.leaves_out_frozen();
   return row;
 }
 

@@ -17,6 +17,7 @@ struct Listed {
   int64_t numel = 0;
   int64_t nbytes = 0;
   bool weights_only = false;
+  bool trained_only = false;  // frozen parameters are left out
 };
 
 // Of a folder of checkpoints, or of a run, all of them by step; of one checkpoint that one. Throws when there is none.

@@ -40,6 +40,7 @@ std::string few(const std::vector<std::string>& names) {
 }
 
 // For each parameter of the sink its index in the manifest. Throws one error that names every one that does not fit.
+// Parameters that the checkpoint leaves out have -1.
 std::vector<int> match(const Manifest& manifest, const std::vector<ParamInfo>& params) {
   std::unordered_map<std::string, int> saved;
   for (size_t i = 0; i < manifest.params.size(); ++i) saved.emplace(manifest.params[i].name, static_cast<int>(i));
@@ -52,7 +53,7 @@ std::vector<int> match(const Manifest& manifest, const std::vector<ParamInfo>& p
     const auto found = saved.find(param.name);
     indices.push_back(found == saved.end() ? -1 : found->second);
     if (found == saved.end()) {
-      missing.push_back(param.name);
+      if (param.trainable || !manifest.leaves_out_frozen()) missing.push_back(param.name);
     } else if (const auto& shape = manifest.params[found->second].shape; shape != param.shape) {
       misshapen.push_back(
           fmt::format("{} ({} there, {} here)", param.name, format_shape(shape), format_shape(param.shape)));
@@ -70,6 +71,15 @@ std::vector<int> match(const Manifest& manifest, const std::vector<ParamInfo>& p
                 "it is of another model: " + join(wrong, "; ") + ". Load it into the model that saved it.");
   }
   return indices;
+}
+
+// Of a sink what a checkpoint without frozen parameters fills.
+StateSink trained_part(const StateSink& whole) {
+  StateSink part = whole;
+  for (StateRun& run : part.runs) {
+    if (!whole.params[run.param].trainable) run.numel = 0;
+  }
+  return part;
 }
 
 // The runs to fill of each parameter of the manifest, by state.
@@ -196,7 +206,7 @@ std::string optimizer_in(const std::string& config) {
   return type != nullptr && type->is_text() ? type->as_text() : "";
 }
 
-Restored load_state(const StateSink& sink, Group& world, const std::string& path) {
+Restored load_state(const StateSink& whole, Group& world, const std::string& path) {
   std::string place = "checkpoint load " + path;
   std::string resolved;
   act_together(world, kSubject, place, [&] {
@@ -208,10 +218,12 @@ Restored load_state(const StateSink& sink, Group& world, const std::string& path
   Restored restored;
   Manifest manifest;
   Wanted wanted;
+  StateSink sink = whole;
   // Nothing is written into the sink before every rank knows that the checkpoint fits.
   act_together(world, kSubject, place, [&] {
     manifest = read_manifest(resolved);
     if (world.rank() == 0) check_lengths(resolved, manifest);
+    if (manifest.leaves_out_frozen()) sink = trained_part(whole);
     wanted = wanted_of(manifest, sink, match(manifest, sink.params));
   });
   act_together(world, kSubject, place, [&] {
@@ -225,7 +237,8 @@ Restored load_state(const StateSink& sink, Group& world, const std::string& path
                      .saved_world = manifest.world,
                      .saved_optimizer = optimizer_in(manifest.config),
                      .unused_states = unused_states(manifest, sink),
-                     .extra = manifest.extra};
+                     .extra = manifest.extra,
+                     .trained_only = manifest.leaves_out_frozen()};
   restored.weights_only = manifest.weights_only;
   if (const std::string rounded = rounded_states(manifest, sink); !rounded.empty() && world.rank() == 0) {
     fmt::print(stderr, "[{}] this run keeps states in 16 bits that were saved in another dtype: rounded {}.\n", place,

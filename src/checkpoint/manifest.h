@@ -17,6 +17,8 @@ inline constexpr int64_t kFormatVersion = 1;
 inline constexpr int64_t kAlignment = 4096;  // of a piece in its file
 // A text of `extra`: how many micro-steps were accumulated when it was saved, and are not in it.
 inline constexpr std::string_view kAccumulated = "shoal.accumulated";
+// A text of `extra`, "left out": frozen parameters are not in it, neither in `parameters` nor in `pieces`.
+inline constexpr std::string_view kFrozenParameters = "shoal.frozen_parameters";
 inline constexpr int64_t kPieceNumel = int64_t{4} << 20;  // the most elements of a piece that this version writes
 
 struct SavedParam {
@@ -71,6 +73,7 @@ struct Manifest {
   std::vector<Piece> pieces;
 
   bool has(StateKind kind) const;
+  bool leaves_out_frozen() const { return extra.count(std::string(kFrozenParameters)) != 0; }
   // "weight of block.0.w, elements 5 to 9", for messages.
   std::string describe(const Piece& piece) const;
 };

@@ -42,12 +42,13 @@ class SafetensorsReader {
 struct SafetensorsWriteOptions {
   DType dtype = DType::bf16;
   uint64_t max_shard_nbytes = uint64_t{5} << 30;  // a new file begins before a file would be larger
+  std::string stem = "model";                     // of the files' names
 };
 
 // Behind the name of a file that is being written, or that a killed writer left.
 inline constexpr std::string_view kPartialSuffix = ".partial";
 
-// Writes `folder`/model.safetensors, or model-0000i-of-0000n.safetensors with an index. Values are asked for range by
+// Writes `folder`/<stem>.safetensors, or <stem>-0000i-of-0000n.safetensors with an index. Values are asked for range by
 // range, in order, so memory stays small. Files are written under temporary names, synced and renamed.
 // Then what earlier writers left under such names is removed.
 // fill(name, begin, numel, out): elements of a tensor as fp32.

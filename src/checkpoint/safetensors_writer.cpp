@@ -120,13 +120,13 @@ std::string make_index(const std::vector<std::vector<SafeTensor>>& files, const 
 
 // An earlier export's files under the format's own names would otherwise be read with, or instead of, the new ones.
 // What a killed one left half written goes too.
-void remove_earlier(const fs::path& folder, const std::set<std::string>& written) {
-  static const std::regex kOurs("model(-[0-9]{5}-of-[0-9]{5})?\\.safetensors|model\\.safetensors\\.index\\.json");
+void remove_earlier(const fs::path& folder, const std::string& stem, const std::set<std::string>& written) {
+  const std::regex ours(stem + "(-[0-9]{5}-of-[0-9]{5})?\\.safetensors|" + stem + "\\.safetensors\\.index\\.json");
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     const size_t suffix_length = name.ends_with(kPartialSuffix) ? kPartialSuffix.size() : 0;
     const std::string whole_name = name.substr(0, name.size() - suffix_length);
-    if (std::regex_match(whole_name, kOurs) && !written.contains(name)) fs::remove(entry.path());
+    if (std::regex_match(whole_name, ours) && !written.contains(name)) fs::remove(entry.path());
   }
 }
 
@@ -138,8 +138,9 @@ void write_safetensors(const std::string& folder, const std::vector<SafeTensor>&
   const std::vector<std::vector<SafeTensor>> files = plan_files(tensors, options);
   std::vector<std::string> names;
   for (size_t i = 0; i < files.size(); ++i) {
-    names.push_back(files.size() == 1 ? kSafetensorsFile
-                                      : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size()));
+    names.push_back(files.size() == 1
+                        ? options.stem + ".safetensors"
+                        : fmt::format("{}-{:05}-of-{:05}.safetensors", options.stem, i + 1, files.size()));
   }
   std::vector<std::unique_ptr<NewFile>> written;
   for (size_t i = 0; i < files.size(); ++i) {
@@ -148,13 +149,13 @@ void write_safetensors(const std::string& folder, const std::vector<SafeTensor>&
   }
   if (files.size() > 1) {
     const std::string index = make_index(files, names, options.dtype);
-    names.push_back(kSafetensorsIndex);
-    written.push_back(std::make_unique<NewFile>(fs::path(folder) / kSafetensorsIndex));
+    names.push_back(options.stem + ".safetensors.index.json");
+    written.push_back(std::make_unique<NewFile>(fs::path(folder) / names.back()));
     written.back()->write(index.data(), index.size());
     written.back()->finish();
   }
   for (const std::unique_ptr<NewFile>& file : written) file->publish();
-  remove_earlier(folder, {names.begin(), names.end()});
+  remove_earlier(folder, options.stem, {names.begin(), names.end()});
   checkpoint::sync_folder(folder);
 }
 

@@ -38,8 +38,8 @@ std::string save_state(const StateSource& source, Group& world, const SaveOption
 }  // namespace checkpoint
 
 std::string save_checkpoint(const Engine& engine, Group& world, const SaveOptions& options) {
-  return checkpoint::save_state(checkpoint::source_of(engine), world,
-                                checkpoint::with_accumulated(engine, world, options));
+  return checkpoint::save_state(checkpoint::source_of(engine, options), world,
+                                checkpoint::with_what_is_left_out(engine, world, options));
 }
 
 }  // namespace shoal

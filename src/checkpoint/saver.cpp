@@ -32,9 +32,9 @@ class CheckpointSaver::Impl {
     }
     wait();
     LaterSave::Options later;
-    later.save = checkpoint::with_accumulated(engine_, world_, options);
+    later.save = checkpoint::with_what_is_left_out(engine_, world_, options);
     begun_ = Clock::now();
-    save_ = std::make_unique<LaterSave>(checkpoint::source_of(engine_), world_, std::move(later),
+    save_ = std::make_unique<LaterSave>(checkpoint::source_of(engine_, options), world_, std::move(later),
                                         [this](int64_t nbytes, int64_t least) { return room(nbytes, least); });
   }
 

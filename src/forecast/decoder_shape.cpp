@@ -21,7 +21,8 @@ double DecoderShape::attended(int64_t time) const {
 double model_flops_a_token(const DecoderShape& shape, int64_t time) {
   const auto matrices = static_cast<double>(shape.layers * shape.block_numel() + shape.head_numel());
   const double attention = 4.0 * static_cast<double>(shape.layers * shape.q_width) * shape.attended(time);
-  return 6 * matrices + 3 * attention;
+  const auto adapters = static_cast<double>(shape.adapter_numel);
+  return (shape.adapter_numel > 0 ? 4 : 6) * matrices + 6 * adapters + 3 * attention;
 }
 
 std::vector<UnitSpec> units_of(const DecoderShape& shape, DType dtype) {

@@ -23,6 +23,8 @@ struct DecoderShape {
   bool tied = false;  // the head is the embedding
   // Of each layer: a token attends to so many, itself included; 0: to all before it. Empty: all layers see all.
   std::vector<int64_t> windows = {};
+  // Elements of adapters beside matrices that are frozen; 0: all are trained.
+  int64_t adapter_numel = 0;
 
   // Elements of matrices that a token is multiplied with: of a block, and of the head.
   int64_t block_numel() const { return hidden * (2 * q_width + 2 * kv_width) + (gated ? 3 : 2) * hidden * ffn; }
@@ -36,7 +38,7 @@ struct DecoderShape {
 };
 
 // FLOPs that a token of training costs by the field's count, forward and backward, nothing computed again: 6 a matrix
-// element, and attention over half of `time` tokens, or what of them lies within windows.
+// element (4 where it is frozen), and attention over half of `time` tokens, or what of them lies within windows.
 double model_flops_a_token(const DecoderShape& shape, int64_t time);
 
 // An embedding, blocks and a head, a unit each, as models/ declares them.

@@ -111,4 +111,18 @@ void fill_normal(uint64_t key, double standard_deviation, int64_t begin, int64_t
   }
 }
 
+void fill_uniform(uint64_t key, double bound, int64_t begin, int64_t numel, float* values) {
+  const int64_t end = begin + numel;
+  for (int64_t block = begin / 4; block * 4 < end; ++block) {
+    const auto counter = static_cast<uint64_t>(block);
+    const std::array<uint32_t, 4> bits =
+        philox({low_half(counter), high_half(counter), 0, 0}, {low_half(key), high_half(key)});
+    const int64_t from = std::max(begin, block * 4), to = std::min(end, block * 4 + 4);
+    for (int64_t i = from; i < to; ++i) {
+      const double even = (bits[static_cast<size_t>(i - block * 4)] + 0.5) * 0x1p-31 - 1;  // in (-1, 1)
+      values[i - begin] = static_cast<float>(bound * even);
+    }
+  }
+}
+
 }  // namespace shoal::kernels

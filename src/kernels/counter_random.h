@@ -1,4 +1,4 @@
-// Normal random numbers addressed by index: element i of a stream is a function of the stream's key and i alone. Any
+// Random numbers addressed by index: element i of a stream is a function of the stream's key and i alone. Any
 // rank can therefore make any range of a parameter and gets the same bits as every other, on any machine. Initial
 // weights come from here; dropout does not, it draws from the rank's own generator.
 #pragma once
@@ -19,5 +19,8 @@ uint64_t stream_key(uint64_t seed, std::string_view name);
 // values[j] = standard_deviation * normal(key, begin + j): a block of the generator gives four numbers by Box-Muller in
 // double precision, of which the farthest are 6.7 standard deviations out.
 void fill_normal(uint64_t key, double standard_deviation, int64_t begin, int64_t numel, float* values);
+
+// values[j] is even in [-bound, bound]: a block of the generator gives four numbers.
+void fill_uniform(uint64_t key, double bound, int64_t begin, int64_t numel, float* values);
 
 }  // namespace shoal::kernels

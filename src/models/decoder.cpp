@@ -100,15 +100,17 @@ ActivationNbytes Decoder::activation_nbytes(const MicroStep& of, const Recompute
   const bool capped = logits_softcap() > 0;
   const size_t logits = vocab * (of.dtype == DType::f32 ? 3 * 4 : 3 * 4 + nbytes_of(of.dtype)) +
                         (capped ? 2 * vocab * nbytes_of(of.dtype) : 0);
-  const size_t head =
-      2 * x + (fused ? ops::linear_cross_entropy_nbytes(tokens, info_.vocab, info_.hidden, of.dtype, capped) : logits);
+  const size_t on_gpu =
+      ops::linear_cross_entropy_nbytes(tokens, info_.vocab, info_.hidden, of.dtype, capped, !info_.lora);
+  const size_t head = 2 * x + (fused ? on_gpu : logits);
   const BlockNbytes block = block_nbytes(of);
   const auto layers = static_cast<size_t>(info_.layers), full = static_cast<size_t>(recomputed.full),
              selective = static_cast<size_t>(recomputed.selective);
   const bool on_host = of.inputs_on_host && fused;
   // What waits for backward, from the first block on: inputs, most of them on the host where they may go there; what
   // selective recompute leaves; everything.
-  const size_t inputs = (on_host ? std::min(full, HostInputs::kOnDevice) : full) * x;
+  const size_t staying = on_host && info_.lora && full > 0 ? 1 : 0;  // a frozen embedding's output needs no gradient
+  const size_t inputs = (on_host ? staying + std::min(full - staying, HostInputs::kOnDevice) : full) * x;
   const size_t left = inputs + selective * (block.kept - block.remade);
   const size_t all = left + (layers - full - selective) * block.kept;
   // The head runs while all of it waits, then one block after the other, the last first, with what it makes again.
@@ -116,7 +118,7 @@ ActivationNbytes Decoder::activation_nbytes(const MicroStep& of, const Recompute
   if (full + selective < layers) peak = std::max(peak, all + block.in_flight);
   if (selective > 0) peak = std::max(peak, left + block.remade + block.in_flight);
   if (full > 0) peak = std::max(peak, inputs + block.kept + block.in_flight);
-  return {peak, on_host ? full * x : 0};
+  return {peak, on_host ? (full - staying) * x : 0};
 }
 
 }  // namespace shoal::models

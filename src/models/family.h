@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct OpenRequest {
   WeightsOrigin weights;
   Recompute recompute = Recompute::none;
   bool byte_tokens = false;
+  std::optional<LoraSpec> lora = std::nullopt;
 };
 
 // How config.json names a kind of model that the family can be.

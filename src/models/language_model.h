@@ -6,11 +6,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "forecast/decoder_shape.h"
 #include "models/documents.h"
+#include "models/lora.h"
 #include "models/recompute.h"
 #include "shoal/engine.h"
 
@@ -26,9 +28,10 @@ struct ModelInfo {
   int64_t layers = 0;
   int64_t max_positions = 0;          // longest sequence
   std::string positions_by;           // the key of config.json that says so
-  int64_t numel = 0;                  // parameters, tied ones once
+  int64_t numel = 0;                  // parameters, tied ones once, adapters too
   bool byte_tokens = false;           // a built-in model over bytes: text can be fed to it without a tokenizer
   forecast::DecoderShape shape = {};  // for the time of a step
+  std::optional<LoraInfo> lora = {};  // of a model whose base is frozen
 };
 
 // One micro-step, as a plan sees it.

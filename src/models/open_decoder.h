@@ -21,10 +21,10 @@ namespace shoal::models {
 template <typename Model>
 std::unique_ptr<LanguageModel> open_decoder(const OpenRequest& request) {
   const auto config = Model::read_config(request.config);
-  ParameterList list(request.weights, Model::file_names(config));
+  ParameterList list(request.weights, Model::file_names(config), request.lora);
   auto weights = Model::declare(config, list);
   DecoderParts parts;
-  parts.units = list.finish();
+  parts.units = list.finish(request.name);
   parts.info.name = request.name;
   parts.info.origin = request.config.origin();
   if (request.weights.file) parts.info.weights_from = request.weights.path;
@@ -34,8 +34,10 @@ std::unique_ptr<LanguageModel> open_decoder(const OpenRequest& request) {
   parts.info.max_positions = config.max_positions;
   parts.info.positions_by = config.positions_by;
   parts.info.numel = list.numel();
+  parts.info.lora = list.lora();
   parts.info.byte_tokens = request.byte_tokens;
   parts.info.shape = Model::shape_of(config);
+  if (parts.info.lora) parts.info.shape.adapter_numel = parts.info.lora->numel;
   parts.recompute = request.recompute;
   parts.config_json = Model::export_config(request.config, config);
   return std::make_unique<Model>(std::move(parts), config, std::move(weights));

@@ -20,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kBuiltinPrefix = "builtin:";
 constexpr const char* kConfigFile = "config.json";
 
 std::vector<Family> families() { return {dense_family(), gpt2_family()}; }
@@ -171,7 +170,7 @@ std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const
     const HfConfig config(builtin->config, fmt::format("built-in model {}", builtin->name));
     WeightsOrigin weights;
     weights.seed = options.seed;
-    return open_config({name_or_path, config, weights, options.recompute, builtin->byte_tokens});
+    return open_config({name_or_path, config, weights, options.recompute, builtin->byte_tokens, options.lora});
   }
   const fs::path folder = folder_named(name_or_path);
   const fs::path file = folder / kConfigFile;
@@ -188,7 +187,8 @@ std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const
                             join(builtin_models(), ", ")));
   }
   const HfConfig config(json::parse(checkpoint::read_text(file.string()), file.string()), file.string());
-  return open_config({name_or_path, config, find_weights(folder.string(), options.seed), options.recompute, false});
+  return open_config(
+      {name_or_path, config, find_weights(folder.string(), options.seed), options.recompute, false, options.lora});
 }
 
 std::unique_ptr<LanguageModel> open_model_of_config(const std::string& config_json, const std::string& name,
@@ -196,7 +196,8 @@ std::unique_ptr<LanguageModel> open_model_of_config(const std::string& config_js
   const std::string origin = fmt::format("config.json of {}", name);
   WeightsOrigin weights;
   weights.seed = options.seed;
-  return open_config({name, HfConfig(json::parse(config_json, origin), origin), weights, options.recompute, false});
+  return open_config(
+      {name, HfConfig(json::parse(config_json, origin), origin), weights, options.recompute, false, options.lora});
 }
 
 std::vector<std::string> builtin_models() {

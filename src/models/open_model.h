@@ -4,17 +4,24 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/language_model.h"
+#include "models/lora.h"
 #include "models/recompute.h"
 
 namespace shoal::models {
 
+// Before a built-in name, where a folder of the name may be meant.
+inline constexpr std::string_view kBuiltinPrefix = "builtin:";
+
 struct OpenOptions {
   uint64_t seed = 0;  // of initial weights, where no file gives them
   Recompute recompute = Recompute::none;
+  std::optional<LoraSpec> lora = std::nullopt;  // freeze the model and train adapters
 };
 
 // Throws an Error that names what is wrong: unknown architecture, missing or extra tensors, wrong shapes, a truncated

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -32,15 +33,19 @@ const SafeTensor& tensor_named(const SafetensorsReader& file, const std::string&
 
 }  // namespace
 
-ParameterList::ParameterList(WeightsOrigin origin, FileNames names)
-    : origin_(std::move(origin)), names_(std::move(names)) {}
+ParameterList::ParameterList(WeightsOrigin origin, FileNames names, const std::optional<LoraSpec>& lora)
+    : origin_(std::move(origin)), names_(std::move(names)) {
+  if (!lora) return;
+  targets_.emplace(*lora);
+  made_.emplace();
+}
 
 void ParameterList::begin_unit(const std::string& name) { units_.push_back({name, {}}); }
 
 at::Tensor ParameterList::add(const std::string& name, const std::vector<int64_t>& shape, const Init& init) {
   Parameter param;
   param.name = name;
-  param.tensor = make_placeholder(shape);
+  param.tensor = make_placeholder(shape, DType::f32, /*trainable=*/!targets_);
   if (!origin_.file) {
     param.source = make_initial_values(init, origin_.seed, name);
   } else if (const std::string in_file = name_in_file(name); in_file.empty()) {
@@ -61,6 +66,32 @@ at::Tensor ParameterList::add(const std::string& name, const std::vector<int64_t
   return param.tensor;
 }
 
+Adapter ParameterList::adapt(const std::string& module, const AdaptedMatrix& matrix) {
+  if (!targets_ || !targets_->has(module, matrix.makes_qv)) return {};
+  const LoraSpec& spec = targets_->spec();
+  Adapter adapter;
+  // As PEFT begins: A by Kaiming's uniform rule with a = sqrt(5), B at 0, so that the model begins as its base.
+  const double bound = 1 / std::sqrt(static_cast<double>(matrix.in));
+  adapter.a = add_made(module + ".lora_A.weight", {spec.rank, matrix.in}, Init::uniform(bound));
+  adapter.b = add_made(module + ".lora_B.weight", {matrix.out, spec.rank}, Init::constant(0));
+  adapter.scale = spec.scale();
+  adapter.dropout = spec.dropout;
+  made_->modules.push_back(module);
+  made_->numel += adapter.a.numel() + adapter.b.numel();
+  made_->transposed = matrix.transposed;
+  return adapter;
+}
+
+at::Tensor ParameterList::add_made(const std::string& name, const std::vector<int64_t>& shape, const Init& init) {
+  Parameter param;
+  param.name = name;
+  param.tensor = make_placeholder(shape);
+  param.source = make_initial_values(init, origin_.seed, name);
+  numel_ += numel_of(shape);
+  units_.back().params.push_back(param);
+  return param.tensor;
+}
+
 void ParameterList::add_tied(const std::string& name, const at::Tensor& tensor) {
   if (origin_.file) used_.insert(name_in_file(name));
   for (const Unit& unit : units_) {
@@ -75,7 +106,8 @@ void ParameterList::add_tied(const std::string& name, const at::Tensor& tensor) 
   SHOAL_CHECK(false, "{} is tied to a tensor that is not in the list", name);
 }
 
-std::vector<Unit> ParameterList::finish() {
+std::vector<Unit> ParameterList::finish(const std::string& model) {
+  if (targets_) made_->spec = targets_->resolved(model);
   if (!origin_.file) return units_;
   std::vector<std::string> extra;
   for (const SafeTensor& tensor : origin_.file->tensors()) {

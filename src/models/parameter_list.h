@@ -4,10 +4,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "models/adapters.h"
+#include "models/lora.h"
 #include "models/value_sources.h"
 
 namespace shoal::models {
@@ -24,19 +27,33 @@ struct FileNames {
   std::vector<std::string> ignored_suffixes;  // tables in old files that are no parameters
 };
 
+// What a matrix says of itself where it may have adapters.
+struct AdaptedMatrix {
+  int64_t out = 0, in = 0;
+  bool makes_qv = false;    // queries or values are among what it makes
+  bool transposed = false;  // it lies [in, out]
+};
+
 class ParameterList {
  public:
-  ParameterList(WeightsOrigin origin, FileNames names);
+  // With `lora` everything that a family adds is frozen, and its adapters are trained.
+  ParameterList(WeightsOrigin origin, FileNames names, const std::optional<LoraSpec>& lora = std::nullopt);
 
   void begin_unit(const std::string& name);
-  // A parameter of the unit begun last, fp32, trained.
+  // A parameter of the unit begun last, fp32.
   at::Tensor add(const std::string& name, const std::vector<int64_t>& shape, const Init& init);
   // The same tensor once more, by another name. A file may hold it, or not.
   void add_tied(const std::string& name, const at::Tensor& tensor);
 
-  // After the last parameter. Throws when the file does not fit.
-  std::vector<Unit> finish();
-  int64_t numel() const { return numel_; }  // tied ones once
+  // The adapter beside a matrix of the unit begun last, if LoRA gives it one; no file holds it. `module` is the name of
+  // the matrix without ".weight".
+  Adapter adapt(const std::string& module, const AdaptedMatrix& matrix);
+
+  // After the last parameter. Throws when the file does not fit, or `model` has not the matrices that LoRA asks for.
+  std::vector<Unit> finish(const std::string& model = "the model");
+  int64_t numel() const { return numel_; }  // tied ones once, adapters too
+  // What became of LoRA, after finish().
+  const std::optional<LoraInfo>& lora() const { return made_; }
 
  private:
   // The name under which the file holds a parameter, or "".
@@ -45,6 +62,10 @@ class ParameterList {
 
   WeightsOrigin origin_;
   FileNames names_;
+  at::Tensor add_made(const std::string& name, const std::vector<int64_t>& shape, const Init& init);
+
+  std::optional<LoraTargets> targets_;  // with LoRA
+  std::optional<LoraInfo> made_;
   std::vector<Unit> units_;
   int64_t numel_ = 0;
   std::set<std::string> used_;  // names in the file

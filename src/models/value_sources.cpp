@@ -30,6 +30,18 @@ class NormalValues final : public ValueSource {
   double standard_deviation_;
 };
 
+class UniformValues final : public ValueSource {
+ public:
+  UniformValues(uint64_t key, double bound) : key_(key), bound_(bound) {}
+  void read(int64_t begin, int64_t numel, float* values) const override {
+    kernels::fill_uniform(key_, bound_, begin, numel, values);
+  }
+
+ private:
+  uint64_t key_;
+  double bound_;
+};
+
 // The values of another source, with zeros in a range.
 class PartlyZero final : public ValueSource {
  public:
@@ -67,7 +79,9 @@ std::shared_ptr<const ValueSource> make_initial_values(const Init& init, uint64_
                                         init.zero_begin + init.zero_numel);
   }
   if (init.kind == Init::Kind::constant) return std::make_shared<ConstantValues>(static_cast<float>(init.value));
-  return std::make_shared<NormalValues>(kernels::stream_key(seed, name), init.value);
+  const uint64_t key = kernels::stream_key(seed, name);
+  if (init.kind == Init::Kind::uniform) return std::make_shared<UniformValues>(key, init.value);
+  return std::make_shared<NormalValues>(key, init.value);
 }
 
 std::shared_ptr<const ValueSource> make_file_values(std::shared_ptr<const SafetensorsReader> file, std::string name) {

@@ -12,14 +12,15 @@ namespace shoal::models {
 
 // How a parameter without a file begins.
 struct Init {
-  enum class Kind : uint8_t { constant, normal };
+  enum class Kind : uint8_t { constant, normal, uniform };
   Kind kind = Kind::constant;
-  double value = 0;  // the number; or the standard deviation around 0
+  double value = 0;  // the number; or the standard deviation around 0; or the bound on both sides of 0
   // Elements that begin at 0 all the same: the row of a padding token.
   int64_t zero_begin = 0, zero_numel = 0;
 
   static Init constant(double value) { return {Kind::constant, value, 0, 0}; }
   static Init normal(double standard_deviation) { return {Kind::normal, standard_deviation, 0, 0}; }
+  static Init uniform(double bound) { return {Kind::uniform, bound, 0, 0}; }
   Init with_zeros(int64_t begin, int64_t numel) const { return {kind, value, begin, numel}; }
 };
 

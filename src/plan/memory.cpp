@@ -45,10 +45,11 @@ size_t open_group_nbytes(const FlatLayout& flat, const GradientOptions& options)
   return static_cast<size_t>(numel_over(flat, ways_of(flat, options.stage).summed)) * sizeof(float);
 }
 
-size_t saved_nbytes(const ModelLayout& layout, const ChunkOptions& states) {
+size_t saved_nbytes(const ModelLayout& layout, const ChunkOptions& states, bool trained_only) {
   size_t nbytes = 0;
   for (const UnitLayout& unit : layout.units) {
     for (const FlatLayout& flat : unit.flats) {
+      if (trained_only && !flat.trainable) continue;
       const bool narrow = !flat.trainable || states.narrow_masters;
       size_t element = narrow ? nbytes_of(flat.dtype) : sizeof(float);
       size_t kinds = 1;

@@ -50,8 +50,9 @@ int64_t state_numel(const FlatLayout& flat, const Stage& stage);
 // The sum of a group of leaves that is open between micro-steps.
 size_t open_group_nbytes(const FlatLayout& flat, const GradientOptions& options);
 
-// What a rank saves, as its file has it: at most so much, each piece of it in whole pages.
-size_t saved_nbytes(const ModelLayout& layout, const ChunkOptions& states);
+// What a rank saves, as its file has it: at most so much, each piece of it in whole pages. `trained_only`: without
+// frozen weights.
+size_t saved_nbytes(const ModelLayout& layout, const ChunkOptions& states, bool trained_only = false);
 // What error feedback keeps of the sums that travel in blocks: a bf16 for each element of a part of them.
 size_t error_nbytes(const FlatLayout& flat, const GradientOptions& options, const Mesh& mesh);
 

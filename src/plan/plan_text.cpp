@@ -30,6 +30,10 @@ std::string fits_word(const PlanReport& report, const StagePlan& plan) {
 std::string heading(const PlanReport& report) {
   const PlanSubject& subject = report.subject;
   std::string text = fmt::format("{}: {} parameters", subject.name, format_count(subject.numel()));
+  if (const int64_t trained = subject.trained_numel(); trained < subject.numel()) {
+    text += fmt::format(", {} of them trained ({:.3g} %)", format_count(trained),
+                        100 * static_cast<double>(trained) / static_cast<double>(subject.numel()));
+  }
   if (!subject.count_only) text += fmt::format(" in {} units", subject.units.size());
   text += fmt::format(", {}, {} rank{}", name_of(report.config.precision), report.world, report.world == 1 ? "" : "s");
   if (!report.workload.empty()) text += ", " + report.workload;
@@ -69,6 +73,18 @@ std::string offloaded_table(const PlanReport& report) {
   return text;
 }
 
+// What of the weights is frozen; nothing where all are trained.
+std::string frozen_table(const PlanReport& report) {
+  if (report.subject.trained_numel() == report.subject.numel()) return "";
+  std::string text = fmt::format("\nof the weights, bytes a rank\n\n{:<6}{:>16}{:>16}\n", "stage", "frozen", "trained");
+  for (const StagePlan& plan :
+       plan_stages(report.subject, report.config, report.world, report.budget.device.has_value())) {
+    text += fmt::format("{:<6}{:>16}{:>16}\n", stage_cell(report, plan.stage), format_nbytes(plan.frozen_weights),
+                        format_nbytes(plan.trained_weights));
+  }
+  return text;
+}
+
 std::string states_table(const PlanReport& report) {
   std::string text = "\nbytes a rank (* the config's stage)\n\n";
   const bool budget = report.budget.given();
@@ -83,7 +99,7 @@ std::string states_table(const PlanReport& report) {
         format_nbytes(plan.activations), format_nbytes(report.budget.device ? plan.total() : plan.total_on_host()));
     text += budget ? fmt::format("  {}\n", fits_word(report, plan)) : "\n";
   }
-  return text + offloaded_table(report);
+  return text + frozen_table(report) + offloaded_table(report);
 }
 
 // What the config's groups make of the ranks, and where it is known which share a host, what travels by link. Nothing
@@ -121,6 +137,11 @@ int ranks_of_states(const PlanReport& report) {
   return stage_of(report.config).row.states == Over::shard ? mesh.shards() : report.world;
 }
 
+double classic_of(const PlanReport& report, int stage) {
+  const int64_t trained = report.subject.trained_numel();
+  return classic_nbytes(trained, stage, ranks_of_states(report), report.subject.numel() - trained);
+}
+
 // Model states alone: the classic arithmetic beside ours.
 std::string classic_table(const PlanReport& report) {
   const auto plans = plan_stages(report.subject, report.config, report.world, report.budget.device.has_value());
@@ -131,8 +152,7 @@ std::string classic_table(const PlanReport& report) {
   text += fmt::format("{:<6}{:>16}{:>16}{}\n", "stage", "2 + 2 + 12", "Shoal", budget ? "  fits" : "");
   for (const StagePlan& plan : plans) {
     text += fmt::format("{:<6}{:>16}{:>16}", stage_cell(report, plan.stage),
-                        format_nbytes(static_cast<uint64_t>(
-                            classic_nbytes(report.subject.numel(), plan.stage, ranks_of_states(report)))),
+                        format_nbytes(static_cast<uint64_t>(classic_of(report, plan.stage))),
                         format_nbytes(plan.memory.model_states()));
     text += budget ? fmt::format("  {}\n", fits_word(report, plan)) : "\n";
   }
@@ -181,27 +201,28 @@ std::string plan_json(const PlanReport& report) {
   const auto plans = plan_stages(report.subject, report.config, report.world, report.budget.device.has_value());
   json::Array stages;
   for (const StagePlan& plan : plans) {
-    json::Object stage = {
-        {"stage", plan.stage, {}},
-        {"weights", number(plan.memory.weights), {}},
-        {"gradients", number(plan.memory.gradients), {}},
-        {"optimizer", number(plan.memory.states), {}},
-        {"model_states", number(plan.memory.model_states()), {}},
-        {"gathered", number(plan.memory.gather_arena), {}},
-        {"buffers", number(plan.memory.reduce_slots), {}},
-        {"state_ring", number(plan.memory.state_ring), {}},
-        {"second_weights", number(plan.memory.second_weights), {}},
-        {"activations", number(plan.activations), {}},
-        {"host_activations", number(plan.host_activations), {}},
-        {"total", number(plan.total()), {}},
-        {"host_weights", number(plan.memory.host_weights), {}},
-        {"host_gradients", number(plan.memory.host_gradients), {}},
-        {"host_states", number(plan.memory.host_states), {}},
-        {"disk_buffers", number(plan.memory.disk_buffers), {}},
-        {"save_pictures", number(plan.memory.save_pictures), {}},
-        {"disk_weights", number(plan.memory.disk_weights), {}},
-        {"disk_states", number(plan.memory.disk_states), {}},
-        {"classic_model_states", classic_nbytes(report.subject.numel(), plan.stage, ranks_of_states(report)), {}}};
+    json::Object stage = {{"stage", plan.stage, {}},
+                          {"weights", number(plan.memory.weights), {}},
+                          {"gradients", number(plan.memory.gradients), {}},
+                          {"optimizer", number(plan.memory.states), {}},
+                          {"model_states", number(plan.memory.model_states()), {}},
+                          {"gathered", number(plan.memory.gather_arena), {}},
+                          {"buffers", number(plan.memory.reduce_slots), {}},
+                          {"state_ring", number(plan.memory.state_ring), {}},
+                          {"second_weights", number(plan.memory.second_weights), {}},
+                          {"activations", number(plan.activations), {}},
+                          {"host_activations", number(plan.host_activations), {}},
+                          {"total", number(plan.total()), {}},
+                          {"host_weights", number(plan.memory.host_weights), {}},
+                          {"host_gradients", number(plan.memory.host_gradients), {}},
+                          {"host_states", number(plan.memory.host_states), {}},
+                          {"disk_buffers", number(plan.memory.disk_buffers), {}},
+                          {"save_pictures", number(plan.memory.save_pictures), {}},
+                          {"disk_weights", number(plan.memory.disk_weights), {}},
+                          {"disk_states", number(plan.memory.disk_states), {}},
+                          {"frozen_weights", number(plan.frozen_weights), {}},
+                          {"trained_weights", number(plan.trained_weights), {}},
+                          {"classic_model_states", classic_of(report, plan.stage), {}}};
     if (report.budget.given()) stage.push_back({"fits", fits(plan, report.budget), {}});
     stages.emplace_back(std::move(stage));
   }
@@ -211,6 +232,7 @@ std::string plan_json(const PlanReport& report) {
   json::Array lines(advice.lines.begin(), advice.lines.end());
   const json::Object root = {{"subject", report.subject.name, {}},
                              {"parameters", report.subject.numel(), {}},
+                             {"trained_parameters", report.subject.trained_numel(), {}},
                              {"world", report.world, {}},
                              {"mesh", mesh_of(report.config, report.world).to_text(), {}},
                              {"sent_inside_host", static_cast<int64_t>(traffic.inside_hosts()), {}},

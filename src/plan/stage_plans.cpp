@@ -20,6 +20,14 @@ int64_t PlanSubject::numel() const {
   return numel;
 }
 
+int64_t PlanSubject::trained_numel() const {
+  int64_t numel = 0;
+  for (const UnitSpec& unit : units) {
+    for (const ParamSpec& param : unit.params) numel += param.trainable ? param.numel() : 0;
+  }
+  return numel;
+}
+
 PlanSubject subject_of_count(int64_t numel, Precision precision) {
   ParamSpec param{.name = "all", .shape = {numel}};
   param.dtype = dtype_of(precision);
@@ -70,6 +78,12 @@ StagePlan plan_stage(const PlanSubject& subject, const Config& config, int world
     plan.memory.gather_arena = plan.memory.reduce_slots = 0;
     place_counted_shards(plan.memory, layout, shard_options(config));
   }
+  for (const UnitLayout& unit : layout.units) {
+    for (const FlatLayout& flat : unit.flats) {
+      const auto nbytes = static_cast<size_t>(weight_numel(flat, stage_of(config))) * nbytes_of(flat.dtype);
+      (flat.trainable ? plan.trained_weights : plan.frozen_weights) += nbytes;
+    }
+  }
   plan.activations = subject.activations;
   plan.host_activations = subject.host_activations;
   return plan;
@@ -85,12 +99,13 @@ std::array<StagePlan, kStages> plan_stages(const PlanSubject& subject, const Con
   return plans;
 }
 
-double classic_nbytes(int64_t numel, int stage, int world) {
+double classic_nbytes(int64_t trained, int stage, int world, int64_t frozen) {
   constexpr double kWeight = 2, kGradient = 2, kStates = 12;
   const StageRow row = Stage(stage).row;
   const auto share = [&](double nbytes, Over over) { return over == Over::nobody ? nbytes : nbytes / world; };
-  return static_cast<double>(numel) *
-         (share(kWeight, row.weights) + share(kGradient, row.gradients) + share(kStates, row.states));
+  const double weight = share(kWeight, row.weights);
+  return static_cast<double>(trained) * (weight + share(kGradient, row.gradients) + share(kStates, row.states)) +
+         static_cast<double>(frozen) * weight;
 }
 
 }  // namespace shoal

@@ -20,6 +20,8 @@ struct StagePlan {
   MemoryPlan memory;
   size_t activations = 0;  // of one micro-step at its peak, estimated
   size_t host_activations = 0;
+  // Of the weights that the rank keeps, on whatever tier.
+  size_t frozen_weights = 0, trained_weights = 0;
 
   size_t total() const { return memory.total() + activations; }
   // Off the device.
@@ -46,6 +48,7 @@ struct PlanSubject {
   std::vector<LighterWork> lighter;  // what advice may fall back on, the heaviest first
 
   int64_t numel() const;  // parameters, tied ones once
+  int64_t trained_numel() const;
 };
 
 // A model of which only the number of parameters is known, all in the config's precision.
@@ -58,7 +61,7 @@ std::array<StagePlan, kStages> plan_stages(const PlanSubject& subject, const Con
                                            bool on_gpu = false);
 
 // Mixed precision Adam as the ZeRO paper counts it: 2 bytes of weight, 2 of gradient, 12 of optimizer states (fp32
-// master and two moments) a parameter, without padding.
-double classic_nbytes(int64_t numel, int stage, int world);
+// master and two moments) a trained parameter, and the weight alone of a frozen one; without padding.
+double classic_nbytes(int64_t trained, int stage, int world, int64_t frozen = 0);
 
 }  // namespace shoal

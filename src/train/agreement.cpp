@@ -28,6 +28,7 @@ std::vector<Fact> facts_of(const TrainOptions& options, const PreparedRun& run) 
       {"--validation", fmt::format("{}", options.validation)},
       {"--data", fmt::format("{} ({} samples)", run.start.data, run.start.train_samples)},
       {"--model", run.model->config_json()},
+      {"--lora", run.model->info().lora ? models::to_text(run.model->info().lora->spec) : "none"},
       {"--recompute", models::name_of(options.recompute)},
       {"--eval-every", fmt::format("{} ({} batches)", options.eval_every, options.eval_batches)},
       {"--audit-every", std::to_string(options.audit_every)},

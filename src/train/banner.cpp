@@ -19,6 +19,7 @@ namespace {
 struct Column {
   MemoryPlan plan;
   size_t master = 0;  // of plan.states
+  size_t frozen = 0;  // of weights, on whatever tier
 };
 
 Column column_of(const ModelLayout& layout, const Config& config, bool on_gpu) {
@@ -28,6 +29,8 @@ Column column_of(const ModelLayout& layout, const Config& config, bool on_gpu) {
     for (const FlatLayout& flat : unit.flats) {
       column.master += static_cast<size_t>(state_numel(flat, stage_of(config))) *
                        master_nbytes(flat.dtype, has_narrow_masters(config));
+      if (flat.trainable) continue;
+      column.frozen += static_cast<size_t>(weight_numel(flat, stage_of(config))) * nbytes_of(flat.dtype);
     }
   }
   return column;
@@ -47,6 +50,7 @@ std::string memory_table(const BannerFacts& facts) {
     text += fmt::format("  {:<20}{:>14}{:>14}\n", name, format_nbytes(nbytes), format_nbytes(nbytes_whole));
   };
   line("weights", here.plan.weights, there.plan.weights);
+  if (here.frozen > 0) line("  of them frozen", here.frozen, there.frozen);
   line("gradients", here.plan.gradients, there.plan.gradients);
   const bool offloads = here.plan.host_states + here.plan.disk_states > 0;
   if (offloads) {
@@ -95,7 +99,7 @@ std::string traffic_line(const BannerFacts& facts) {
 std::string saves_line(const BannerFacts& facts) {
   if (!facts.saves_behind) return "";
   const MemoryOptions options = memory_options(facts.config, facts.on_gpu);
-  const size_t whole = saved_nbytes(facts.layout, options.offload);
+  const size_t whole = saved_nbytes(facts.layout, options.offload, /*trained_only=*/true);
   const size_t most = options.save_memory > 0 ? picture_nbytes(whole, options.save_memory) : whole;
   return fmt::format("saves      behind training, through {} of host memory a rank{}\n", format_nbytes(most),
                      options.save_memory == 0 ? " where it is free (shoal.save_memory)"
@@ -104,6 +108,15 @@ std::string saves_line(const BannerFacts& facts) {
 }
 
 }  // namespace
+
+std::string model_text(const models::ModelInfo& model) {
+  std::string text = fmt::format("{}: {} parameters", model.name, format_count(model.numel));
+  if (!model.lora) return text;
+  const models::LoraInfo& lora = *model.lora;
+  return text + fmt::format("\nlora       {}: {} parameters in {} adapters are trained, {:.3g} %",
+                            models::to_text(lora.spec), format_count(lora.numel), lora.modules.size(),
+                            100 * static_cast<double>(lora.numel) / static_cast<double>(model.numel));
+}
 
 std::string weights_text(const models::ModelInfo& model, uint64_t seed, const std::string& checkpoint) {
   if (!checkpoint.empty()) return "of the checkpoint " + checkpoint;

@@ -10,7 +10,7 @@
 namespace shoal::train {
 
 struct BannerFacts {
-  std::string model;    // "llama-tiny: 2,758,000 parameters"
+  std::string model;    // see model_text
   std::string weights;  // where the first ones come from: see weights_text
   std::string data;
   Config config;
@@ -27,6 +27,9 @@ struct BannerFacts {
 
 // "read from gpt2", "made with seed 1 (gpt2 holds none)", "of the checkpoint run/checkpoints/step-00000100".
 std::string weights_text(const models::ModelInfo& model, uint64_t seed, const std::string& checkpoint);
+
+// "llama-tiny: 2,758,000 parameters"; with LoRA a second line, of what is trained of them.
+std::string model_text(const models::ModelInfo& model);
 
 // The memory table has a second column, what stage 0 would take; every rank holds as much as every other.
 std::string banner(const BannerFacts& facts);

@@ -10,6 +10,7 @@
 #include "base/mix.h"
 #include "checkpoint/resolve.h"
 #include "checkpoint/run_folder.h"
+#include "models/lora_base.h"
 #include "models/open_model.h"
 #include "shoal/checkpoint.h"
 #include "shoal/error.h"
@@ -26,8 +27,16 @@ constexpr const char* kConfig = R"({
   "train_batch_size": 1, "zero_optimization": {"stage": 0}, "optimizer": {"type": "SGD", "params": {"lr": 0}}
 })";
 
-std::unique_ptr<models::LanguageModel> open_saved_model(const std::string& checkpoint_path) {
+// `model`: where it is; "": the checkpoint says it.
+std::unique_ptr<models::LanguageModel> open_saved_model(const std::string& checkpoint_path, const std::string& model,
+                                                        uint64_t seed) {
   const checkpoint::Manifest manifest = checkpoint::read_manifest(checkpoint_path);
+  if (const auto lora = models::find_lora(manifest.extra, checkpoint_path)) {
+    auto opened = models::open_lora_model(*lora, model, "--checkpoint");
+    models::check_base(*lora, *opened, "--checkpoint", *make_single_group());
+    return opened;
+  }
+  if (!model.empty()) return models::open_model(model, {.seed = seed});
   const auto config = manifest.extra.find("model_config");
   if (config == manifest.extra.end()) {
     throw Error("--checkpoint",
@@ -44,8 +53,9 @@ void generate(const GenerateOptions& options, const std::function<void(std::stri
   }
   const std::string path =
       options.checkpoint.empty() ? "" : checkpoint::resolve_checkpoint(options.checkpoint, "--checkpoint");
-  const std::unique_ptr<models::LanguageModel> model =
-      options.model.empty() ? open_saved_model(path) : models::open_model(options.model, {.seed = options.seed});
+  const std::unique_ptr<models::LanguageModel> model = path.empty()
+                                                           ? models::open_model(options.model, {.seed = options.seed})
+                                                           : open_saved_model(path, options.model, options.seed);
   const models::ModelInfo& info = model->info();
   if (!info.byte_tokens && info.vocab != kByteVocab) {
     throw Error("--model",

@@ -25,6 +25,7 @@ struct TrainOptions {
   std::string config_path;             // "": stage 3 with every default
   std::vector<std::string> overrides;  // "path=value", over the config
   std::optional<double> lr;
+  std::string lora;        // "r=16,alpha=32": freeze the model and train adapters (models/lora.h); "": train all of it
   bool no_decay = false;   // norms and biases do not decay (train/param_groups.h)
   double layer_decay = 1;  // each layer learns at this share of the rate of the one above it
   int64_t steps = 0;       // of the whole run, those before a resume counted

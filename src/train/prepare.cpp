@@ -22,6 +22,7 @@
 #include "train/param_groups.h"
 #include "train/run_config.h"
 #include "train/run_lock.h"
+#include "train/saved_model.h"
 #include "train/text_source.h"
 #include "train/trace.h"
 
@@ -122,8 +123,10 @@ std::string checkpoints_of(const std::string& run_folder) { return (fs::path(run
 
 PreparedRun prepare_run(const TrainOptions& options, int world) {
   check_flags(options, world);
+  std::optional<models::LoraSpec> lora;
+  if (!options.lora.empty()) lora = models::parse_lora(options.lora);
   std::unique_ptr<models::LanguageModel> model =
-      models::open_model(options.model, {.seed = options.seed, .recompute = options.recompute});
+      models::open_model(options.model, {.seed = options.seed, .recompute = options.recompute, .lora = lora});
   const models::ModelInfo& info = model->info();
   RunConfig made = make_run_config(options, world, info.hidden);
   Config config = with_defaults_of_runs(std::move(made.config), options);
@@ -147,6 +150,7 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   if (!options.out.empty()) check_unlocked(options.out);
   std::string checkpoint = find_start(options);
   if (!checkpoint.empty()) {
+    check_lora_of(checkpoint, info);
     const fs::path run = fs::path(checkpoint).parent_path().parent_path();
     std::string change = param_group_change(options, (run / "run.json").string());
     if (!change.empty()) choices.push_back(std::move(change));

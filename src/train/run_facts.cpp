@@ -30,6 +30,7 @@ void write_run_facts(const std::filesystem::path& folder, const TrainOptions& op
   about.set("packing", name_of(cut.packing));
   about.set("seed", static_cast<int64_t>(options.seed));
   about.set("steps", options.steps);
+  if (!options.lora.empty()) about.set("lora", options.lora);
   if (options.no_decay) about.set("no_decay", true);
   if (options.layer_decay < 1) about.set("layer_decay", options.layer_decay);
   about.set("ranks", ranks.count);

@@ -27,6 +27,11 @@ bool rounds_sums(const Config& config, const std::vector<int>& worlds) {
   });
 }
 
+// Whether weights of this run are gathered as int8.
+bool quantizes(const Config& config, const SameBitsFacts& facts) {
+  return config.zero.quantized_weights || (facts.freezes && config.zero.quantized_frozen_weights);
+}
+
 // "" or why another number of ranks has other bits. One line a reason.
 std::string why_not(const Config& config, const SameBitsFacts& facts) {
   const int64_t leaves = config.batch.train_batch_size / config.batch.micro_batch_size;
@@ -45,7 +50,7 @@ std::string why_not(const Config& config, const SameBitsFacts& facts) {
         config.batch.train_batch_size, config.batch.micro_batch_size);
   }
   const int64_t ranks = std::max<int64_t>(1, leaves / config.batch.accumulation_steps);
-  if (ranks == 1 && config.zero.quantized_weights) {  // no weights of such a run are frozen
+  if (ranks == 1 && quantizes(config, facts)) {
     return "on one rank weights are exact, and quantized on several";
   }
   if (config.zero.quantized_gradients && rounds_sums(config, facts.worlds)) {
@@ -80,7 +85,7 @@ std::string same_bits_text(const Config& config, const SameBitsFacts& facts) {
   }
   std::vector<std::string> named;
   for (const int world : facts.worlds) {
-    if (world == 1 && config.zero.quantized_weights) continue;  // exact
+    if (world == 1 && quantizes(config, facts)) continue;  // exact
     if (named.size() == kMostNamed && facts.worlds.size() > kMostNamed + 1) {
       named.push_back(fmt::format("... {}", facts.worlds.back()));
       break;

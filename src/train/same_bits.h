@@ -15,6 +15,7 @@ struct SameBitsFacts {
   // micro-batches of the same size. This run's is among them.
   std::vector<int> worlds = {1};
   bool on_gpu = false;
+  bool freezes = false;               // some weights are not trained
   bool deterministic = false;         // its kernels, where it is on one
   bool threads_follow_ranks = false;  // nobody gave --threads
   int threads = 1;                    // of each rank

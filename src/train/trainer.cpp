@@ -41,6 +41,7 @@
 #include "train/run_saves.h"
 #include "train/run_trace.h"
 #include "train/same_bits.h"
+#include "train/saved_model.h"
 #include "train/slow_rank.h"
 #include "train/state_digests.h"
 #include "train/step_exchange.h"
@@ -148,7 +149,7 @@ class Trainer {
     for (const std::string& choice : fitted_.choices) progress_.say(choice);
     const models::ModelInfo& info = run_.model->info();
     BannerFacts facts;
-    facts.model = fmt::format("{}: {} parameters", info.name, format_count(info.numel));
+    facts.model = model_text(info);
     facts.weights = weights_text(info, options_.seed, run_.checkpoint);
     facts.data = fmt::format("{}: {} tokens, {} samples of {} to train on, {} for validation", run_.data.describe(),
                              format_count(run_.data.numel()), format_count(batches_.train_samples()), run_.cut.sequence,
@@ -160,6 +161,7 @@ class Trainer {
     facts.on_gpu = engine_.device().is_cuda();
     facts.same_bits = same_bits_text(config_, {.worlds = run_.same_leaves,
                                                .on_gpu = facts.on_gpu,
+                                               .freezes = info.lora.has_value(),
                                                .deterministic = options_.deterministic,
                                                .threads_follow_ranks = options_.threads == 0,
                                                .threads = threads_});
@@ -173,6 +175,7 @@ class Trainer {
   }
 
   void resume() {
+    base_ = find_base(options_, run_, world_);
     if (run_.checkpoint.empty()) return;
     const LoadedCheckpoint loaded = load_checkpoint(engine_, world_, run_.checkpoint);
     position_.samples = resumed_samples(loaded.extra, run_.start);
@@ -383,13 +386,9 @@ class Trainer {
                                 nonfinite_.lost() ? "its loss is not finite" : "no step was taken"));
       return;
     }
-    SaveOptions saving;
-    saving.folder = checkpoints_of(options_.out);
+    SaveOptions saving = saving_of(options_, *run_.model, base_);
     saving.step = step_;
-    saving.keep_last = options_.keep_last;
     put_position(position_, saving.extra);
-    saving.extra["model"] = options_.model;
-    saving.extra["model_config"] = run_.model->config_json();
     saving.extra["threads"] = std::to_string(threads_);
     if (at_end) {
       saves_.save(saving);
@@ -453,6 +452,7 @@ class Trainer {
   StepMeter meter_{engine_};
   RunEvents happened_;
   RunSaves saves_{options_, engine_, world_, progress_, happened_};
+  std::optional<models::LoraBase> base_;                               // with --lora
   std::unique_ptr<MetricsFile> metrics_, evaluations_, digest_lines_;  // rank 0 with a folder only
   std::unique_ptr<MonitorLogs> monitors_;                              // rank 0 only
   std::optional<RunTrace> trace_;                                      // from the first step on

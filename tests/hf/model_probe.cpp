@@ -1,13 +1,14 @@
 // Opens a model as the trainer would and writes down what it does, for model_parity_test.py to compare.
 //
-//   model_probe FOLDER TOKENS CONFIG OUT [FOLDER TOKENS CONFIG OUT]...
+//   model_probe [--lora SPEC] FOLDER TOKENS CONFIG OUT [FOLDER TOKENS CONFIG OUT]...
 //   model_probe --read CONFIG_JSON...
 //
 // The second form prints what is read of each config.json of a dense family, a line of JSON each.
 // TOKENS: int64 steps, batch, time, then [steps, batch, time + 1] token ids. CONFIG: DeepSpeed's JSON. Into OUT go
 // logits.f32 of the first batch before training; losses.txt, one line a step; the gradients of the first step
 // (gradients/) and weights before training as safetensors in one file (whole/) and in many (sharded/), each of these
-// with a config.json.
+// with a config.json. With LoRA the adapters are among the weights, those after training go into trained/, and
+// evaluated.f32 has the logits of the first batch by then.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
@@ -134,8 +136,10 @@ void print_read(const char* path) {
   std::printf("%s\n", shoal::json::write(line).c_str());
 }
 
-void probe(const char* folder, const char* token_path, const char* config_path, const fs::path& out) {
-  const std::unique_ptr<LanguageModel> model = shoal::models::open_model(folder);
+using Lora = std::optional<shoal::models::LoraSpec>;
+
+void probe(const char* folder, const char* token_path, const char* config_path, const fs::path& out, const Lora& lora) {
+  const std::unique_ptr<LanguageModel> model = shoal::models::open_model(folder, {.lora = lora});
   const std::unique_ptr<shoal::Group> world = shoal::make_single_group();
   shoal::Engine engine(model->units(), shoal::Config::from_file(config_path), *world);
   const at::Tensor tokens = read_tokens(token_path);
@@ -156,20 +160,26 @@ void probe(const char* folder, const char* token_path, const char* config_path, 
     if (step == 0) export_gradients(engine, out / "gradients");
     engine.step();
   }
+  if (!lora) return;
+  export_weights(*model, engine, out / "trained", uint64_t{5} << 30);
+  engine.evaluate([&] { write_tensor(out / "evaluated.f32", model->logits(engine, tokens[0].narrow(1, 0, time))); });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const bool reads = argc > 2 && std::strcmp(argv[1], "--read") == 0;
-  if (!reads && (argc < 5 || argc % 4 != 1)) {
-    std::fprintf(stderr, "usage: model_probe FOLDER TOKENS CONFIG OUT... | --read CONFIG_JSON...\n");
+  const int first = argc > 2 && std::strcmp(argv[1], "--lora") == 0 ? 3 : 1;
+  if (!reads && (argc < 5 || (argc - first) % 4 != 0)) {
+    std::fprintf(stderr, "usage: model_probe [--lora SPEC] FOLDER TOKENS CONFIG OUT... | --read CONFIG_JSON...\n");
     return 2;
   }
   try {
     for (int i = 2; reads && i < argc; ++i) print_read(argv[i]);
     if (reads) return 0;
-    for (int i = 1; i < argc; i += 4) probe(argv[i], argv[i + 1], argv[i + 2], argv[i + 3]);
+    Lora lora;
+    if (first > 1) lora = shoal::models::parse_lora(argv[2]);
+    for (int i = first; i < argc; i += 4) probe(argv[i], argv[i + 1], argv[i + 2], argv[i + 3], lora);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -29,6 +29,25 @@ Result plan(std::vector<std::string> words) {
   return Command(words).wait();
 }
 
+TEST(CliPlan, CountsLora) {
+  const Result result =
+      plan({"--model", "llama-8b", "--world", "1", "--gpu-memory", "24GiB", "--lora", "r=16,alpha=32"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  // q: 32 layers of 16 x (4096 + 4096); v: of 16 x (4096 + 1024).
+  EXPECT_THAT(result.out, HasSubstr("6,815,744 of them trained (0.0848 %)"));
+  EXPECT_EQ(plan({"--model", "llama-8b", "--world", "1", "--gpu-memory", "24GiB"}).exit_code, 3);
+  const auto refused = [](const Words& words) {
+    const Result wrong = plan(words);
+    EXPECT_EQ(wrong.exit_code, 2) << wrong.out;
+    return wrong.err;
+  };
+  EXPECT_THAT(refused({"--model", "llama-8b", "--world", "1", "--lora", "r=16"}), HasSubstr("[--lora] has no alpha"));
+  EXPECT_THAT(refused({"--params", "8e9", "--world", "1", "--lora", "r=16,alpha=1"}),
+              HasSubstr("[--lora] names matrices"));
+  EXPECT_THAT(refused({"--model", "llama-8b", "--time", "--cluster", "H100", "--lora", "r=16,alpha=1"}),
+              HasSubstr("[--lora] --time and --search count steps that train every weight"));
+}
+
 TEST(CliPlan, ShowsTheClassicNumbersOf7B) {
   const Result result = plan({"--params", "7e9", "--world", "8"});
   EXPECT_EQ(result.exit_code, 0) << result.err;

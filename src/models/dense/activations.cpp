@@ -19,6 +19,23 @@ struct Widths {
   bool chunked;   // attention by ops/attention.h, in some layer
 };
 
+// Whether a matrix keeps what it reads: for its own gradient, or for its adapter's.
+struct Reads {
+  bool trains_base, attention_input, ffn_input, ffn_product;
+
+  explicit Reads(const DenseAdapters& adapters)
+      : trains_base(!adapters.are_there),
+        attention_input(trains_base || adapters.read_attention_input),
+        ffn_input(trains_base || adapters.read_ffn_input),
+        ffn_product(trains_base || adapters.read_ffn_product) {}
+
+  // Of `before` norms' outputs, those that are kept.
+  size_t norms(size_t before) const {
+    const size_t inputs = (attention_input ? 1 : 0) + (ffn_input ? 1 : 0);
+    return std::min(before, inputs);
+  }
+};
+
 bool is_chunked(const DenseConfig& config, const DenseLayer& layer, int64_t time) {
   return ops::needs_chunks(config.attention_softcap, layer.window, time);
 }
@@ -40,13 +57,13 @@ Widths widths_of(const DenseConfig& config, const MicroStep& of) {
 }
 
 // Inputs of the norms, and of the matrices behind them. What is normed in fp32 is kept in fp32: on the CPU by the
-// library's RMS norm beside the input, on a GPU where it is normed by 1 + weight.
-size_t norms_nbytes(const DenseConfig& config, const Widths& w, bool fused) {
+// library's RMS norm, beside what its weight's gradient needs, on a GPU where it is normed by 1 + weight.
+size_t norms_nbytes(const DenseConfig& config, const Widths& w, const Reads& reads, bool fused) {
   const bool rms_in_fp32 = config.norm != NormKind::layer && (!fused || (config.norm == NormKind::rms_one && w.narrow));
-  const size_t input = fused && rms_in_fp32 ? 0 : w.element;
+  const size_t input = rms_in_fp32 && (fused || !reads.trains_base) ? 0 : w.element;
   const size_t each = input + (rms_in_fp32 ? 4 : 0);
   const size_t inputs = config.parallel && w.before == 2 && !rms_in_fp32 ? 1 : w.before;  // two norms of one x
-  const size_t read = w.before == 0 ? 2 * w.hidden : w.before * w.hidden;                 // what the matrices read
+  const size_t read = reads.norms(w.before == 0 ? 2 : w.before) * w.hidden;               // what the matrices read
   size_t nbytes = read * w.element + (inputs + w.after) * w.hidden * each;
   if (config.qk_norm != QkNorm::none) nbytes += (w.q + w.kv) * each;
   return nbytes + (fused ? (w.before + w.after) * 4 : 0);
@@ -62,9 +79,11 @@ size_t attention_nbytes(const DenseConfig& config, const Widths& w, const MicroS
 }
 
 // Widths of the feed-forward part that are kept: gate, what the activation function made of it, up, their product.
-size_t ffn_widths(const DenseConfig& config, bool fused) {
-  if (config.gated) return fused && config.activation == Activation::silu && !config.ffn_bias ? 2 : 4;
-  return config.activation == Activation::relu ? 1 : 2;
+size_t ffn_widths(const DenseConfig& config, const Reads& reads, bool fused) {
+  const size_t unread = reads.ffn_product ? 0 : 1;
+  if (!config.gated) return config.activation == Activation::relu ? 1 : 2 - unread;
+  if (!fused || config.activation != Activation::silu || config.ffn_bias) return 4 - unread;
+  return !reads.trains_base && reads.ffn_product ? 3 : 2;
 }
 
 // What backward makes of a chunk: its weights, the slope of a cap, the gradient of the scores, in fp32 and, where it is
@@ -93,26 +112,31 @@ size_t widened_nbytes(const DenseConfig& config, const Widths& w, const MicroSte
 
 }  // namespace
 
-BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of) {
+BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, const DenseAdapters& adapters) {
   const Widths w = widths_of(config, of);
   const size_t rows = of.rows();
   const bool fused = of.is_fused();
-  const size_t ffn = ffn_widths(config, fused);
-  size_t kept = norms_nbytes(config, w, fused) + attention_nbytes(config, w, of, fused) + ffn * w.ffn * w.element;
+  const Reads reads(adapters);
+  const size_t ffn = ffn_widths(config, reads, fused);
+  size_t kept =
+      norms_nbytes(config, w, reads, fused) + attention_nbytes(config, w, of, fused) + ffn * w.ffn * w.element;
+  kept += static_cast<size_t>(adapters.ranks) * w.element + static_cast<size_t>(adapters.dropped) * (1 + w.element);
   if (config.residual_dropout > 0) kept += 2 * w.hidden;
   // Selective recompute makes norms' outputs again, and what the activation function gave.
   const bool makes_product = config.gated || config.activation != Activation::relu;
-  const bool kept_product = !fused || ffn != 2 || !config.gated;
+  const bool kept_product = reads.ffn_product && (!fused || ffn != 2 || !config.gated);
   const size_t product = makes_product && kept_product ? w.ffn : 0;
   const size_t scores = w.chunked ? chunk_nbytes(config, of) : 0;
   if (!fused) {
+    // Gradients flow alike whether the base is trained or not.
+    const size_t flowing = adapters.are_there ? dense_block_nbytes(config, of).kept : rows * kept;
     // An RMS norm in 16 bits does not keep its input, so that the input is kept where its output is made again.
-    const size_t norms = w.narrow && config.norm != NormKind::layer ? 0 : w.before * w.hidden;
+    const size_t norms = w.narrow && config.norm != NormKind::layer ? 0 : reads.norms(w.before) * w.hidden;
     return {rows * kept, rows * (norms + product) * w.element,
-            std::max({rows * kept / 2, scores, widened_nbytes(config, w, of)})};
+            std::max({flowing / 2, scores, widened_nbytes(config, w, of)})};
   }
   // Backward of the feed-forward part holds the gradients of its product, of gate and of up.
-  const size_t norms = config.norm == NormKind::rms_one && w.narrow ? 0 : w.before * w.hidden;
+  const size_t norms = config.norm == NormKind::rms_one && w.narrow ? 0 : reads.norms(w.before) * w.hidden;
   const size_t in_flight = ((config.gated ? 3 : 2) * w.ffn + 2 * w.hidden) * w.element;
   if (!of.fp8) return {rows * kept, rows * (norms + product) * w.element, std::max(rows * in_flight, scores)};
   // Inputs of matrices are kept in 8 bits: norms' outputs instead of in the dtype, and beside what attention and the

@@ -3,9 +3,11 @@
 
 #include "models/decoder.h"
 #include "models/dense/config.h"
+#include "models/dense/weights.h"
 
 namespace shoal::models {
 
-BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of);
+// With adapters the base is frozen, and what only its gradients would need is not kept.
+BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, const DenseAdapters& adapters = {});
 
 }  // namespace shoal::models

@@ -50,6 +50,7 @@ class Dense final : public Decoder {
       : Decoder(std::move(parts)),
         config_(std::move(config)),
         weights_(std::move(weights)),
+        adapters_(most_adapters(weights_)),
         rotary_(config_.rope, config_.head_dim),
         local_rotary_(config_.local_rope, config_.head_dim) {}
 
@@ -99,7 +100,7 @@ class Dense final : public Decoder {
     }
   }
 
-  BlockNbytes block_nbytes(const MicroStep& of) const override { return dense_block_nbytes(config_, of); }
+  BlockNbytes block_nbytes(const MicroStep& of) const override { return dense_block_nbytes(config_, of, adapters_); }
 
  private:
   // Attention and the feed-forward part read the block's input, through two norms or one.
@@ -121,15 +122,14 @@ class Dense final : public Decoder {
     const int64_t dim = config_.head_dim;
     const auto split = [&](const at::Tensor& x) { return x.unflatten(-1, {-1, dim}); };
     if (config_.qkv_layout == QkvLayout::separate) {
-      std::vector<at::Tensor> qkv =
-          ops::linears(pass.matmul, read, {b.q.weight, b.k.weight, b.v.weight}, {b.q.bias, b.k.bias, b.v.bias});
+      std::vector<at::Tensor> qkv = multiply_each(pass, read, {&b.q, &b.k, &b.v});
       if (config_.qk_norm == QkNorm::whole) {
         qkv[0] = head_norm(qkv[0], b.q_norm);
         qkv[1] = head_norm(qkv[1], b.k_norm);
       }
       return {split(qkv[0]), split(qkv[1]), split(qkv[2])};
     }
-    const at::Tensor qkv = ops::linear(pass.matmul, read, b.qkv.weight, b.qkv.bias);
+    const at::Tensor qkv = multiply(pass, read, b.qkv);
     if (config_.qkv_layout == QkvLayout::side_by_side) {
       const int64_t q = config_.q_width(), kv = config_.kv_width();
       return {split(qkv.narrow(-1, 0, q)), split(qkv.narrow(-1, q, kv)), split(qkv.narrow(-1, q + kv, kv))};
@@ -156,28 +156,36 @@ class Dense final : public Decoder {
                            .window = kind.window,
                            .dropout = config_.attention_dropout,
                            .documents = pass.documents.get()};
-    return ops::linear(pass.matmul, causal_attention(q, k, heads.v.transpose(1, 2), how, pass.randomness), b.o.weight,
-                       b.o.bias);
+    return multiply(pass, causal_attention(q, k, heads.v.transpose(1, 2), how, pass.randomness), b.o);
   }
 
   at::Tensor feed_forward(const Pass& pass, const DenseBlock& b, const ops::Operand& read) const {
     if (!config_.gated) {
-      const at::Tensor inner = ops::linear(pass.matmul, read, b.up.weight, b.up.bias);
+      const at::Tensor inner = multiply(pass, read, b.up);
       const ops::Operand made =
           pass.operand(ops::activate(inner, config_.activation), ops::activation_origin(inner, config_.activation));
-      return ops::linear(pass.matmul, made, b.down.weight, b.down.bias);
+      return multiply(pass, made, b.down);
     }
     const std::vector<at::Tensor> gate_up =
-        config_.gate_beside_up
-            ? halves(ops::linear(pass.matmul, read, b.gate_up.weight, b.gate_up.bias))
-            : ops::linears(pass.matmul, read, {b.gate.weight, b.up.weight}, {b.gate.bias, b.up.bias});
-    if (config_.activation == Activation::silu && !config_.ffn_bias) {
+        config_.gate_beside_up ? halves(multiply(pass, read, b.gate_up)) : multiply_each(pass, read, {&b.gate, &b.up});
+    if (config_.activation == Activation::silu && !config_.ffn_bias && !b.down.adapter.is_there()) {
       return ops::swiglu_linear(pass.matmul, gate_up[0], gate_up[1], b.down.weight,
                                 pass.remakes ? ops::Product::remade : ops::Product::kept);
     }
     const ops::Operand made = pass.operand(ops::activate_gated(gate_up[0], gate_up[1], config_.activation),
                                            ops::gated_origin(gate_up[0], gate_up[1], config_.activation));
-    return ops::linear(pass.matmul, made, b.down.weight, b.down.bias);
+    return multiply(pass, made, b.down);
+  }
+
+  static at::Tensor multiply(const Pass& pass, const ops::Operand& x, const DenseMatrix& by) {
+    return multiply_each(pass, x, {&by})[0];
+  }
+  // Matrices on one x, each with its adapter.
+  static std::vector<at::Tensor> multiply_each(const Pass& pass, const ops::Operand& x,
+                                               const std::vector<const DenseMatrix*>& by) {
+    std::vector<AdaptedLinear> matrices;
+    for (const DenseMatrix* matrix : by) matrices.push_back({matrix->weight, matrix->bias, matrix->adapter});
+    return adapted_linears(pass.matmul, x, matrices, pass.randomness);
   }
 
   // On a GPU what reads them copies views: copied here, the copies are all that is kept.
@@ -239,6 +247,7 @@ class Dense final : public Decoder {
 
   DenseConfig config_;
   DenseWeights weights_;
+  DenseAdapters adapters_;  // of the block with most of them
   RopeTables rotary_, local_rotary_;
 };
 

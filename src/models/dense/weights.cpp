@@ -24,16 +24,19 @@ class Declaring {
     return norm;
   }
 
-  DenseMatrix matrix(const std::string& name, int64_t out, int64_t in) {
-    return {list_.add(name + ".weight", {out, in}, normal_), {}};
+  DenseMatrix matrix(const std::string& name, int64_t out, int64_t in, bool makes_qv = false) {
+    DenseMatrix made;
+    made.weight = list_.add(name + ".weight", {out, in}, normal_);
+    made.adapter = list_.adapt(name, {.out = out, .in = in, .makes_qv = makes_qv});
+    return made;
   }
 
   void bias(DenseMatrix& of, const std::string& name, bool there) {
     if (there) of.bias = list_.add(name + ".bias", {of.weight.size(0)}, kZero);
   }
 
-  DenseMatrix affine(const std::string& name, int64_t out, int64_t in, bool biased) {
-    DenseMatrix made = matrix(name, out, in);
+  DenseMatrix affine(const std::string& name, int64_t out, int64_t in, bool biased, bool makes_qv = false) {
+    DenseMatrix made = matrix(name, out, in, makes_qv);
     bias(made, name, biased);
     return made;
   }
@@ -52,11 +55,11 @@ void declare_attention(const DenseConfig& config, const DenseNames& names, const
   block.attention_norm = declare.norm(prefix, two_in_parallel ? names.parallel_attention_norm : names.attention_norm);
   const int64_t q = config.q_width(), kv = config.kv_width();
   if (config.qkv_layout != QkvLayout::separate) {
-    block.qkv = declare.affine(prefix + names.qkv, q + 2 * kv, config.hidden, config.qkv_bias);
+    block.qkv = declare.affine(prefix + names.qkv, q + 2 * kv, config.hidden, config.qkv_bias, /*makes_qv=*/true);
   } else {
-    block.q = declare.matrix(prefix + names.q, q, config.hidden);
+    block.q = declare.matrix(prefix + names.q, q, config.hidden, /*makes_qv=*/true);
     block.k = declare.matrix(prefix + names.k, kv, config.hidden);
-    block.v = declare.matrix(prefix + names.v, kv, config.hidden);
+    block.v = declare.matrix(prefix + names.v, kv, config.hidden, /*makes_qv=*/true);
     declare.bias(block.q, prefix + names.q, config.qkv_bias);
     declare.bias(block.k, prefix + names.k, config.qkv_bias);
     declare.bias(block.v, prefix + names.v, config.qkv_bias);
@@ -89,6 +92,34 @@ void declare_ffn(const DenseConfig& config, const DenseNames& names, const std::
 }
 
 }  // namespace
+
+DenseAdapters adapters_of(const DenseBlock& block) {
+  DenseAdapters found;
+  const auto see = [&](const DenseMatrix& matrix, bool& read) {
+    if (!matrix.adapter.is_there()) return;
+    found.are_there = true;
+    found.ranks += matrix.adapter.a.size(0);
+    if (matrix.adapter.dropout > 0) {
+      found.dropped += matrix.adapter.a.size(1);
+    } else {
+      read = true;
+    }
+  };
+  for (const DenseMatrix* matrix : {&block.q, &block.k, &block.v, &block.qkv}) see(*matrix, found.read_attention_input);
+  see(block.o, found.read_attended);
+  for (const DenseMatrix* matrix : {&block.gate, &block.up, &block.gate_up}) see(*matrix, found.read_ffn_input);
+  see(block.down, found.read_ffn_product);
+  return found;
+}
+
+DenseAdapters most_adapters(const DenseWeights& weights) {
+  DenseAdapters most;
+  for (const DenseBlock& block : weights.blocks) {
+    const DenseAdapters found = adapters_of(block);
+    if (found.ranks > most.ranks) most = found;
+  }
+  return most;
+}
 
 DenseWeights declare_dense_weights(const DenseConfig& config, ParameterList& list) {
   const DenseNames& names = dense_family_of(config).names;

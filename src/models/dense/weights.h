@@ -14,6 +14,7 @@ struct DenseNorm {
 };
 struct DenseMatrix {
   at::Tensor weight, bias;  // [out, in], [out]
+  Adapter adapter = {};
 };
 
 struct DenseBlock {
@@ -35,6 +36,18 @@ struct DenseWeights {
   DenseNorm norm;
   at::Tensor head;  // [vocab, hidden]; the embedding itself when tied
 };
+
+// What adapters keep of a token in a block for backward, where the base is frozen.
+struct DenseAdapters {
+  bool are_there = false;
+  // As it is; what dropout made of it is counted by its width.
+  bool read_attention_input = false, read_attended = false, read_ffn_input = false, read_ffn_product = false;
+  int64_t dropped = 0;
+  int64_t ranks = 0;  // of all of them together
+};
+DenseAdapters adapters_of(const DenseBlock& block);
+// Of the block with most of them.
+DenseAdapters most_adapters(const DenseWeights& weights);
 
 DenseWeights declare_dense_weights(const DenseConfig& config, ParameterList& list);
 

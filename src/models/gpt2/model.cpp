@@ -17,9 +17,11 @@ namespace shoal::models {
 namespace {
 
 constexpr const char* kArchitecture = "GPT2LMHeadModel";
+constexpr const char* kQkv = "attn.c_attn";
 
 struct Affine {
   at::Tensor weight, bias;
+  Adapter adapter = {};  // of matrices
 };
 
 struct Block {
@@ -44,8 +46,11 @@ Affine declare_norm(const Gpt2Config& config, const std::string& name, Parameter
 }
 
 Affine declare_matrix(const std::string& name, int64_t in, int64_t out, double deviation, ParameterList& list) {
-  return {list.add(name + ".weight", {in, out}, Init::normal(deviation)),
-          list.add(name + ".bias", {out}, Init::constant(0))};
+  Affine made;
+  made.weight = list.add(name + ".weight", {in, out}, Init::normal(deviation));
+  made.bias = list.add(name + ".bias", {out}, Init::constant(0));
+  made.adapter = list.adapt(name, {.out = out, .in = in, .makes_qv = name.ends_with(kQkv), .transposed = true});
+  return made;
 }
 
 Block declare_block(const Gpt2Config& config, const std::string& prefix, ParameterList& list) {
@@ -54,7 +59,7 @@ Block declare_block(const Gpt2Config& config, const std::string& prefix, Paramet
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(config.layers));
   Block block;
   block.attention_norm = declare_norm(config, prefix + "ln_1", list);
-  block.qkv = declare_matrix(prefix + "attn.c_attn", config.hidden, 3 * config.hidden, deviation, list);
+  block.qkv = declare_matrix(prefix + kQkv, config.hidden, 3 * config.hidden, deviation, list);
   block.attention_out = declare_matrix(prefix + "attn.c_proj", config.hidden, config.hidden, residual, list);
   block.ffn_norm = declare_norm(config, prefix + "ln_2", list);
   block.ffn_in = declare_matrix(prefix + "mlp.c_fc", config.hidden, config.ffn, deviation, list);
@@ -85,7 +90,8 @@ Weights declare_weights(const Gpt2Config& config, ParameterList& list) {
 }
 
 at::Tensor apply(const Pass& pass, const ops::Operand& x, const Affine& matrix) {
-  return ops::linear(pass.matmul, x, matrix.weight.t(), matrix.bias);
+  const at::Tensor weight = matrix.weight.t();
+  return adapted_linears(pass.matmul, x, {{weight, matrix.bias, matrix.adapter}}, pass.randomness)[0];
 }
 
 class Gpt2 final : public Decoder {
@@ -152,14 +158,35 @@ class Gpt2 final : public Decoder {
     const size_t rows = of.rows(), element = nbytes_of(of.dtype);
     const auto hidden = static_cast<size_t>(config_.hidden);
     const auto ffn = static_cast<size_t>(config_.ffn);
-    size_t nbytes = rows * element * (8 * hidden + 2 * ffn);
+    // A frozen matrix keeps what it reads for its adapter alone.
+    size_t norms = 2, products = 1, of_adapters = 0;
+    if (info().lora) {
+      norms = products = 0;
+      for (const Block& block : weights_.blocks) {
+        const auto reads = [](const Affine& matrix) {  // what dropout made of it is counted below
+          return size_t{matrix.adapter.is_there() && matrix.adapter.dropout == 0 ? 1u : 0u};
+        };
+        norms = std::max(norms, reads(block.qkv) + reads(block.ffn_in));
+        products = std::max(products, reads(block.ffn_out));
+        size_t nbytes = 0;
+        for (const Affine* matrix : {&block.qkv, &block.attention_out, &block.ffn_in, &block.ffn_out}) {
+          const Adapter& adapter = matrix->adapter;
+          if (!adapter.is_there()) continue;
+          nbytes += static_cast<size_t>(adapter.a.size(0)) * element;
+          if (adapter.dropout > 0) nbytes += static_cast<size_t>(adapter.a.size(1)) * (1 + element);
+        }
+        of_adapters = std::max(of_adapters, nbytes);
+      }
+    }
+    size_t nbytes = rows * (element * ((6 + norms) * hidden + (1 + products) * ffn) + of_adapters);
     if (config_.residual_dropout > 0) nbytes += rows * 2 * hidden;
     if (config_.attention_dropout > 0) {
       const size_t scores = rows * static_cast<size_t>(config_.heads * of.time);
       nbytes += scores * (4 + element + 1);
     }
-    const size_t remade = rows * element * (2 * hidden + ffn);
-    if (!of.is_fused()) return {nbytes, remade, nbytes / 2};
+    const size_t remade = rows * element * (norms * hidden + products * ffn);
+    const size_t whole = rows * element * (8 * hidden + 2 * ffn);
+    if (!of.is_fused()) return {nbytes, remade, std::max(nbytes, whole) / 2};
     const size_t in_flight = rows * element * 2 * (ffn + hidden);
     if (!of.fp8) return {nbytes, remade, in_flight};
     // Inputs of matrices are kept in 8 bits: those that selective recompute makes again instead of in the dtype, and

@@ -29,6 +29,11 @@ bool any_defined(at::TensorList tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) { return tensor.defined(); });
 }
 
+// Whether one of them gets a gradient: else its product's input is not needed again.
+bool any_trained(at::TensorList weights) {
+  return std::any_of(weights.begin(), weights.end(), [](const Tensor& weight) { return weight.requires_grad(); });
+}
+
 // Whether plain matmuls go through PlainLinears; else each is an at::linear.
 bool is_ours(const Tensor& x, at::TensorList biases) { return !any_defined(biases) && x.is_cuda(); }
 
@@ -135,7 +140,7 @@ struct PlainLinears final : ag::Function<PlainLinears> {
   static ag::variable_list forward(ag::AutogradContext* ctx, const Tensor& given, at::TensorList weights) {
     const Tensor x = rows_of(given).contiguous();
     ctx->saved_data["sizes"] = given.sizes().vec();
-    ag::variable_list kept = {x};
+    ag::variable_list kept = {any_trained(weights) ? x : Tensor()};
     kept.insert(kept.end(), weights.begin(), weights.end());
     ctx->save_for_backward(kept);
     return plain_products(x, given, weights);
@@ -217,11 +222,13 @@ struct RemadeLinears final : ag::Function<RemadeLinears> {
                            {saved.begin(), weights},
                            ctx->saved_data["eps"].toDouble()};
     const auto how = static_cast<Matmul>(ctx->saved_data["how"].toInt());
-    const Tensor x = rows_of(make_again(origin)).contiguous();
     const Asked asked = asked_for(ctx, {weights, saved.end()}, grads);
+    const bool needs_x = std::find(asked.of_weights.begin(), asked.of_weights.end(), true) != asked.of_weights.end();
+    const Tensor x = needs_x ? rows_of(make_again(origin)).contiguous() : Tensor();
     Gradients made;
     if (how != Matmul::plain) {
-      made = fp8_gradients(to_fp8(x, Fp8::e4m3, how, Sides::transposed).transposed, asked, how);
+      const Fp8Matrix x8 = needs_x ? to_fp8(x, Fp8::e4m3, how, Sides::transposed).transposed : Fp8Matrix{};
+      made = fp8_gradients(x8, asked, how);
     } else {
       made = ctx->saved_data["jointly"].toBool() ? joint_gradients(x, asked) : separate_gradients(x, asked);
     }

@@ -154,14 +154,15 @@ int64_t tokens_a_chunk(int64_t tokens, int64_t vocab, int64_t hidden, DType dtyp
   return std::min(tokens, (even + kTile - 1) / kTile * kTile);
 }
 
-size_t linear_cross_entropy_nbytes(int64_t tokens, int64_t vocab, int64_t hidden, DType dtype, bool capped) {
+size_t linear_cross_entropy_nbytes(int64_t tokens, int64_t vocab, int64_t hidden, DType dtype, bool capped,
+                                   bool trained) {
   const auto in_dtype = static_cast<int64_t>(nbytes_of(dtype));
   // With a cap its slope besides, in fp32.
   const int64_t logits = tokens_a_chunk(tokens, vocab, hidden, dtype) * padded(vocab) * (in_dtype + (capped ? 4 : 0));
   const int64_t dx = tokens * hidden * in_dtype;
-  const int64_t dweight = vocab * hidden * 4;
+  const int64_t weight = trained ? vocab * hidden : 0;
   // Forward holds the logits, backward the scaled gradients beside what forward made.
-  return static_cast<size_t>(dx + dweight + std::max(logits, dx + vocab * hidden * in_dtype));
+  return static_cast<size_t>(dx + weight * 4 + std::max(logits, dx + weight * in_dtype));
 }
 
 }  // namespace shoal::models::ops

@@ -23,7 +23,9 @@ at::Tensor cap_logits(const at::Tensor& logits, double softcap);
 // Tokens whose logits exist at once on a GPU.
 int64_t tokens_a_chunk(int64_t tokens, int64_t vocab, int64_t hidden, DType dtype);
 
-// Bytes that the operation holds at its peak on a GPU beyond its inputs, with gradients.
-size_t linear_cross_entropy_nbytes(int64_t tokens, int64_t vocab, int64_t hidden, DType dtype, bool capped = false);
+// Bytes that the operation holds at its peak on a GPU beyond its inputs, with gradients, that of the weight if it is
+// trained.
+size_t linear_cross_entropy_nbytes(int64_t tokens, int64_t vocab, int64_t hidden, DType dtype, bool capped = false,
+                                   bool trained = true);
 
 }  // namespace shoal::models::ops

@@ -38,6 +38,14 @@ TEST(DecoderShape, CountsFlopsAsTheFieldDoes) {
   EXPECT_DOUBLE_EQ(model_flops_a_token(shape, 2048), matrices + 6.0 * 32 * 4096 * 2048);
 }
 
+TEST(DecoderShape, AFrozenMatrixCostsNoGradient) {
+  DecoderShape shape = testing::llama_7b();
+  const double trained = model_flops_a_token(shape, 2048);
+  shape.adapter_numel = 1000;
+  EXPECT_DOUBLE_EQ(trained - model_flops_a_token(shape, 2048),
+                   2.0 * static_cast<double>(shape.numel() - shape.head_numel()) - 6000);
+}
+
 // Token t of 0, 1, ... sees t + 1 tokens, or its window: half of the sequence in the limit.
 TEST(DecoderShape, CountsWhatLiesWithinWindows) {
   DecoderShape shape = testing::llama_7b();

@@ -36,6 +36,27 @@ TEST(FillNormal, AnyRangeGivesTheBitsOfTheWhole) {
   }
 }
 
+TEST(FillUniform, AnyRangeGivesTheBitsOfTheWholeWithinTheBound) {
+  const uint64_t key = stream_key(7, "a");
+  std::vector<float> whole(4001);
+  fill_uniform(key, 0.25, 0, 4001, whole.data());
+  for (int64_t begin = 0; begin <= 9; ++begin) {
+    for (const int64_t numel : {0, 1, 2, 3, 5, 8, 50}) {
+      std::vector<float> part(static_cast<size_t>(numel));
+      fill_uniform(key, 0.25, begin, numel, part.data());
+      EXPECT_EQ(part, std::vector<float>(whole.begin() + begin, whole.begin() + begin + numel));
+    }
+  }
+  double sum = 0, squares = 0;
+  for (const float value : whole) {
+    EXPECT_LE(std::abs(value), 0.25F);
+    sum += value;
+    squares += double{value} * value;
+  }
+  EXPECT_NEAR(sum / 4001, 0, 0.01);
+  EXPECT_NEAR(squares / 4001, 0.25 * 0.25 / 3, 0.001);
+}
+
 TEST(FillNormal, ReachesElementsBeyondFourGiga) {
   std::vector<float> near(8);
   std::vector<float> far(8);

@@ -34,6 +34,13 @@ TEST(InitialValues, RandomNumbersDependOnSeedNameAndIndexOnly) {
   EXPECT_EQ(values(1, "w", 5)[1], values(1, "w", 6)[0]);
 }
 
+TEST(InitialValues, UniformNumbersFillTheirBound) {
+  const std::vector<float> values = values_of(*make_initial_values(Init::uniform(0.5), 1, "a"), 3, 1000);
+  EXPECT_THAT(values, Each(::testing::AllOf(::testing::Ge(-0.5F), ::testing::Le(0.5F))));
+  EXPECT_THAT(values, ::testing::Contains(::testing::Gt(0.49F)));
+  EXPECT_THAT(values, ::testing::Contains(::testing::Lt(-0.49F)));
+}
+
 TEST(InitialValues, TheStandardDeviationScalesTheSameNumbers) {
   const std::vector<float> one = values_of(*make_initial_values(Init::normal(1), 0, "w"), 0, 4);
   const std::vector<float> two = values_of(*make_initial_values(Init::normal(2), 0, "w"), 0, 4);

@@ -65,6 +65,33 @@ Without offload stage 3 fits on 8 ranks.
 )");
 }
 
+TEST(PlanText, ShowsWhatIsFrozenApart) {
+  PlanReport report{
+      .subject = stack(2, 1024, DType::bf16), .config = config_in(Precision::bf16, 3), .world = 2, .budget = {}};
+  for (UnitSpec& unit : report.subject.units) {
+    for (ParamSpec& param : unit.params) param.trainable = false;
+    unit.params.push_back({.name = unit.name + ".lora", .shape = {16, 1024}, .dtype = DType::bf16});
+  }
+  const std::string text = plan_text(report);
+  EXPECT_NE(text.find("stack: 4,229,120 parameters, 32,768 of them trained (0.775 %) in 2 units"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\nof the weights, bytes a rank\n\n"
+                      "stage           frozen         trained\n"
+                      "0            8.004 MiB          64 KiB\n"
+                      "1            8.004 MiB          64 KiB\n"
+                      "2            8.004 MiB          64 KiB\n"
+                      "3*           4.004 MiB          64 KiB\n"),
+            std::string::npos)
+      << text;
+  const json::Value root = json::parse(plan_json(report), "plan");
+  EXPECT_EQ(root.find("trained_parameters")->as_integer(), 32768);
+  for (const json::Value& stage : root.find("stages")->as_array()) {
+    EXPECT_EQ(stage.find("frozen_weights")->as_integer() + stage.find("trained_weights")->as_integer(),
+              stage.find("weights")->as_integer());
+    EXPECT_EQ(stage.find("optimizer")->as_integer(), (stage.find("stage")->as_integer() == 0 ? 10 : 5) * 32768);
+  }
+}
+
 TEST(PlanText, ShowsSettingsWhereThereIsMemoryToFitInto) {
   PlanReport report{.subject = subject_of_count(1000, Precision::bf16),
                     .config = config_in(Precision::bf16, 3),

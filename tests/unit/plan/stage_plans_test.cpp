@@ -80,6 +80,9 @@ TEST(ClassicArithmetic, GivesThePapersNumbersFor7BOn8Ranks) {
   EXPECT_EQ(classic_nbytes(7'000'000'000, 1, 8), 38.5e9);
   EXPECT_EQ(classic_nbytes(7'000'000'000, 2, 8), 26.25e9);
   EXPECT_EQ(classic_nbytes(7'000'000'000, 3, 8), 14e9);
+  // Of frozen parameters the weight alone.
+  EXPECT_EQ(classic_nbytes(1'000'000, 0, 8, 7'000'000'000), 14e9 + 16e6);
+  EXPECT_EQ(classic_nbytes(1'000'000, 3, 8, 7'000'000'000), 1.75e9 + 2e6);
 }
 
 }  // namespace

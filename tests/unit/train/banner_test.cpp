@@ -27,6 +27,18 @@ BannerFacts facts_of(int stage, int world, const std::string& more = "") {
   return facts;
 }
 
+TEST(Banner, SaysWhatLoraTrains) {
+  models::ModelInfo info;
+  info.name = "small";
+  info.numel = 1'048'576 + 2048;
+  EXPECT_EQ(model_text(info), "small: 1,050,624 parameters");
+  info.lora =
+      models::LoraInfo{.spec = models::parse_lora("r=2,alpha=4,targets=q_proj"), .modules = {"a", "b"}, .numel = 2048};
+  EXPECT_EQ(model_text(info),
+            "small: 1,050,624 parameters\n"
+            "lora       r=2,alpha=4,targets=q_proj: 2,048 parameters in 2 adapters are trained, 0.195 %");
+}
+
 TEST(Banner, SaysWhereEveryByteLivesAndWhatAStepMoves) {
   EXPECT_EQ(banner(facts_of(3, 2, R"(, "bf16": {"enabled": true})")),
             "model      toy: 2,097,152 parameters\n"

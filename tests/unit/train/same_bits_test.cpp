@@ -54,6 +54,7 @@ TEST(SameBits, WhatIsQuantizedDependsOnTheHostsAndIsExactOnOneRank) {
             "same bits at 2, 3, 4, 6, 8, 12, 24 ranks");
   const std::string frozen = R"(, "zero_optimization": {"stage": 3, "zero_quantized_nontrainable_weights": true})";
   EXPECT_EQ(text_of(config_of(frozen)), kAll) << "nothing is frozen";
+  EXPECT_EQ(text_of(config_of(frozen), {.freezes = true}), "same bits at 2, 3, 4, 6, 8, 12, 24 ranks");
   Config gradients = config_of(R"(, "zero_optimization": {"stage": 2, "zero_quantized_gradients": true})", 4);
   EXPECT_EQ(text_of(gradients), kAll) << "on one host";
   gradients.shoal.ranks_per_host = 2;
