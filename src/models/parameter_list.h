@@ -3,11 +3,13 @@
 // another shape, all in one error.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "checkpoint/stored_pieces.h"
 #include "models/value_sources.h"
 
 namespace shoal::models {
@@ -31,6 +33,10 @@ class ParameterList {
   void begin_unit(const std::string& name);
   // A parameter of the unit begun last, fp32, trained.
   at::Tensor add(const std::string& name, const std::vector<int64_t>& shape, const Init& init);
+  // One that files have whole, by its name, or in pieces, which together are all of it. `pieces` is asked only with a
+  // file that does not have it whole.
+  at::Tensor add_pieced(const std::string& name, const std::vector<int64_t>& shape, const Init& init,
+                        const std::function<std::vector<StoredPiece>()>& pieces);
   // The same tensor once more, by another name. A file may hold it, or not.
   void add_tied(const std::string& name, const at::Tensor& tensor);
 
@@ -42,6 +48,11 @@ class ParameterList {
   // The name under which the file holds a parameter, or "".
   std::string name_in_file(const std::string& name) const;
   bool is_ignored(const std::string& name) const;
+  at::Tensor add(Parameter param, const std::vector<int64_t>& shape);
+  // The values of a tensor that the file has; notes where it is of another shape.
+  std::shared_ptr<const ValueSource> file_values(const std::string& in_file, const std::vector<int64_t>& shape);
+  // null: the file lacks some, which are noted.
+  std::shared_ptr<const ValueSource> pieced_values(const std::vector<StoredPiece>& pieces);
 
   WeightsOrigin origin_;
   FileNames names_;
