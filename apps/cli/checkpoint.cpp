@@ -84,7 +84,10 @@ int run_export(const CheckpointFlags& flags) {
   SafetensorsWriteOptions options;
   options.dtype = flags.dtype == "fp32" ? DType::f32 : DType::bf16;
   const std::string from = checkpoint::resolve_checkpoint(flags.path, "checkpoint export");
-  const checkpoint::Exported exported = checkpoint::export_safetensors(from, flags.out, options);
+  const checkpoint::Exported exported =
+      checkpoint::export_safetensors(from, flags.out, options, [&](const std::string& model_config) {
+        return models::open_model_of_config(model_config, from)->stored_pieces();
+      });
   fmt::print("{} -> {}: {} tensors, {} elements in {}\n", from, flags.out, exported.tensors,
              format_count(exported.numel), flags.dtype);
   if (!exported.has_config) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace shoal::models {
 struct OpenOptions {
   uint64_t seed = 0;  // of initial weights, where no file gives them
   Recompute recompute = Recompute::none;
+  // Of mixtures of experts: what the auxiliary loss counts, 0: nothing; left out: as config.json says.
+  std::optional<double> router_aux_loss = {};
 };
 
 // Throws an Error that names what is wrong: unknown architecture, missing or extra tensors, wrong shapes, a truncated

@@ -91,9 +91,49 @@ size_t widened_nbytes(const DenseConfig& config, const Widths& w, const MicroSte
   return of.rows() * w.q * (8 * 4 + 3 * w.element);
 }
 
+// What a token's pairs keep: gate and up of each expert, where each pair stands, and the router's probabilities, in
+// fp32. See [Note: how tokens reach their experts].
+size_t routed_nbytes(const DenseExperts& experts, const Widths& w) {
+  const auto k = static_cast<size_t>(experts.per_token), count = static_cast<size_t>(experts.count);
+  const size_t weights = w.element + (experts.normalizes ? 4 : 0);
+  return k * (2 * static_cast<size_t>(experts.ffn) * w.element + 3 * sizeof(int64_t) + weights) + count * 4 +
+         (experts.normalizes ? 4 : 0);
+}
+
+// Its gate, and what it gives.
+size_t shared_nbytes(const DenseExperts& experts, const Widths& w, bool fused) {
+  if (experts.shared_ffn == 0) return 0;
+  return ((fused ? 2 : 4) * static_cast<size_t>(experts.shared_ffn) + 2 + w.hidden) * w.element;
+}
+
+// Backward holds the gradients of what a token's experts gave, and then of gate and of up, and what the activation
+// function makes of them; or these and the sorted tokens twice. On a GPU the gradients of the experts' matrices are
+// made beside where they are kept.
+size_t routed_in_flight(const DenseConfig& config, const Widths& w, size_t rows, bool fused) {
+  const DenseExperts& experts = config.experts;
+  const auto k = static_cast<size_t>(experts.per_token), ffn = static_cast<size_t>(experts.ffn);
+  const size_t early = k * (w.hidden + 7 * ffn), late = k * (2 * w.hidden + 2 * ffn);
+  const size_t weights = fused ? static_cast<size_t>(experts.count) * 2 * ffn * w.hidden : 0;
+  return (rows * (std::max(early, late) + 2 * w.hidden) + weights) * w.element;
+}
+
+BlockNbytes mixture_nbytes(const DenseConfig& config, const MicroStep& of) {
+  const Widths w = widths_of(config, of);
+  const size_t rows = of.rows();
+  const bool fused = of.is_fused();
+  const size_t kept = norms_nbytes(config, w, fused) + attention_nbytes(config, w, of, fused) +
+                      routed_nbytes(config.experts, w) + shared_nbytes(config.experts, w, fused);
+  const size_t norms = w.narrow && !fused ? 0 : w.before * w.hidden;
+  const size_t product = fused ? 0 : static_cast<size_t>(config.experts.shared_ffn);
+  const size_t scores = w.chunked ? chunk_nbytes(config, of) : 0;
+  return {rows * kept, rows * (norms + product) * w.element,
+          std::max({routed_in_flight(config, w, rows, fused), scores, fused ? 0 : widened_nbytes(config, w, of)})};
+}
+
 }  // namespace
 
-BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of) {
+BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, bool experts) {
+  if (experts) return mixture_nbytes(config, of);
   const Widths w = widths_of(config, of);
   const size_t rows = of.rows();
   const bool fused = of.is_fused();

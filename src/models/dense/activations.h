@@ -6,6 +6,7 @@
 
 namespace shoal::models {
 
-BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of);
+// `experts`: the block has experts in place of the dense feed-forward part.
+BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, bool experts = false);
 
 }  // namespace shoal::models

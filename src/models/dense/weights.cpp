@@ -71,6 +71,55 @@ void declare_attention(const DenseConfig& config, const DenseNames& names, const
   block.attention_after = declare.norm(prefix, names.attention_after);
 }
 
+std::string gate_up_name(const DenseNames& names, const std::string& prefix) {
+  return prefix + names.experts + ".gate_up_proj";
+}
+std::string down_name(const DenseNames& names, const std::string& prefix) {
+  return prefix + names.experts + ".down_proj";
+}
+std::string router_name(const DenseNames& names, const std::string& prefix) {
+  return prefix + names.router + ".weight";
+}
+
+// As files of a tensor for each expert have them.
+std::vector<StoredPiece> router_piece(const DenseConfig& config, const DenseNames& names, const std::string& prefix) {
+  return {{prefix + names.filed_router + ".weight", {config.experts.count, config.hidden}, 0}};
+}
+std::vector<StoredPiece> expert_pieces(const DenseConfig& config, const DenseNames& names, const std::string& prefix,
+                                       bool down) {
+  const int64_t ffn = config.experts.ffn, numel = ffn * config.hidden;
+  std::vector<StoredPiece> pieces;
+  for (int64_t expert = 0; expert < config.experts.count; ++expert) {
+    const std::string of = fmt::format("{}{}.{}.", prefix, names.filed_experts, expert);
+    if (down) {
+      pieces.push_back({of + names.expert_down + ".weight", {config.hidden, ffn}, expert * numel});
+    } else {
+      pieces.push_back({of + names.expert_gate + ".weight", {ffn, config.hidden}, 2 * expert * numel});
+      pieces.push_back({of + names.expert_up + ".weight", {ffn, config.hidden}, (2 * expert + 1) * numel});
+    }
+  }
+  return pieces;
+}
+
+void declare_mixture(const DenseConfig& config, const DenseNames& names, const std::string& prefix, DenseBlock& block,
+                     ParameterList& list) {
+  const Init normal = Init::normal(config.initializer_range);
+  const int64_t count = config.experts.count, ffn = config.experts.ffn, hidden = config.hidden;
+  block.mixture.router = list.add_pieced(router_name(names, prefix), {count, hidden}, normal,
+                                         [&] { return router_piece(config, names, prefix); });
+  block.mixture.gate_up = list.add_pieced(gate_up_name(names, prefix), {count, 2 * ffn, hidden}, normal,
+                                          [&] { return expert_pieces(config, names, prefix, /*down=*/false); });
+  block.mixture.down = list.add_pieced(down_name(names, prefix), {count, hidden, ffn}, normal,
+                                       [&] { return expert_pieces(config, names, prefix, /*down=*/true); });
+  if (config.experts.shared_ffn == 0) return;
+  Declaring declare(config, list);
+  const std::string shared = prefix + names.shared_expert;
+  block.gate = declare.matrix(shared + ".gate_proj", config.experts.shared_ffn, hidden);
+  block.up = declare.matrix(shared + ".up_proj", config.experts.shared_ffn, hidden);
+  block.down = declare.matrix(shared + ".down_proj", hidden, config.experts.shared_ffn);
+  block.mixture.shared_gate = declare.matrix(prefix + names.shared_gate, 1, hidden).weight;
+}
+
 void declare_ffn(const DenseConfig& config, const DenseNames& names, const std::string& prefix, DenseBlock& block,
                  ParameterList& list) {
   Declaring declare(config, list);
@@ -107,7 +156,12 @@ DenseWeights declare_dense_weights(const DenseConfig& config, ParameterList& lis
     list.begin_unit(name);
     DenseBlock& block = weights.blocks.emplace_back();
     declare_attention(config, names, name + ".", block, list);
-    declare_ffn(config, names, name + ".", block, list);
+    if (config.each_layer[static_cast<size_t>(layer)].experts) {
+      block.ffn_norm = Declaring(config, list).norm(name + ".", names.ffn_norm);
+      declare_mixture(config, names, name + ".", block, list);
+    } else {
+      declare_ffn(config, names, name + ".", block, list);
+    }
   }
   list.begin_unit(names.head);
   weights.norm = Declaring(config, list).norm("", names.norm);
@@ -119,6 +173,19 @@ DenseWeights declare_dense_weights(const DenseConfig& config, ParameterList& lis
     weights.head = list.add(head, {config.vocab, config.hidden}, normal);
   }
   return weights;
+}
+
+StoredPieces dense_pieces(const DenseConfig& config) {
+  const DenseNames& names = dense_family_of(config).names;
+  StoredPieces pieces;
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    if (!config.each_layer[static_cast<size_t>(layer)].experts) continue;
+    const std::string prefix = fmt::format("{}.{}.", names.layer, layer);
+    pieces[router_name(names, prefix)] = router_piece(config, names, prefix);
+    pieces[gate_up_name(names, prefix)] = expert_pieces(config, names, prefix, /*down=*/false);
+    pieces[down_name(names, prefix)] = expert_pieces(config, names, prefix, /*down=*/true);
+  }
+  return pieces;
 }
 
 }  // namespace shoal::models

@@ -16,6 +16,14 @@ struct DenseMatrix {
   at::Tensor weight, bias;  // [out, in], [out]
 };
 
+// In place of the feed-forward part.
+struct DenseMixture {
+  at::Tensor router;       // [experts, hidden]
+  at::Tensor gate_up;      // [experts, 2 ffn, hidden]: gate, then up
+  at::Tensor down;         // [experts, hidden, ffn]
+  at::Tensor shared_gate;  // [1, hidden]; the shared expert itself is gate, up and down below
+};
+
 struct DenseBlock {
   DenseNorm attention_norm, attention_after;  // [hidden]
   DenseMatrix q, k, v;                        // or, as one matrix:
@@ -26,6 +34,7 @@ struct DenseBlock {
   DenseMatrix gate, up;  // up alone where nothing is gated; or, as one matrix:
   DenseMatrix gate_up;
   DenseMatrix down;
+  DenseMixture mixture;
 };
 
 struct DenseWeights {
@@ -37,5 +46,8 @@ struct DenseWeights {
 };
 
 DenseWeights declare_dense_weights(const DenseConfig& config, ParameterList& list);
+
+// The parameters of all experts of a layer together, which files have one by one.
+StoredPieces dense_pieces(const DenseConfig& config);
 
 }  // namespace shoal::models
