@@ -18,6 +18,7 @@
 #include "plan/from_config.h"
 #include "shoal/checkpoint.h"
 #include "shoal/error.h"
+#include "train/expert_load.h"
 #include "train/monitor_logs.h"
 #include "train/param_groups.h"
 #include "train/run_config.h"
@@ -122,8 +123,9 @@ std::string checkpoints_of(const std::string& run_folder) { return (fs::path(run
 
 PreparedRun prepare_run(const TrainOptions& options, int world) {
   check_flags(options, world);
-  std::unique_ptr<models::LanguageModel> model =
-      models::open_model(options.model, {.seed = options.seed, .recompute = options.recompute});
+  std::unique_ptr<models::LanguageModel> model = models::open_model(
+      options.model,
+      {.seed = options.seed, .recompute = options.recompute, .router_aux_loss = options.router_aux_loss});
   const models::ModelInfo& info = model->info();
   RunConfig made = make_run_config(options, world, info.hidden);
   Config config = with_defaults_of_runs(std::move(made.config), options);
@@ -143,6 +145,7 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   std::vector<std::string> choices = std::move(made.choices);
   if (std::string doubt = models::name_clash(options.model); !doubt.empty()) choices.push_back(std::move(doubt));
   for (std::string& line : param_group_lines(model->units(), options, config)) choices.push_back(std::move(line));
+  if (std::string line = experts_line(info.experts); !line.empty()) choices.push_back(std::move(line));
   choices.insert(choices.end(), data.said.begin(), data.said.end());
   if (!options.out.empty()) check_unlocked(options.out);
   std::string checkpoint = find_start(options);
