@@ -94,10 +94,13 @@ int run_export(const CheckpointFlags& flags) {
     throw UsageError("--model", "is the base of adapters. Give --adapter or --merged beside it, or leave it out.");
   }
   const models::LoraExport lora = {.checkpoint = from, .folder = flags.out, .base = flags.base, .dtype = dtype};
-  const checkpoint::Exported exported = flags.adapter ? models::export_adapter(lora)
-                                        : flags.merged
-                                            ? models::export_merged(lora)
-                                            : checkpoint::export_safetensors(from, flags.out, {.dtype = dtype});
+  const auto pieces_of = [&](const std::string& model_config) {
+    return models::open_model_of_config(model_config, from)->stored_pieces();
+  };
+  const checkpoint::Exported exported =
+      flags.adapter  ? models::export_adapter(lora)
+      : flags.merged ? models::export_merged(lora)
+                     : checkpoint::export_safetensors(from, flags.out, {.dtype = dtype}, pieces_of);
   fmt::print("{} -> {}: {} tensors, {} elements in {}\n", from, flags.out, exported.tensors,
              format_count(exported.numel), dtype_name);
   if (!exported.has_config) {

@@ -231,6 +231,10 @@ void add_train(CLI::App& app, int& exit_code) {
                    "what a step's mean gradient is rounded to; at stages 0 and 1 without shoal.reproducible its "
                    "micro-steps are added up in it too")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  verb->add_option("--router-aux-loss", options.router_aux_loss,
+                   "of mixtures of experts, what the loss that balances them counts: 0.001; 0: nothing; left out: "
+                   "router_aux_loss_coef of config.json where its output_router_logits is true")
+      ->check(CLI::Range(0.0, 1e6));
   verb->add_option("--sequence", options.sequence,
                    fmt::format("tokens of a sample; left out: the model's, at most {}", train::kLongestDefaultSequence))
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));

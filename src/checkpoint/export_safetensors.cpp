@@ -34,7 +34,7 @@ std::string config_in(const std::string& model_config, DType dtype) {
 }
 
 Exported export_safetensors(const std::string& checkpoint_path, const std::string& folder,
-                            const SafetensorsWriteOptions& options) {
+                            const SafetensorsWriteOptions& options, const PiecesOfModel& pieces_of) {
   StateReader reader(checkpoint_path);
   const Manifest& manifest = reader.manifest();
   if (manifest.leaves_out_frozen()) {
@@ -53,16 +53,20 @@ Exported export_safetensors(const std::string& checkpoint_path, const std::strin
     tensors.push_back({param.name, "", param.shape});
     exported.numel += param.numel();
   }
-  exported.tensors = static_cast<int64_t>(tensors.size());
+  const auto config = manifest.extra.find("model_config");
+  const bool has_config = config != manifest.extra.end();
+  const FillValues fill = [&](const std::string& name, int64_t begin, int64_t numel, float* values) {
+    reader.read(indices.at(name), StateKind::weight, begin, numel, values);
+  };
+  const PiecedTensors pieced =
+      in_pieces(tensors, fill, pieces_of && has_config ? pieces_of(config->second) : StoredPieces());
+  exported.tensors = static_cast<int64_t>(pieced.tensors.size());
   // The config first: a folder with weights and without it would look finished.
-  if (const auto config = manifest.extra.find("model_config"); config != manifest.extra.end()) {
+  if (has_config) {
     write_text((fs::path(folder) / "config.json").string(), config_in(config->second, options.dtype));
     exported.has_config = true;
   }
-  write_safetensors(folder, tensors, options,
-                    [&](const std::string& name, int64_t begin, int64_t numel, float* values) {
-                      reader.read(indices.at(name), StateKind::weight, begin, numel, values);
-                    });
+  write_safetensors(folder, pieced.tensors, options, pieced.fill);
   return exported;
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "checkpoint/safetensors.h"
+#include "checkpoint/stored_pieces.h"
 
 namespace shoal::checkpoint {
 
@@ -23,7 +25,9 @@ std::string config_in(const std::string& model_config, DType dtype);
 // Reads in a stream: memory is a few pieces, whatever the size of the model. A parameter with several names goes out
 // under its first, as transformers does it with tied weights. Refuses a folder that holds weights already,
 // and a checkpoint without the frozen ones.
+// `pieces_of`: which parameters go out in pieces, told from the model's config.json.
+using PiecesOfModel = std::function<StoredPieces(const std::string& model_config)>;
 Exported export_safetensors(const std::string& checkpoint_path, const std::string& folder,
-                            const SafetensorsWriteOptions& options = {});
+                            const SafetensorsWriteOptions& options = {}, const PiecesOfModel& pieces_of = {});
 
 }  // namespace shoal::checkpoint

@@ -19,7 +19,7 @@ double DecoderShape::attended(int64_t time) const {
 }
 
 double model_flops_a_token(const DecoderShape& shape, int64_t time) {
-  const auto matrices = static_cast<double>(shape.layers * shape.block_numel() + shape.head_numel());
+  const auto matrices = static_cast<double>(shape.all_blocks_numel() + shape.head_numel());
   const double attention = 4.0 * static_cast<double>(shape.layers * shape.q_width) * shape.attended(time);
   const auto adapters = static_cast<double>(shape.adapter_numel);
   return (shape.adapter_numel > 0 ? 4 : 6) * matrices + 6 * adapters + 3 * attention;

@@ -26,10 +26,18 @@ struct DecoderShape {
   // Elements of adapters beside matrices that are frozen; 0: all are trained.
   int64_t adapter_numel = 0;
 
+  // Mixtures of experts, whose `ffn` is the width of all experts that a token goes to, the shared one among them.
+  int64_t routed_numel = 0;  // of all layers' feed-forward parts: matrix elements that a token is multiplied with
+  int64_t most_numel = 0;    // matrix elements of the largest block, of all its experts
+
   // Elements of matrices that a token is multiplied with: of a block, and of the head.
-  int64_t block_numel() const { return hidden * (2 * q_width + 2 * kv_width) + (gated ? 3 : 2) * hidden * ffn; }
+  int64_t attention_numel() const { return hidden * (2 * q_width + 2 * kv_width); }
+  int64_t block_numel() const { return attention_numel() + (gated ? 3 : 2) * hidden * ffn; }
+  int64_t all_blocks_numel() const {
+    return routed_numel > 0 ? layers * attention_numel() + routed_numel : layers * block_numel();
+  }
   int64_t head_numel() const { return hidden * vocab; }
-  // Parameters but for norms and biases.
+  // Parameters but for norms and biases, of a model without experts.
   int64_t numel() const { return layers * block_numel() + (tied ? 1 : 2) * head_numel(); }
   // Tokens that one of `time` attends to, in the mean over tokens and layers.
   double attended(int64_t time) const;

@@ -57,7 +57,8 @@ std::optional<int64_t> accumulation_for(const SearchQuestion& question, int64_t 
 // is.
 int64_t bucket_for_a_block(const SearchQuestion& question) {
   constexpr int64_t kMillion = 1'000'000;
-  const int64_t block = question.shape.block_numel() + 16 * question.shape.hidden;
+  const int64_t matrices = std::max(question.shape.block_numel(), question.shape.most_numel);
+  const int64_t block = matrices + 16 * question.shape.hidden;
   if (!question.config.zero.overlap_comm || block <= question.config.zero.prefetch_bucket_size) return 0;
   return (block / kMillion + 1) * kMillion;
 }

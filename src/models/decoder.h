@@ -14,6 +14,12 @@
 
 namespace shoal::models {
 
+// What the routers of one forward did: how many tokens each expert of a layer got, [experts] int64. A recomputed block
+// counts once.
+struct RoutedTokens {
+  std::vector<at::Tensor> of_layer;  // undefined of layers without experts
+};
+
 // What the parts of one forward share.
 struct Pass {
   Randomness randomness;
@@ -21,7 +27,11 @@ struct Pass {
   ops::RotaryTable rotary;                     // undefined where a family has no rotary positions
   ops::RotaryTable local_rotary;               // of layers that turn otherwise
   bool remakes = false;                        // this block recomputes selectively
+  size_t layer = 0;                            // of this block
   std::shared_ptr<const Documents> documents;  // of packed rows; null: each row is one
+  std::shared_ptr<RoutedTokens> routed;        // null: the model has no experts
+  // [experts] fp32: what routers gave each expert so far, summed over tokens and layers; null: it is not asked for.
+  at::Tensor* probabilities = nullptr;
 
   // A matmul's input, with what is kept of it for backward.
   ops::Operand operand(at::Tensor made, ops::Origin origin) const {
@@ -53,7 +63,7 @@ class Decoder : public LanguageModel {
   std::vector<Unit> units() const final { return units_; }
   using LanguageModel::loss;
   at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets,
-                  std::shared_ptr<const Documents> documents) const final;
+                  std::shared_ptr<const Documents> documents, ForwardReport* report) const final;
   at::Tensor logits(Engine& engine, const at::Tensor& tokens) const final;
   const RecomputedBlocks& recomputed() const final { return recomputed_; }
   void set_recomputed(const RecomputedBlocks& blocks) final;
@@ -72,11 +82,19 @@ class Decoder : public LanguageModel {
   // Fills in what depends on the length of the sequence, by positions that count from a row's begin; x as embed() gave
   // it.
   virtual void add_positions(Pass&, const at::Tensor& /*x*/) const {}
-  virtual BlockNbytes block_nbytes(const MicroStep& of) const = 0;
+  virtual BlockNbytes block_nbytes(const MicroStep& of, size_t layer) const = 0;
 
  private:
-  // Everything up to the head.
-  at::Tensor run_blocks(Engine& engine, const at::Tensor& tokens, std::shared_ptr<const Documents> documents) const;
+  // What the blocks give, for the head.
+  struct Blocks {
+    at::Tensor x;
+    std::shared_ptr<RoutedTokens> routed;
+    at::Tensor probabilities;  // see Pass; undefined where there is no auxiliary loss
+  };
+  Blocks run_blocks(Engine& engine, const at::Tensor& tokens, std::shared_ptr<const Documents> documents) const;
+  // x through a block; with the probabilities where they are asked for.
+  void run_block(Engine& engine, const Pass& pass, Blocks& blocks) const;
+  at::Tensor balance_loss(const Blocks& blocks, int64_t tokens) const;
   int head_unit() const { return static_cast<int>(units_.size()) - 1; }
 
   ModelInfo info_;

@@ -8,8 +8,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "checkpoint/stored_pieces.h"
 #include "forecast/decoder_shape.h"
 #include "models/documents.h"
 #include "models/lora.h"
@@ -17,6 +19,20 @@
 #include "shoal/engine.h"
 
 namespace shoal::models {
+
+// The experts of a mixture, as others see them.
+struct ExpertsInfo {
+  int64_t count = 0;  // of a layer; 0: the model has none
+  int64_t per_token = 0;
+  std::vector<int64_t> layers;  // those that have them, counted from 0
+  double balance = 0;           // what the auxiliary loss counts in training; 0: there is none
+};
+
+// What a forward tells beside its loss, of a mixture of experts; undefined where there is nothing to tell.
+struct ForwardReport {
+  at::Tensor balance_loss;   // the auxiliary loss, before it is multiplied with its coefficient
+  at::Tensor expert_tokens;  // [layers with experts, experts] int64: how many tokens each got
+};
 
 // What others must know of a model without knowing its family.
 struct ModelInfo {
@@ -32,6 +48,7 @@ struct ModelInfo {
   bool byte_tokens = false;           // a built-in model over bytes: text can be fed to it without a tokenizer
   forecast::DecoderShape shape = {};  // for the time of a step
   std::optional<LoraInfo> lora = {};  // of a model whose base is frozen
+  ExpertsInfo experts = {};
 };
 
 // One micro-step, as a plan sees it.
@@ -60,13 +77,17 @@ class LanguageModel {
   virtual std::vector<Unit> units() const = 0;
   // The Hugging Face config.json of this model, for export.
   virtual std::string config_json() const = 0;
+  // Parameters that Hugging Face checkpoints have in pieces.
+  virtual StoredPieces stored_pieces() const { return {}; }
 
   // tokens, targets [batch, time] int64 -> mean cross-entropy over all tokens but those whose target is -100, one
-  // run() per unit. Inside Engine::evaluate dropout is off. `documents`: where the rows hold several.
+  // run() per unit; in training of a mixture with the auxiliary loss, if it has one. Inside Engine::evaluate dropout is
+  // off. `documents`: where the rows hold several. `report`: to be filled in.
   virtual at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets,
-                          std::shared_ptr<const Documents> documents) const = 0;
-  at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets) const {
-    return loss(engine, tokens, targets, nullptr);
+                          std::shared_ptr<const Documents> documents, ForwardReport* report) const = 0;
+  at::Tensor loss(Engine& engine, const at::Tensor& tokens, const at::Tensor& targets,
+                  std::shared_ptr<const Documents> documents = nullptr) const {
+    return loss(engine, tokens, targets, std::move(documents), nullptr);
   }
   // tokens [batch, time] -> logits [batch, time, vocab], fp32. Call inside Engine::evaluate.
   virtual at::Tensor logits(Engine& engine, const at::Tensor& tokens) const = 0;

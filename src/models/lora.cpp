@@ -142,9 +142,29 @@ bool LoraTargets::has(const std::string& module, bool makes_qv) {
   return meant;
 }
 
+void LoraTargets::refuse(const std::string& module) {
+  add_once(refused_, last_word(module));
+  if (!refused_module_.empty()) return;
+  for (const std::string& target : spec_.targets) {
+    if (target != kAllLinear && !means(target, module)) continue;
+    refused_target_ = target;
+    refused_module_ = module;
+    return;
+  }
+}
+
 LoraSpec LoraTargets::resolved(const std::string& name) const {
   if (known_.empty()) {
     refuse_lora(fmt::format("{} has no matrices that adapters are made for here. Leave it out.", name));
+  }
+  if (!refused_module_.empty()) {
+    std::vector<std::string> others;
+    for (const std::string& word : known_) {
+      if (std::find(refused_.begin(), refused_.end(), word) == refused_.end()) others.push_back(word);
+    }
+    refuse_lora(fmt::format(
+        "targets: {} means {} of {}, and the matrices of a mixture of experts cannot have adapters. Name others: {}.",
+        refused_target_, refused_module_, name, join(others, ", ")));
   }
   LoraSpec resolved = spec_;
   if (spec_.targets.empty() || spec_.targets.front() == kAllLinear) {

@@ -43,14 +43,19 @@ class LoraTargets {
   const LoraSpec& spec() const { return spec_; }
   // Whether the matrix `module` has adapters. `makes_qv`: queries or values are among what it makes.
   bool has(const std::string& module, bool makes_qv);
-  // After the last matrix. Throws Error("--lora") for targets that the model, `name`, does not have.
+  // No adapter is made for this matrix: a spec that means it is none for the model.
+  void refuse(const std::string& module);
+  // After the last matrix. Throws Error("--lora") for targets that the model, `name`, does not have, or that mean a
+  // refused matrix.
   LoraSpec resolved(const std::string& name) const;
 
  private:
   LoraSpec spec_;
-  std::vector<std::string> known_;     // last words of all modules that were asked about, once each
-  std::vector<std::string> chosen_;    // of those with adapters
-  std::vector<std::string> matching_;  // targets that meant one
+  std::vector<std::string> known_;               // last words of all modules that were asked about, once each
+  std::vector<std::string> chosen_;              // of those with adapters
+  std::vector<std::string> matching_;            // targets that meant one
+  std::vector<std::string> refused_;             // last words of refused modules
+  std::string refused_target_, refused_module_;  // the first target that meant one of them, and this
 };
 
 }  // namespace shoal::models

@@ -164,17 +164,16 @@ Exported export_merged(const LoraExport& what) {
       exported.numel += param.tensor.numel();
     }
   }
-  exported.tensors = static_cast<int64_t>(tensors.size());
+  const FillValues fill = [&](const std::string& name, int64_t begin, int64_t numel, float* values) {
+    sources.at(name)->read(begin, numel, values);
+    if (const auto adapter = added.find(name); adapter != added.end()) adapter->second.add_to(begin, numel, values);
+  };
+  const PiecedTensors pieced = in_pieces(tensors, fill, model.stored_pieces());
+  exported.tensors = static_cast<int64_t>(pieced.tensors.size());
   exported.has_config = true;
   checkpoint::write_text((fs::path(what.folder) / "config.json").string(),
                          checkpoint::config_in(model.config_json(), what.dtype));
-  write_safetensors(what.folder, tensors, {.dtype = what.dtype},
-                    [&](const std::string& name, int64_t begin, int64_t numel, float* values) {
-                      sources.at(name)->read(begin, numel, values);
-                      if (const auto adapter = added.find(name); adapter != added.end()) {
-                        adapter->second.add_to(begin, numel, values);
-                      }
-                    });
+  write_safetensors(what.folder, pieced.tensors, {.dtype = what.dtype}, pieced.fill);
   return exported;
 }
 

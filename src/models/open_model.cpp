@@ -71,12 +71,23 @@ Match find_family(const HfConfig& config) {
   refuse_architecture(config, "model_type", model_type);
 }
 
-std::unique_ptr<LanguageModel> open_config(OpenRequest request) {
+std::unique_ptr<LanguageModel> open_config(OpenRequest request, const OpenOptions& options) {
+  request.recompute = options.recompute;
+  request.lora = options.lora;
   const Match match = find_family(request.config);
   json::Value root = request.config.root();
   root.set("model_type", match.type.model_type);
+  if (options.router_aux_loss) {
+    root.set("output_router_logits", *options.router_aux_loss > 0);
+    root.set("router_aux_loss_coef", *options.router_aux_loss);
+  }
   request.config = HfConfig(root, request.config.origin());
-  return match.family.open(request);
+  std::unique_ptr<LanguageModel> model = match.family.open(request);
+  if (options.router_aux_loss && model->info().experts.count == 0) {
+    throw Error("--router-aux-loss",
+                fmt::format("{} has no experts whose load it could balance. Leave it out.", request.name));
+  }
+  return model;
 }
 
 // A folder's weights, if it holds any.
@@ -170,7 +181,8 @@ std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const
     const HfConfig config(builtin->config, fmt::format("built-in model {}", builtin->name));
     WeightsOrigin weights;
     weights.seed = options.seed;
-    return open_config({name_or_path, config, weights, options.recompute, builtin->byte_tokens, options.lora});
+    return open_config(
+        {.name = name_or_path, .config = config, .weights = weights, .byte_tokens = builtin->byte_tokens}, options);
   }
   const fs::path folder = folder_named(name_or_path);
   const fs::path file = folder / kConfigFile;
@@ -187,8 +199,8 @@ std::unique_ptr<LanguageModel> open_model(const std::string& name_or_path, const
                             join(builtin_models(), ", ")));
   }
   const HfConfig config(json::parse(checkpoint::read_text(file.string()), file.string()), file.string());
-  return open_config(
-      {name_or_path, config, find_weights(folder.string(), options.seed), options.recompute, false, options.lora});
+  return open_config({.name = name_or_path, .config = config, .weights = find_weights(folder.string(), options.seed)},
+                     options);
 }
 
 std::unique_ptr<LanguageModel> open_model_of_config(const std::string& config_json, const std::string& name,
@@ -196,8 +208,8 @@ std::unique_ptr<LanguageModel> open_model_of_config(const std::string& config_js
   const std::string origin = fmt::format("config.json of {}", name);
   WeightsOrigin weights;
   weights.seed = options.seed;
-  return open_config(
-      {name, HfConfig(json::parse(config_json, origin), origin), weights, options.recompute, false, options.lora});
+  return open_config({.name = name, .config = HfConfig(json::parse(config_json, origin), origin), .weights = weights},
+                     options);
 }
 
 std::vector<std::string> builtin_models() {

@@ -22,6 +22,8 @@ struct OpenOptions {
   uint64_t seed = 0;  // of initial weights, where no file gives them
   Recompute recompute = Recompute::none;
   std::optional<LoraSpec> lora = std::nullopt;  // freeze the model and train adapters
+  // Of mixtures of experts: what the auxiliary loss counts, 0: nothing; left out: as config.json says.
+  std::optional<double> router_aux_loss = {};
 };
 
 // Throws an Error that names what is wrong: unknown architecture, missing or extra tensors, wrong shapes, a truncated

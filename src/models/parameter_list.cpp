@@ -45,25 +45,60 @@ void ParameterList::begin_unit(const std::string& name) { units_.push_back({name
 at::Tensor ParameterList::add(const std::string& name, const std::vector<int64_t>& shape, const Init& init) {
   Parameter param;
   param.name = name;
-  param.tensor = make_placeholder(shape, DType::f32, /*trainable=*/!targets_);
   if (!origin_.file) {
     param.source = make_initial_values(init, origin_.seed, name);
   } else if (const std::string in_file = name_in_file(name); in_file.empty()) {
     missing_.push_back(name);
   } else {
-    const SafeTensor& found = tensor_named(*origin_.file, in_file);
-    if (found.shape != shape) {
-      misfits_.push_back(fmt::format("{} is {}, and config.json asks for {}", in_file, format_shape(found.shape),
-                                     format_shape(shape)));
-    } else if (!is_floating(found.dtype)) {
-      misfits_.push_back(fmt::format("{} is {}, not {}", in_file, found.dtype, fmt::join(kFloatingDtypes, ", ")));
-    }
-    used_.insert(in_file);
-    param.source = make_file_values(origin_.file, in_file);
+    param.source = file_values(in_file, shape);
   }
+  return add(std::move(param), shape, /*trained=*/!targets_);
+}
+
+at::Tensor ParameterList::add_pieced(const std::string& name, const std::vector<int64_t>& shape, const Init& init,
+                                     const std::function<std::vector<StoredPiece>()>& pieces) {
+  if (!origin_.file || !name_in_file(name).empty()) return add(name, shape, init);
+  Parameter param;
+  param.name = name;
+  param.source = pieced_values(pieces());
+  return add(std::move(param), shape, /*trained=*/!targets_);
+}
+
+at::Tensor ParameterList::add(Parameter param, const std::vector<int64_t>& shape, bool trained) {
+  param.tensor = make_placeholder(shape, DType::f32, trained);
   numel_ += numel_of(shape);
   units_.back().params.push_back(param);
   return param.tensor;
+}
+
+std::shared_ptr<const ValueSource> ParameterList::file_values(const std::string& in_file,
+                                                              const std::vector<int64_t>& shape) {
+  const SafeTensor& found = tensor_named(*origin_.file, in_file);
+  if (found.shape != shape) {
+    misfits_.push_back(
+        fmt::format("{} is {}, and config.json asks for {}", in_file, format_shape(found.shape), format_shape(shape)));
+  } else if (!is_floating(found.dtype)) {
+    misfits_.push_back(fmt::format("{} is {}, not {}", in_file, found.dtype, fmt::join(kFloatingDtypes, ", ")));
+  }
+  used_.insert(in_file);
+  return make_file_values(origin_.file, in_file);
+}
+
+std::shared_ptr<const ValueSource> ParameterList::pieced_values(const std::vector<StoredPiece>& pieces) {
+  std::vector<ValuePart> parts;
+  std::vector<std::string> missing;
+  for (const StoredPiece& piece : pieces) {
+    const std::string in_file = name_in_file(piece.name);
+    if (in_file.empty()) {
+      missing.push_back(piece.name);
+    } else {
+      parts.push_back({piece.begin, numel_of(piece.shape), file_values(in_file, piece.shape)});
+    }
+  }
+  if (missing.empty()) return make_joined_values(std::move(parts));
+  missing_.push_back(missing.size() == 1 ? missing[0]
+                                         : fmt::format("{} and {} more of its kind", missing[0], missing.size() - 1));
+  return nullptr;
 }
 
 Adapter ParameterList::adapt(const std::string& module, const AdaptedMatrix& matrix) {
@@ -82,14 +117,15 @@ Adapter ParameterList::adapt(const std::string& module, const AdaptedMatrix& mat
   return adapter;
 }
 
+void ParameterList::refuse_adapter(const std::string& module) {
+  if (targets_) targets_->refuse(module);
+}
+
 at::Tensor ParameterList::add_made(const std::string& name, const std::vector<int64_t>& shape, const Init& init) {
   Parameter param;
   param.name = name;
-  param.tensor = make_placeholder(shape);
   param.source = make_initial_values(init, origin_.seed, name);
-  numel_ += numel_of(shape);
-  units_.back().params.push_back(param);
-  return param.tensor;
+  return add(std::move(param), shape, /*trained=*/true);
 }
 
 void ParameterList::add_tied(const std::string& name, const at::Tensor& tensor) {

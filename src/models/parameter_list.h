@@ -3,12 +3,14 @@
 // another shape, all in one error.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "checkpoint/stored_pieces.h"
 #include "models/adapters.h"
 #include "models/lora.h"
 #include "models/value_sources.h"
@@ -42,12 +44,18 @@ class ParameterList {
   void begin_unit(const std::string& name);
   // A parameter of the unit begun last, fp32.
   at::Tensor add(const std::string& name, const std::vector<int64_t>& shape, const Init& init);
+  // One that files have whole, by its name, or in pieces, which together are all of it. `pieces` is asked only with a
+  // file that does not have it whole.
+  at::Tensor add_pieced(const std::string& name, const std::vector<int64_t>& shape, const Init& init,
+                        const std::function<std::vector<StoredPiece>()>& pieces);
   // The same tensor once more, by another name. A file may hold it, or not.
   void add_tied(const std::string& name, const at::Tensor& tensor);
 
   // The adapter beside a matrix of the unit begun last, if LoRA gives it one; no file holds it. `module` is the name of
   // the matrix without ".weight".
   Adapter adapt(const std::string& module, const AdaptedMatrix& matrix);
+  // Adapters beside this one are not made here: finish() throws where LoRA asks for them.
+  void refuse_adapter(const std::string& module);
 
   // After the last parameter. Throws when the file does not fit, or `model` has not the matrices that LoRA asks for.
   std::vector<Unit> finish(const std::string& model = "the model");
@@ -59,11 +67,16 @@ class ParameterList {
   // The name under which the file holds a parameter, or "".
   std::string name_in_file(const std::string& name) const;
   bool is_ignored(const std::string& name) const;
+  at::Tensor add(Parameter param, const std::vector<int64_t>& shape, bool trained);
+  // One that no file holds, trained.
+  at::Tensor add_made(const std::string& name, const std::vector<int64_t>& shape, const Init& init);
+  // The values of a tensor that the file has; notes where it is of another shape.
+  std::shared_ptr<const ValueSource> file_values(const std::string& in_file, const std::vector<int64_t>& shape);
+  // null: the file lacks some, which are noted.
+  std::shared_ptr<const ValueSource> pieced_values(const std::vector<StoredPiece>& pieces);
 
   WeightsOrigin origin_;
   FileNames names_;
-  at::Tensor add_made(const std::string& name, const std::vector<int64_t>& shape, const Init& init);
-
   std::optional<LoraTargets> targets_;  // with LoRA
   std::optional<LoraInfo> made_;
   std::vector<Unit> units_;

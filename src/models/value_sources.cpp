@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/counter_random.h"
 
 namespace shoal::models {
@@ -69,6 +70,29 @@ class FileValues final : public ValueSource {
   std::string name_;
 };
 
+class JoinedValues final : public ValueSource {
+ public:
+  explicit JoinedValues(std::vector<ValuePart> parts) : parts_(std::move(parts)) {
+    int64_t end = 0;
+    for (const ValuePart& part : parts_) {
+      SHOAL_CHECK_EQ(part.begin, end);
+      end += part.numel;
+    }
+  }
+  void read(int64_t begin, int64_t numel, float* values) const override {
+    const int64_t end = begin + numel;
+    auto part = std::upper_bound(parts_.begin(), parts_.end(), begin,
+                                 [](int64_t at, const ValuePart& of) { return at < of.begin + of.numel; });
+    for (; part != parts_.end() && part->begin < end; ++part) {
+      const int64_t from = std::max(begin, part->begin), to = std::min(end, part->begin + part->numel);
+      part->values->read(from - part->begin, to - from, values + (from - begin));
+    }
+  }
+
+ private:
+  std::vector<ValuePart> parts_;
+};
+
 }  // namespace
 
 std::shared_ptr<const ValueSource> make_initial_values(const Init& init, uint64_t seed, const std::string& name) {
@@ -86,6 +110,10 @@ std::shared_ptr<const ValueSource> make_initial_values(const Init& init, uint64_
 
 std::shared_ptr<const ValueSource> make_file_values(std::shared_ptr<const SafetensorsReader> file, std::string name) {
   return std::make_shared<FileValues>(std::move(file), std::move(name));
+}
+
+std::shared_ptr<const ValueSource> make_joined_values(std::vector<ValuePart> parts) {
+  return std::make_shared<JoinedValues>(std::move(parts));
 }
 
 }  // namespace shoal::models

@@ -1,9 +1,10 @@
-// The three places that a parameter's first values come from: one number, random numbers, a file.
+// The places that a parameter's first values come from: one number, random numbers, a file, several tensors of one.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "checkpoint/safetensors.h"
 #include "shoal/unit.h"
@@ -28,5 +29,14 @@ struct Init {
 std::shared_ptr<const ValueSource> make_initial_values(const Init& init, uint64_t seed, const std::string& name);
 // The tensor of this name in the file, as fp32.
 std::shared_ptr<const ValueSource> make_file_values(std::shared_ptr<const SafetensorsReader> file, std::string name);
+
+// Elements [begin, begin + numel) of a parameter.
+struct ValuePart {
+  int64_t begin = 0;
+  int64_t numel = 0;
+  std::shared_ptr<const ValueSource> values;
+};
+// The parts in their order; together they are the whole parameter.
+std::shared_ptr<const ValueSource> make_joined_values(std::vector<ValuePart> parts);
 
 }  // namespace shoal::models

@@ -72,6 +72,13 @@ std::string to_line(const StepMetrics& metrics) {
   line.set("carried_ms", finite(metrics.carried_ms));
   line.set("data_ms", finite(metrics.data_ms));
   line.set("save_ms", finite(metrics.save_ms));
+  if (metrics.balance_loss) line.set("router_aux_loss", finite(*metrics.balance_loss));
+  if (!metrics.busiest_experts.empty()) {
+    json::Array busiest;  // a line a step: three digits say enough
+    for (const double load : metrics.busiest_experts) busiest.emplace_back(std::round(load * 1000) / 1000);
+    line.set("busiest_experts", std::move(busiest));
+    line.set("idle_experts", metrics.idle_experts);
+  }
   line.set("slow_rank", metrics.slow_rank ? json::Value(*metrics.slow_rank) : json::Value());
   line.set("host_to_gpu_bytes", static_cast<int64_t>(metrics.host_to_gpu_nbytes));
   line.set("gpu_to_host_bytes", static_cast<int64_t>(metrics.gpu_to_host_nbytes));

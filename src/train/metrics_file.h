@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace shoal::train {
 
@@ -28,6 +29,10 @@ struct StepMetrics {
   double carried_ms = 0;  // that collectives were under way, waited for or not; 0 on a GPU, where it is not measured
   double data_ms = 0;     // of step_ms, reading tokens and giving them to the device
   double save_ms = 0;     // beside step_ms: how long saves held training up since the step before was told
+  // Of mixtures of experts (train/expert_load.h).
+  std::optional<double> balance_loss = {};  // before its coefficient, the mean over micro-batches; `loss` has it
+  std::vector<double> busiest_experts = {};
+  int64_t idle_experts = 0;
   std::optional<int> slow_rank = {};  // that the others wait for: see train/slow_rank.h
   // Between the results of two steps, on this rank: states that lie in host memory or on disk.
   uint64_t host_to_gpu_nbytes = 0, gpu_to_host_nbytes = 0, disk_read_nbytes = 0, disk_written_nbytes = 0;

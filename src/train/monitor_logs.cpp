@@ -89,6 +89,11 @@ void MonitorLogs::write(int64_t samples, const StepMetrics& metrics) {
   add("Train/Samples/grad_norm", samples, metrics.grad_norm);
   add("Train/Samples/elapsed_time_ms", samples, metrics.step_ms);
   add("Train/Samples/tokens_per_s", samples, metrics.tokens_per_s);
+  if (metrics.balance_loss) add("Train/Samples/router_aux_loss", samples, *metrics.balance_loss);
+  if (!metrics.busiest_experts.empty()) {
+    const std::vector<double>& busiest = metrics.busiest_experts;
+    add("Train/Samples/busiest_expert", samples, *std::max_element(busiest.begin(), busiest.end()));
+  }
 }
 
 void MonitorLogs::write(int64_t samples, const EvalMetrics& metrics) {

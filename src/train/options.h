@@ -38,8 +38,9 @@ struct TrainOptions {
   int64_t digest_every = 0;   // steps between digests of weights and moments; 0: none
   int64_t audit_every = 0;    // steps between searches for ranks that compute wrong (train/audit.h); 0: none
   models::Recompute recompute = models::Recompute::none;
-  std::string device = "auto";  // see open_device in shoal/device.h
-  bool deterministic = false;   // the same bits in every run on a GPU, where it costs speed
+  std::optional<double> router_aux_loss;  // of mixtures of experts; left out: as config.json says
+  std::string device = "auto";            // see open_device in shoal/device.h
+  bool deterministic = false;             // the same bits in every run on a GPU, where it costs speed
   std::optional<int64_t>
       nonfinite_steps;  // so many in a row end the run (optim/nonfinite_steps.h); left out: the config says
 

@@ -18,6 +18,7 @@
 #include "plan/from_config.h"
 #include "shoal/checkpoint.h"
 #include "shoal/error.h"
+#include "train/expert_load.h"
 #include "train/monitor_logs.h"
 #include "train/param_groups.h"
 #include "train/run_config.h"
@@ -125,8 +126,9 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   check_flags(options, world);
   std::optional<models::LoraSpec> lora;
   if (!options.lora.empty()) lora = models::parse_lora(options.lora);
-  std::unique_ptr<models::LanguageModel> model =
-      models::open_model(options.model, {.seed = options.seed, .recompute = options.recompute, .lora = lora});
+  std::unique_ptr<models::LanguageModel> model = models::open_model(
+      options.model,
+      {.seed = options.seed, .recompute = options.recompute, .lora = lora, .router_aux_loss = options.router_aux_loss});
   const models::ModelInfo& info = model->info();
   RunConfig made = make_run_config(options, world, info.hidden);
   Config config = with_defaults_of_runs(std::move(made.config), options);
@@ -146,6 +148,7 @@ PreparedRun prepare_run(const TrainOptions& options, int world) {
   std::vector<std::string> choices = std::move(made.choices);
   if (std::string doubt = models::name_clash(options.model); !doubt.empty()) choices.push_back(std::move(doubt));
   for (std::string& line : param_group_lines(model->units(), options, config)) choices.push_back(std::move(line));
+  if (std::string line = experts_line(info.experts); !line.empty()) choices.push_back(std::move(line));
   choices.insert(choices.end(), data.said.begin(), data.said.end());
   if (!options.out.empty()) check_unlocked(options.out);
   std::string checkpoint = find_start(options);

@@ -43,6 +43,10 @@ std::vector<Part> parts_of(const StepMetrics& metrics, int64_t steps, const Step
   if (metrics.wait_disk_ms > 0) wait += fmt::format(", disk {:.0f} ms", metrics.wait_disk_ms);
   parts.push_back({std::move(wait), 0});
   if (metrics.save_ms >= 0.5) parts.push_back({fmt::format("save {:.0f} ms", metrics.save_ms), 2});
+  if (!metrics.busiest_experts.empty()) {
+    const double worst = *std::max_element(metrics.busiest_experts.begin(), metrics.busiest_experts.end());
+    parts.push_back({fmt::format("busiest expert {:.1f} x", worst), 1});
+  }
   if (metrics.slow_rank) parts.push_back({fmt::format("ranks wait for rank {}", *metrics.slow_rank), 5});
   if (!words.left.empty()) parts.push_back({words.left, 7});
   if (metrics.skipped) parts.push_back({"skipped: a gradient is not finite", 6});

@@ -38,6 +38,18 @@ StepNews StepExchange::share(const std::vector<double>& losses, int64_t leaves, 
   return news;
 }
 
+void StepExchange::add_up(std::vector<float>& numbers) {
+  if (std::find(counted_.begin(), counted_.end(), channel_->rank()) == counted_.end()) {
+    std::fill(numbers.begin(), numbers.end(), 0.0f);
+  }
+  channel_
+      ->all_reduce({.subject = {"share", "tokens of experts"},
+                    .data = numbers.data(),
+                    .numel = static_cast<int64_t>(numbers.size()),
+                    .keep = nullptr})
+      .wait();
+}
+
 int StepExchange::share_stop(int stop_reason) {
   std::vector<int> all(static_cast<size_t>(channel_->size()));
   channel_->all_gather({{"share", "stop"}, &stop_reason, all.data(), sizeof(int), nullptr}).wait();

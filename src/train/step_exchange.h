@@ -41,6 +41,8 @@ class StepExchange {
   // v mod D at micro-step v div D, and the losses of the first `leaves` are summed in fp64 in their order. What a rank
   // ran beyond them has weight 0.
   StepNews share(const std::vector<double>& losses, int64_t leaves, const RankSays& own = {});
+  // Numbers of all ranks whose losses count, added up in place; whole numbers below 2^24 exactly.
+  void add_up(std::vector<float>& numbers);
   // Only why to stop, where no losses are shared.
   int share_stop(int stop_reason);
 

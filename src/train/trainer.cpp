@@ -3,7 +3,6 @@
 
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,6 +27,8 @@
 #include "train/agreement.h"
 #include "train/audit.h"
 #include "train/banner.h"
+#include "train/device_copies.h"
+#include "train/expert_load.h"
 #include "train/fitted_run.h"
 #include "train/metrics_file.h"
 #include "train/model_flops.h"
@@ -141,6 +142,7 @@ class Trainer {
     int64_t step = 0;
     int64_t samples = 0;             // with it
     std::vector<at::Tensor> losses;  // of this rank's micro-steps, in host memory
+    StepExperts experts;
     PendingStep pending;
   };
 
@@ -213,32 +215,23 @@ class Trainer {
   }
 
   // What a micro-batch adds to the loss of its step, times the number of micro-batches.
-  at::Tensor loss_of(const Batch& batch) {
+  at::Tensor loss_of(const Batch& batch, models::ForwardReport* report = nullptr) {
     const TraceRange range("forward");
-    const at::Tensor tokens = on_device(batch.tokens), targets = on_device(batch.targets);
-    if (batch.documents.empty()) return run_.model->loss(engine_, tokens, targets);
+    const at::Tensor tokens = tokens_on(engine_.device(), batch.tokens, run_.cut.sequence);
+    const at::Tensor targets = tokens_on(engine_.device(), batch.targets, run_.cut.sequence);
+    if (batch.documents.empty()) return run_.model->loss(engine_, tokens, targets, nullptr, report);
     auto documents = models::make_documents(batch.documents, run_.cut.sequence, engine_.device());
-    return run_.model->loss(engine_, tokens, targets, std::move(documents)).mul(batch.weight);
-  }
-
-  at::Tensor on_device(const std::vector<int64_t>& numbers) {
-    const int64_t rows = static_cast<int64_t>(numbers.size()) / run_.cut.sequence;
-    const at::Tensor tensor = at::empty({rows, run_.cut.sequence}, on_host(at::kLong));
-    std::copy(numbers.begin(), numbers.end(), tensor.mutable_data_ptr<int64_t>());
-    return tensor.to(engine_.device(), /*non_blocking=*/true);
-  }
-
-  // For memory that a GPU copies from and to while the host goes on.
-  at::TensorOptions on_host(at::ScalarType dtype) const {
-    return at::TensorOptions(dtype).pinned_memory(engine_.device().is_cuda());
+    return run_.model->loss(engine_, tokens, targets, std::move(documents), report).mul(batch.weight);
   }
 
   void begin_step() {
     if (begun_.empty()) meter_.start();
     std::optional<PendingStep> pending;
     std::vector<at::Tensor> losses;
+    StepExperts experts;
     for (int64_t micro_step = 0; micro_step < config_.batch.accumulation_steps; ++micro_step) {
-      const at::Tensor loss = loss_of(next_batch(micro_step));
+      models::ForwardReport report;
+      const at::Tensor loss = loss_of(next_batch(micro_step), &report);
       see_ends();
       {
         const TraceRange range("backward");
@@ -246,14 +239,14 @@ class Trainer {
       }
       see_ends();
       // There when the step's result is: before it on the GPU's stream.
-      losses.push_back(at::empty(loss.sizes(), on_host(loss.scalar_type())));
-      losses.back().copy_(loss.detach(), /*non_blocking=*/true);
+      losses.push_back(to_host(loss));
+      experts.add(report);
       const TraceRange range("update");
       pending = engine_.step_later();
     }
     position_.samples += config_.batch.train_batch_size;
     ++step_;
-    begun_.push_back({step_, position_.samples, std::move(losses), *pending});
+    begun_.push_back({step_, position_.samples, std::move(losses), std::move(experts), *pending});
     if (lag_ > 0) see_ends();
   }
 
@@ -288,6 +281,7 @@ class Trainer {
     StepMetrics metrics;
     metrics.step = begun.step;
     metrics.loss = news.mean_loss;
+    begun.experts.share(exchange_, leaves, metrics);
     metrics.grad_norm = result.grad_norm;
     metrics.lr = result.lrs.at(0);
     metrics.loss_scale = result.loss_scale;

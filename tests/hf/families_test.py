@@ -1,4 +1,4 @@
-"""Holds every dense family against transformers: loss, gradients, ten steps, weights in and out, number of parameters.
+"""Holds every family of the table against transformers: loss, gradients, ten steps, weights in and out, number of parameters.
 
     families_test.py PROBE SHOAL [unittest arguments]
 
@@ -22,7 +22,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers import (FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig,
-                          MistralConfig, Olmo2Config, Olmo3Config, OPTConfig, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config, Starcoder2Config)
+                          MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config, Qwen2Config,
+                          Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, SmolLM3Config, Starcoder2Config)
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.utils import logging
 
@@ -93,6 +94,23 @@ CASES = {
                                    max_position_embeddings=32, dropout=0.0, enable_bias=False, activation_function="gelu",
                                    tie_word_embeddings=False, **TOKENS),
 }
+# Mixtures of experts, with the auxiliary loss or without.
+BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.1)
+EXPERTS = dict(num_experts=6, num_experts_per_tok=2)
+NARROW = dict(moe_intermediate_size=24)
+CASES |= {
+    "mixtral": MixtralConfig(**GROUPED, **WINDOW, num_local_experts=4, num_experts_per_tok=2, **BALANCED),
+    "mixtral_of_one": MixtralConfig(**GROUPED, num_local_experts=5, num_experts_per_tok=1),
+    "qwen2_moe": Qwen2MoeConfig(**GROUPED, **EXPERTS, **NARROW, shared_expert_intermediate_size=40, **BALANCED),
+    "qwen2_moe_every_other": Qwen2MoeConfig(**dict(GROUPED, num_hidden_layers=4), **EXPERTS, **NARROW, decoder_sparse_step=2,
+                                            mlp_only_layers=[3], shared_expert_intermediate_size=40, norm_topk_prob=True,
+                                            qkv_bias=False, **BALANCED),
+    "qwen3_moe": Qwen3MoeConfig(**GROUPED, **EXPERTS, **NARROW, head_dim=12, norm_topk_prob=True, **BALANCED),
+    "qwen3_moe_biases": Qwen3MoeConfig(**dict(GROUPED, num_hidden_layers=3), **EXPERTS, **NARROW, attention_bias=True,
+                                       mlp_only_layers=[0], tie_word_embeddings=True),
+    "olmoe": OlmoeConfig(**GROUPED, **EXPERTS, **BALANCED),
+    "olmoe_normed": OlmoeConfig(**SHAPE, num_experts=6, num_experts_per_tok=6, norm_topk_prob=True, pad_token_id=None),
+}
 for name, more in {"falcon": {}, "falcon_heads_in_a_row": dict(multi_query=False, parallel_attn=False, bias=True),
                    "falcon_grouped": dict(new_decoder_architecture=True, num_kv_heads=2),
                    "falcon_grouped_one_norm": dict(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1,
@@ -102,8 +120,9 @@ for name, more in {"falcon": {}, "falcon_heads_in_a_row": dict(multi_query=False
 
 # What is read of a config.json with nothing but a shape, and of the forms of older versions of transformers.
 MINIMAL = dict(vocab_size=130000, hidden_size=256, intermediate_size=128, num_hidden_layers=6, num_attention_heads=32)
+MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe")
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "olmo3", "smollm3", "granite",
-            "gpt_neox", "opt", "falcon", "starcoder2")
+            "gpt_neox", "opt", "falcon", "starcoder2") + MIXTURES
 LINEAR = {"type": "linear", "factor": 2.0}
 OLD_LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
               "original_max_position_embeddings": 512}
@@ -129,6 +148,8 @@ OLD_KEYS = [
     ("gemma3_text", dict(rope_scaling=OLD_YARN, **BESIDE)),
     ("olmo3", dict(rope_theta=5e4, rope_local_base_freq=500.0, sliding_window_pattern=3, rope_scaling=OLD_YARN)),
     ("olmo3", dict(rope_scaling=OLD_YARN, **BESIDE)),
+    ("mixtral", dict(sliding_window=16, rope_theta=500.0, output_router_logits=True)),
+    ("qwen3_moe", dict(num_local_experts=16, norm_topk_prob=True, output_router_logits=True, router_aux_loss_coef=0.5)),
 ]
 
 
@@ -165,6 +186,15 @@ def read_by_transformers(kind, keys):
         "activation": first_of(config, "activation_function", "hidden_activation", "hidden_act", "activation"),
         "windows": [window if of == "sliding_attention" and kind in WINDOWED else 0 for of in layer_types],
     }
+    if kind in MIXTURES:
+        wanted |= {
+            "experts": config.num_local_experts if kind == "mixtral" else config.num_experts,
+            "experts_per_token": config.num_experts_per_tok,
+            "expert_ffn": getattr(config, "moe_intermediate_size", config.intermediate_size),
+            "shared_ffn": getattr(config, "shared_expert_intermediate_size", 0),
+            "normalizes": getattr(config, "norm_topk_prob", True),
+            "balance": config.router_aux_loss_coef if config.output_router_logits else 0,
+        }
     if hasattr(config, "attention_bias"):
         wanted["o_bias"] = config.attention_bias
     if hasattr(config, "rope_parameters"):
@@ -175,7 +205,7 @@ def read_by_transformers(kind, keys):
     return wanted
 
 
-WINDOWED = ("mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "olmo3", "smollm3", "starcoder2")
+WINDOWED = ("mistral", "mixtral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "olmo3", "smollm3", "starcoder2")
 
 
 def make_model(config):
@@ -207,13 +237,19 @@ def logits_of(model, tokens):
         return model(**arguments(model, tokens[0, :, :-1])).logits.float()
 
 
+def loss_of(model, batch):
+    """With the loss that balances experts where the config asks for it, as transformers adds it to that of its labels."""
+    out = model(**arguments(model, batch[:, :-1]))
+    loss = torch.nn.functional.cross_entropy(out.logits.flatten(0, 1), batch[:, 1:].flatten())
+    return loss if getattr(out, "aux_loss", None) is None else loss + model.router_aux_loss_coef * out.aux_loss
+
+
 def train(model, tokens):
     """Ten steps in plain PyTorch: losses, and the gradients of the first."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.95), eps=EPS, weight_decay=WEIGHT_DECAY)
     losses, gradients = [], {}
     for batch in tokens:
-        logits = model(**arguments(model, batch[:, :-1])).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        loss = loss_of(model, batch)
         losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
@@ -240,6 +276,10 @@ class Families(unittest.TestCase):
             (place / "ds.json").write_text(json.dumps(CONFIG))
             words += [place / "model", place / "tokens", place / "ds.json", place / "out"]
         cls.result = subprocess.run([PROBE, *map(str, words)], capture_output=True, text=True, timeout=300)
+
+    def saved(self, name):
+        """As it was before a test trained it."""
+        return AutoModelForCausalLM.from_pretrained(self.folder / name / "model", attn_implementation="eager").train()
 
     def check_case(self, name):
         model, out = self.models[name], self.folder / name / "out"
@@ -282,6 +322,42 @@ class Families(unittest.TestCase):
             self.assertLess(abs(loss / wanted_loss - 1), 3e-6, f"step {step}")
         self.assertLess(losses[-1], losses[0] - 0.1)
 
+    def test_experts_that_are_one_tensor_in_the_file(self):
+        # As transformers 5 has them in memory, and writes them when it is told not to split them.
+        for name in ("mixtral", "qwen2_moe"):
+            whole = self.folder / f"{name}_whole"
+            (whole / "out").mkdir(parents=True)
+            self.saved(name).save_pretrained(whole / "model", save_original_format=False)
+            self.assertTrue(any(key.endswith(".experts.gate_up_proj") for key in load_file(whole / "model/model.safetensors")))
+            (whole / "ds.json").write_text(json.dumps(CONFIG))
+            tokens = torch.zeros(1, BATCH, TIME + 1, dtype=torch.long)
+            (whole / "tokens").write_bytes(torch.tensor([1, BATCH, TIME]).numpy().tobytes() + tokens.numpy().tobytes())
+            words = [PROBE, whole / "model", whole / "tokens", whole / "ds.json", whole / "out"]
+            result = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=60)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            exported = load_file(whole / "out/whole/model.safetensors")
+            written = load_file(self.folder / name / "model/model.safetensors")
+            self.assertEqual(exported.keys(), written.keys())
+            for key, tensor in written.items():
+                self.assertTrue(torch.equal(exported[key], tensor), key)
+
+    def test_bf16_is_as_near_as_transformers_own(self):
+        """Both against fp32: routers of other bits may choose other experts, so a loss is held against the loss of many tokens."""
+        for name in ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe"):
+            narrow = self.folder / f"{name}_bf16"
+            (narrow / "out").mkdir(parents=True)
+            (narrow / "ds.json").write_text(json.dumps(CONFIG | {"bf16": {"enabled": True}}))
+            words = [PROBE, self.folder / name / "model", self.folder / name / "tokens", narrow / "ds.json", narrow / "out"]
+            result = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=60)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            losses = [float(line) for line in (narrow / "out/losses.txt").read_text().split()]
+            tokens = make_tokens(CASES[name])
+            with torch.no_grad():
+                exact = loss_of(self.saved(name), tokens[0]).item()
+                theirs = loss_of(self.saved(name).to(torch.bfloat16), tokens[0]).item()
+            self.assertLess(abs(losses[0] - exact), 2 * abs(theirs - exact) + 2e-3 * exact, name)
+            self.assertLess(losses[-1], losses[0] - 0.1)
+
     def test_keys_that_are_left_out_and_those_of_older_versions(self):
         cases = [(kind, {}) for kind in FAMILIES] + OLD_KEYS
         paths = []
@@ -307,7 +383,7 @@ class Families(unittest.TestCase):
                     self.assertAlmostEqual(read[key]["factor"], value["factor"], delta=1e-12)
 
     def test_the_plan_counts_the_parameters(self):
-        for name in ("gemma2", "phi3", "olmo3", "falcon_grouped", "opt"):
+        for name in ("gemma2", "phi3", "olmo3", "falcon_grouped", "opt", "mixtral", "qwen2_moe_every_other"):
             words = [SHOAL, "plan", "--model", self.folder / name / "model", "--world", "1", "--json"]
             result = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=60)
             self.assertEqual(result.returncode, 0, result.stderr)

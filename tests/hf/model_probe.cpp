@@ -64,13 +64,16 @@ void export_weights(const LanguageModel& model, shoal::Engine& engine, const fs:
       by_name[param.name] = param.tensor;
     }
   }
-  shoal::write_safetensors(folder.string(), tensors, {.dtype = shoal::DType::f32, .max_shard_nbytes = shard_nbytes},
-                           [&](const std::string& name, int64_t begin, int64_t numel, float* out) {
-                             engine.with_gathered({name}, shoal::Access::read, [&] {
-                               std::memcpy(out, by_name[name].const_data_ptr<float>() + begin,
-                                           static_cast<size_t>(numel) * sizeof(float));
-                             });
-                           });
+  const shoal::PiecedTensors pieced = shoal::in_pieces(
+      tensors,
+      [&](const std::string& name, int64_t begin, int64_t numel, float* out) {
+        engine.with_gathered({name}, shoal::Access::read, [&] {
+          std::memcpy(out, by_name[name].const_data_ptr<float>() + begin, static_cast<size_t>(numel) * sizeof(float));
+        });
+      },
+      model.stored_pieces());
+  shoal::write_safetensors(folder.string(), pieced.tensors,
+                           {.dtype = shoal::DType::f32, .max_shard_nbytes = shard_nbytes}, pieced.fill);
   std::ofstream(folder / "config.json") << model.config_json();
 }
 
@@ -131,6 +134,12 @@ void print_read(const char* path) {
   line.set("o_bias", read.o_bias);
   line.set("activation", name_of(read.activation));
   line.set("windows", windows);
+  line.set("experts", read.experts.count);
+  line.set("experts_per_token", read.experts.per_token);
+  line.set("expert_ffn", read.experts.ffn);
+  line.set("shared_ffn", read.experts.shared_ffn);
+  line.set("normalizes", read.experts.normalizes);
+  line.set("balance", read.experts.balance);
   line.set("rope", turns_of(read.rope, read.head_dim));
   line.set("local_rope", turns_of(read.local_rope, read.head_dim));
   std::printf("%s\n", shoal::json::write(line).c_str());

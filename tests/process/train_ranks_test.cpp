@@ -48,6 +48,9 @@ TEST_P(EveryNumberOfRanks, WritesTheSameCharacters) {
     EXPECT_THAT(result->out, HasSubstr("exactness  same bits at 1, 2, 3, 6 ranks\n"));
   }
   expect_same_characters(folder, "more", "one");
+  for (const char* key : {"router_aux_loss", "busiest_experts", "idle_experts"}) {  // of a mixture
+    EXPECT_EQ(column(folder.read("more/metrics.jsonl"), key), column(folder.read("one/metrics.jsonl"), key)) << key;
+  }
   for (const char* key : {"step", "loss", "tokens"}) {
     EXPECT_EQ(column(folder.read("more/eval.jsonl"), key), column(folder.read("one/eval.jsonl"), key)) << key;
   }
@@ -66,6 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"bf16_recompute",
              "gpt2",
              {"--set", "zero_optimization.stage=2", "--set", "bf16.enabled=true", "--recompute", "full"}},
+        Case{"mixture", "mixture", {"--set", "bf16.enabled=true", "--recompute", "selective"}},
         Case{"reproducible", "gpt2", {"--set", "zero_optimization.stage=1", "--set", "shoal.reproducible=true"}}),
     [](const auto& info) { return info.param.name; });
 

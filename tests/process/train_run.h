@@ -26,6 +26,10 @@ class RunFolder : public TempFolder {
     write("llama/config.json", llama_config(256));
     write("gpt2/config.json", R"({"model_type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 32,
       "n_layer": 2, "n_head": 4, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1})");
+    write("mixture/config.json", R"({"model_type": "qwen2_moe", "vocab_size": 256, "max_position_embeddings": 64,
+      "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "num_experts": 24, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+      "shared_expert_intermediate_size": 32, "output_router_logits": true, "router_aux_loss_coef": 0.1})");
   }
 
   static std::string llama_config(int vocab) {

@@ -24,7 +24,7 @@ struct Reads {
   bool trains_base, attention_input, ffn_input, ffn_product;
 
   explicit Reads(const DenseAdapters& adapters)
-      : trains_base(!adapters.are_there),
+      : trains_base(!adapters.frozen_base),
         attention_input(trains_base || adapters.read_attention_input),
         ffn_input(trains_base || adapters.read_ffn_input),
         ffn_product(trains_base || adapters.read_ffn_product) {}
@@ -110,9 +110,58 @@ size_t widened_nbytes(const DenseConfig& config, const Widths& w, const MicroSte
   return of.rows() * w.q * (8 * 4 + 3 * w.element);
 }
 
+// What a token's pairs keep: gate and up of each expert, where each pair stands, and the router's probabilities, in
+// fp32. See [Note: how tokens reach their experts].
+size_t routed_nbytes(const DenseExperts& experts, const Widths& w) {
+  const auto k = static_cast<size_t>(experts.per_token), count = static_cast<size_t>(experts.count);
+  const size_t weights = w.element + (experts.normalizes ? 4 : 0);
+  return k * (2 * static_cast<size_t>(experts.ffn) * w.element + 3 * sizeof(int64_t) + weights) + count * 4 +
+         (experts.normalizes ? 4 : 0);
+}
+
+// Its gate, and what it gives.
+size_t shared_nbytes(const DenseExperts& experts, const Widths& w, const Reads& reads, bool fused) {
+  if (experts.shared_ffn == 0) return 0;
+  return ((fused ? 2 : reads.ffn_product ? 4 : 3) * static_cast<size_t>(experts.shared_ffn) + 2 + w.hidden) * w.element;
+}
+
+// Backward holds the gradients of what a token's experts gave, and then of gate and of up, and what the activation
+// function makes of them; or these and the sorted tokens twice. On a GPU the gradients of the experts' matrices are
+// made beside where they are kept.
+size_t routed_in_flight(const DenseConfig& config, const Widths& w, const Reads& reads, size_t rows, bool fused) {
+  const DenseExperts& experts = config.experts;
+  const auto k = static_cast<size_t>(experts.per_token), ffn = static_cast<size_t>(experts.ffn);
+  const size_t early = k * (w.hidden + 7 * ffn), late = k * (2 * w.hidden + 2 * ffn);
+  const size_t weights = fused && reads.trains_base ? static_cast<size_t>(experts.count) * 2 * ffn * w.hidden : 0;
+  return (rows * (std::max(early, late) + 2 * w.hidden) + weights) * w.element;
+}
+
+// What adapters read and make, in a token.
+size_t adapters_nbytes(const DenseAdapters& adapters, const Widths& w) {
+  return static_cast<size_t>(adapters.ranks) * w.element + static_cast<size_t>(adapters.dropped) * (1 + w.element);
+}
+
+BlockNbytes mixture_nbytes(const DenseConfig& config, const MicroStep& of, const DenseAdapters& adapters) {
+  const Widths w = widths_of(config, of);
+  const size_t rows = of.rows();
+  const bool fused = of.is_fused();
+  const Reads reads(adapters);
+  const size_t kept = norms_nbytes(config, w, reads, fused) + attention_nbytes(config, w, of, fused) +
+                      routed_nbytes(config.experts, w) + shared_nbytes(config.experts, w, reads, fused) +
+                      adapters_nbytes(adapters, w);
+  const size_t norms = w.narrow && !fused ? 0 : reads.norms(w.before) * w.hidden;
+  const size_t product = fused || !reads.ffn_product ? 0 : static_cast<size_t>(config.experts.shared_ffn);
+  const size_t scores = w.chunked ? chunk_nbytes(config, of) : 0;
+  return {
+      rows * kept, rows * (norms + product) * w.element,
+      std::max({routed_in_flight(config, w, reads, rows, fused), scores, fused ? 0 : widened_nbytes(config, w, of)})};
+}
+
 }  // namespace
 
-BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, const DenseAdapters& adapters) {
+BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, const DenseBlockKind& block) {
+  if (block.experts) return mixture_nbytes(config, of, block.adapters);
+  const DenseAdapters& adapters = block.adapters;
   const Widths w = widths_of(config, of);
   const size_t rows = of.rows();
   const bool fused = of.is_fused();
@@ -120,7 +169,7 @@ BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, c
   const size_t ffn = ffn_widths(config, reads, fused);
   size_t kept =
       norms_nbytes(config, w, reads, fused) + attention_nbytes(config, w, of, fused) + ffn * w.ffn * w.element;
-  kept += static_cast<size_t>(adapters.ranks) * w.element + static_cast<size_t>(adapters.dropped) * (1 + w.element);
+  kept += adapters_nbytes(adapters, w);
   if (config.residual_dropout > 0) kept += 2 * w.hidden;
   // Selective recompute makes norms' outputs again, and what the activation function gave.
   const bool makes_product = config.gated || config.activation != Activation::relu;
@@ -129,7 +178,7 @@ BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, c
   const size_t scores = w.chunked ? chunk_nbytes(config, of) : 0;
   if (!fused) {
     // Gradients flow alike whether the base is trained or not.
-    const size_t flowing = adapters.are_there ? dense_block_nbytes(config, of).kept : rows * kept;
+    const size_t flowing = adapters.frozen_base ? dense_block_nbytes(config, of).kept : rows * kept;
     // An RMS norm in 16 bits does not keep its input, so that the input is kept where its output is made again.
     const size_t norms = w.narrow && config.norm != NormKind::layer ? 0 : reads.norms(w.before) * w.hidden;
     return {rows * kept, rows * (norms + product) * w.element,

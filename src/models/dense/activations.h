@@ -7,7 +7,12 @@
 
 namespace shoal::models {
 
-// With adapters the base is frozen, and what only its gradients would need is not kept.
-BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, const DenseAdapters& adapters = {});
+struct DenseBlockKind {
+  bool experts = false;  // in place of the dense feed-forward part
+  DenseAdapters adapters = {};
+};
+
+// What a frozen base would need only for its gradients is not kept.
+BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, const DenseBlockKind& block = {});
 
 }  // namespace shoal::models

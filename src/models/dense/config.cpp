@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "models/dense/experts_config.h"
 #include "models/dense/families.h"
 #include "models/dense/rope_config.h"
 
@@ -101,6 +102,7 @@ void read_biases(const HfConfig& config, const DenseFamily& family, DenseConfig&
 int64_t read_window(const HfConfig& config, const DenseFamily& family) {
   const json::Value* value = config.root().find("sliding_window");
   if (value == nullptr) return family.default_window.value_or(0);
+  if (family.windows == Windows::none) return config.whole("sliding_window", 0);  // Qwen2-MoE writes 0
   return value->is_null() ? 0 : config.count("sliding_window");
 }
 
@@ -161,7 +163,8 @@ void read_layers(const HfConfig& config, const DenseFamily& family, DenseConfig&
 
 // transformers takes no integer for these, and JSON's 50.0 is one to whoever read it.
 std::string with_points(std::string text) {
-  for (const std::string key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+  for (const std::string key :
+       {"attn_logit_softcapping", "final_logit_softcapping", "router_jitter_noise", "router_aux_loss_coef"}) {
     const std::string begin = fmt::format("\"{}\": ", key);
     const size_t found = text.find(begin);
     if (found == std::string::npos) continue;
@@ -208,6 +211,7 @@ DenseConfig read_dense_config(const HfConfig& config) {
   read.each_layer.resize(static_cast<size_t>(read.layers));
   if (family.read_more != nullptr) family.read_more(config, read);
   read_layers(config, family, read);
+  read_experts(config, family, read);
   if (read.position_offset < 0) read_ropes(config, family, read);
   return read;
 }

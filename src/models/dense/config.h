@@ -1,5 +1,5 @@
-// Dense decoders of Hugging Face: one model with switches. A family (dense/families.cpp) sets what config.json does not
-// say; the rest is read here. Mixtures of experts are other models.
+// Decoders of Hugging Face: one model with switches. A family (dense/families.cpp) sets what config.json does not say;
+// the rest is read here. Some layers, or all, may have experts in place of the dense feed-forward part.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,19 @@ using ops::Activation;
 struct DenseLayer {
   int64_t window = 0;  // a token attends to so many, itself included; 0: to all before it
   enum class Rope : uint8_t { none, global, local } rope = Rope::global;
+  bool experts = false;  // its feed-forward part is a mixture
 
   bool operator==(const DenseLayer&) const = default;
+};
+
+// Mixtures of experts: a router sends each token to the experts that it finds most probable.
+struct DenseExperts {
+  int64_t count = 0;  // of a layer; 0: the model has none
+  int64_t per_token = 0;
+  int64_t ffn = 0;          // of each
+  bool normalizes = false;  // the weights of a token's experts sum up to 1
+  int64_t shared_ffn = 0;   // of one more that all tokens go to, behind a gate; 0: there is none
+  double balance = 0;       // what the auxiliary loss counts; 0: there is none
 };
 
 struct DenseConfig {
@@ -72,6 +83,7 @@ struct DenseConfig {
   double attention_softcap = 0, logits_softcap = 0;  // c: c tanh(x / c); 0: none
   double logits_divisor = 1;
   std::vector<DenseLayer> each_layer;  // of all layers
+  DenseExperts experts;
   RopeConfig rope;
   RopeConfig local_rope;  // of layers that say so
 

@@ -138,6 +138,22 @@ void read_starcoder2(const HfConfig& config, DenseConfig& read) {
   read.qkv_bias = read.o_bias = read.ffn_bias = config.flag("use_bias", true);
 }
 
+void refuse_windows(const HfConfig& config) {
+  if (config.flag("use_sliding_window", false)) config.refuse("use_sliding_window", "Use false.");
+}
+
+void read_qwen2_moe(const HfConfig& config, DenseConfig& read) {
+  refuse_windows(config);
+  read.qkv_bias = config.flag("qkv_bias", true);
+}
+
+void read_qwen3_moe(const HfConfig& config, DenseConfig&) { refuse_windows(config); }
+
+void read_olmoe(const HfConfig& config, DenseConfig& read) {
+  if (config.find("clip_qkv") != nullptr) config.refuse("clip_qkv", "Use null.");
+  refuse_own_heads(config, read);
+}
+
 DenseConfig gemma_switches() {
   DenseConfig switches;
   switches.norm = NormKind::rms_one;
@@ -348,6 +364,47 @@ void add_starcoder2(std::vector<DenseFamily>& rows) {
   rows.push_back(row);
 }
 
+void add_mixtures(std::vector<DenseFamily>& rows) {
+  DenseFamily mixtral = {.type = {"mixtral", "MixtralForCausalLM", "MixtralModel"},
+                         .switches = with_positions(131072, 1e-5),
+                         .default_kv_heads = 8,
+                         .windows = Windows::all,
+                         .attention_bias = AttentionBias::never,
+                         .experts = {.count = 8, .always_normalizes = true}};
+  mixtral.switches.rope.theta = 1e6;
+  mixtral.names.filed_router = "block_sparse_moe.gate";
+  mixtral.names.filed_experts = "block_sparse_moe.experts";
+  mixtral.names.expert_gate = "w1";
+  mixtral.names.expert_up = "w3";
+  mixtral.names.expert_down = "w2";
+  rows.push_back(mixtral);
+  rows.push_back({.type = {"qwen2_moe", "Qwen2MoeForCausalLM", "Qwen2MoeModel"},
+                  .switches = with_positions(32768),
+                  .default_kv_heads = 16,
+                  .attention_bias = AttentionBias::never,
+                  .experts = {.count = 60,
+                              .per_token = 4,
+                              .ffn = "moe_intermediate_size",
+                              .ffn_width = 1408,
+                              .shared_ffn = 5632,
+                              .in_some_layers = true},
+                  .read_more = read_qwen2_moe});
+  rows.push_back(
+      {.type = {"qwen3_moe", "Qwen3MoeForCausalLM", "Qwen3MoeModel"},
+       .switches = with_positions(32768),
+       .default_kv_heads = 4,
+       .experts =
+           {.count = 128, .per_token = 8, .ffn = "moe_intermediate_size", .ffn_width = 768, .in_some_layers = true},
+       .read_more = read_qwen3_moe});
+  rows.back().switches.qk_norm = QkNorm::heads;
+  rows.push_back({.type = {"olmoe", "OlmoeForCausalLM", "OlmoeModel"},
+                  .switches = with_positions(4096, 1e-5),
+                  .default_padding = 1,
+                  .experts = {.count = 64, .per_token = 8, .balance = 0.01},
+                  .read_more = read_olmoe});
+  rows.back().switches.qk_norm = QkNorm::whole;
+}
+
 std::vector<DenseFamily> make_families() {
   std::vector<DenseFamily> rows;
   add_llamas(rows);
@@ -355,6 +412,7 @@ std::vector<DenseFamily> make_families() {
   add_others(rows);
   add_layer_normed(rows);
   add_starcoder2(rows);
+  add_mixtures(rows);
   return rows;
 }
 

@@ -1,4 +1,4 @@
-// The table of dense families: what config.json does not say, and how each calls its parameters. A new one is a row.
+// The table of families: what config.json does not say, and how each calls its parameters. A new one is a row.
 #pragma once
 
 #include <span>
@@ -31,6 +31,17 @@ struct DenseNames {
   const char* up = "mlp.up_proj";
   const char* gate_up = "mlp.gate_up_proj";  // where they are one matrix
   const char* down = "mlp.down_proj";
+  // Of a mixture: the router, and all experts as one matrix each.
+  const char* router = "mlp.gate";
+  const char* experts = "mlp.experts";  // before ".gate_up_proj" and ".down_proj"
+  // The same in files that have a tensor for each expert, whose number stands behind the second.
+  const char* filed_router = "mlp.gate";
+  const char* filed_experts = "mlp.experts";
+  const char* expert_gate = "gate_proj";
+  const char* expert_up = "up_proj";
+  const char* expert_down = "down_proj";
+  const char* shared_expert = "mlp.shared_expert";
+  const char* shared_gate = "mlp.shared_expert_gate";
   const char* norm = "model.norm";
   const char* head = "lm_head";
   const char* base_prefix = "model.";  // that a file of the bare model leaves out
@@ -63,6 +74,18 @@ enum class AttentionBias : uint8_t {
   by_key,  // "attention_bias" is of all four
 };
 
+// What transformers takes where config.json leaves out a key about experts.
+struct ExpertDefaults {
+  int64_t count = 0;  // 0: the family has no experts
+  int64_t per_token = 2;
+  const char* ffn = "intermediate_size";  // the key of an expert's width
+  int64_t ffn_width = 0;                  // 0: config.json says it
+  int64_t shared_ffn = 0;                 // 0: the family has no shared expert
+  bool always_normalizes = false;         // whatever "norm_topk_prob" says
+  bool in_some_layers = false;            // "decoder_sparse_step" and "mlp_only_layers" say which
+  double balance = 0.001;                 // with "output_router_logits"
+};
+
 struct DenseFamily {
   ModelType type;
   DenseNames names = {};
@@ -81,6 +104,7 @@ struct DenseFamily {
   bool ffn_bias_by_key = false;  // "mlp_bias"
   bool partial_rotary = false;   // "partial_rotary_factor" is carried out
   bool two_ropes = false;        // rope_parameters has a section for each type of layer
+  ExpertDefaults experts = {};
   // Keys that this family alone has.
   void (*read_more)(const HfConfig& config, DenseConfig& read) = nullptr;
 };

@@ -8,6 +8,7 @@
 
 #include "models/dense/activations.h"
 #include "models/dense/families.h"
+#include "models/dense/mixture.h"
 #include "models/dense/weights.h"
 #include "models/open_decoder.h"
 #include "models/ops/norm.h"
@@ -31,28 +32,31 @@ class Dense final : public Decoder {
   static forecast::DecoderShape shape_of(const Config& config) {
     std::vector<int64_t> windows;
     for (const DenseLayer& layer : config.each_layer) windows.push_back(layer.window);
-    return {.hidden = config.hidden,
-            .layers = config.layers,
-            .heads = config.heads,
-            .q_width = config.q_width(),
-            .kv_width = config.kv_width(),
-            .ffn = config.ffn,
-            .gated = config.gated,
-            .vocab = config.vocab,
-            .tied = config.tied,
-            .windows = std::move(windows)};
+    forecast::DecoderShape shape = {.hidden = config.hidden,
+                                    .layers = config.layers,
+                                    .heads = config.heads,
+                                    .q_width = config.q_width(),
+                                    .kv_width = config.kv_width(),
+                                    .ffn = config.ffn,
+                                    .gated = config.gated,
+                                    .vocab = config.vocab,
+                                    .tied = config.tied,
+                                    .windows = std::move(windows)};
+    add_experts(config, shape);
+    return shape;
   }
   static std::string export_config(const HfConfig& config, const Config& read) {
     return export_dense_config(config, read);
   }
 
   Dense(DecoderParts parts, Config config, DenseWeights weights)
-      : Decoder(std::move(parts)),
+      : Decoder(with_experts(std::move(parts), config)),
         config_(std::move(config)),
         weights_(std::move(weights)),
-        adapters_(most_adapters(weights_)),
         rotary_(config_.rope, config_.head_dim),
         local_rotary_(config_.local_rope, config_.head_dim) {}
+
+  StoredPieces stored_pieces() const override { return dense_pieces(config_); }
 
  protected:
   at::Tensor embed(const Pass& pass, const at::Tensor& tokens) const override {
@@ -100,9 +104,43 @@ class Dense final : public Decoder {
     }
   }
 
-  BlockNbytes block_nbytes(const MicroStep& of) const override { return dense_block_nbytes(config_, of, adapters_); }
+  BlockNbytes block_nbytes(const MicroStep& of, size_t layer) const override {
+    const bool frozen_base = info().lora.has_value();
+    return dense_block_nbytes(
+        config_, of,
+        {.experts = config_.each_layer[layer].experts, .adapters = adapters_of(weights_.blocks[layer], frozen_base)});
+  }
 
  private:
+  static void add_experts(const Config& config, forecast::DecoderShape& shape) {
+    const DenseExperts& experts = config.experts;
+    const int64_t hidden = config.hidden, of_width = 3 * hidden;
+    const int64_t passed = experts.per_token * experts.ffn + experts.shared_ffn;
+    const int64_t gates = (experts.count + (experts.shared_ffn > 0 ? 1 : 0)) * hidden;
+    int64_t routed = 0, layers = 0;
+    for (const DenseLayer& layer : config.each_layer) {
+      layers += layer.experts ? 1 : 0;
+      routed += layer.experts ? of_width * passed + gates : of_width * config.ffn;
+    }
+    if (layers == 0) return;
+    shape.ffn = (layers * passed + (config.layers - layers) * config.ffn) / config.layers;
+    shape.routed_numel = routed;
+    const int64_t all = of_width * (experts.count * experts.ffn + experts.shared_ffn) + gates;
+    shape.most_numel = shape.attention_numel() + std::max(all, layers < config.layers ? of_width * config.ffn : 0);
+  }
+
+  static DecoderParts with_experts(DecoderParts parts, const Config& config) {
+    ExpertsInfo& info = parts.info.experts;
+    for (int64_t layer = 0; layer < config.layers; ++layer) {
+      if (config.each_layer[static_cast<size_t>(layer)].experts) info.layers.push_back(layer);
+    }
+    if (info.layers.empty()) return parts;
+    info.count = config.experts.count;
+    info.per_token = config.experts.per_token;
+    info.balance = config.experts.balance;
+    return parts;
+  }
+
   // Attention and the feed-forward part read the block's input, through two norms or one.
   at::Tensor parallel_block(const Pass& pass, size_t layer, const at::Tensor& input) const {
     const DenseBlock& b = weights_.blocks[layer];
@@ -160,6 +198,7 @@ class Dense final : public Decoder {
   }
 
   at::Tensor feed_forward(const Pass& pass, const DenseBlock& b, const ops::Operand& read) const {
+    if (b.mixture.router.defined()) return dense_mixture(pass, config_, b, read);
     if (!config_.gated) {
       const at::Tensor inner = multiply(pass, read, b.up);
       const ops::Operand made =
@@ -247,7 +286,6 @@ class Dense final : public Decoder {
 
   DenseConfig config_;
   DenseWeights weights_;
-  DenseAdapters adapters_;  // of the block with most of them
   RopeTables rotary_, local_rotary_;
 };
 

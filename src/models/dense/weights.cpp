@@ -24,9 +24,15 @@ class Declaring {
     return norm;
   }
 
-  DenseMatrix matrix(const std::string& name, int64_t out, int64_t in, bool makes_qv = false) {
+  // One that cannot have an adapter.
+  DenseMatrix bare_matrix(const std::string& name, int64_t out, int64_t in) {
     DenseMatrix made;
     made.weight = list_.add(name + ".weight", {out, in}, normal_);
+    return made;
+  }
+
+  DenseMatrix matrix(const std::string& name, int64_t out, int64_t in, bool makes_qv = false) {
+    DenseMatrix made = bare_matrix(name, out, in);
     made.adapter = list_.adapt(name, {.out = out, .in = in, .makes_qv = makes_qv});
     return made;
   }
@@ -74,6 +80,73 @@ void declare_attention(const DenseConfig& config, const DenseNames& names, const
   block.attention_after = declare.norm(prefix, names.attention_after);
 }
 
+std::string gate_up_name(const DenseNames& names, const std::string& prefix) {
+  return prefix + names.experts + ".gate_up_proj";
+}
+std::string down_name(const DenseNames& names, const std::string& prefix) {
+  return prefix + names.experts + ".down_proj";
+}
+std::string router_name(const DenseNames& names, const std::string& prefix) {
+  return prefix + names.router + ".weight";
+}
+
+// As files of a tensor for each expert have them.
+std::vector<StoredPiece> router_piece(const DenseConfig& config, const DenseNames& names, const std::string& prefix) {
+  return {{prefix + names.filed_router + ".weight", {config.experts.count, config.hidden}, 0}};
+}
+std::vector<StoredPiece> expert_pieces(const DenseConfig& config, const DenseNames& names, const std::string& prefix,
+                                       bool down) {
+  const int64_t ffn = config.experts.ffn, numel = ffn * config.hidden;
+  std::vector<StoredPiece> pieces;
+  for (int64_t expert = 0; expert < config.experts.count; ++expert) {
+    const std::string of = fmt::format("{}{}.{}.", prefix, names.filed_experts, expert);
+    if (down) {
+      pieces.push_back({of + names.expert_down + ".weight", {config.hidden, ffn}, expert * numel});
+    } else {
+      pieces.push_back({of + names.expert_gate + ".weight", {ffn, config.hidden}, 2 * expert * numel});
+      pieces.push_back({of + names.expert_up + ".weight", {ffn, config.hidden}, (2 * expert + 1) * numel});
+    }
+  }
+  return pieces;
+}
+
+// By their names here and in files of a tensor for each expert: a target of LoRA may be any of them.
+void refuse_adapters(const DenseConfig& config, const DenseNames& names, const std::string& prefix,
+                     ParameterList& list) {
+  for (const char* router : {names.router, names.filed_router}) list.refuse_adapter(prefix + router);
+  list.refuse_adapter(gate_up_name(names, prefix));
+  list.refuse_adapter(down_name(names, prefix));
+  for (const bool down : {false, true}) {
+    for (const StoredPiece& piece : expert_pieces(config, names, prefix, down)) {
+      list.refuse_adapter(piece.name.substr(0, piece.name.rfind('.')));
+    }
+  }
+}
+
+void declare_mixture(const DenseConfig& config, const DenseNames& names, const std::string& prefix, DenseBlock& block,
+                     ParameterList& list) {
+  const Init normal = Init::normal(config.initializer_range);
+  const int64_t count = config.experts.count, ffn = config.experts.ffn, hidden = config.hidden;
+  refuse_adapters(config, names, prefix, list);
+  block.mixture.router = list.add_pieced(router_name(names, prefix), {count, hidden}, normal,
+                                         [&] { return router_piece(config, names, prefix); });
+  block.mixture.gate_up = list.add_pieced(gate_up_name(names, prefix), {count, 2 * ffn, hidden}, normal,
+                                          [&] { return expert_pieces(config, names, prefix, /*down=*/false); });
+  block.mixture.down = list.add_pieced(down_name(names, prefix), {count, hidden, ffn}, normal,
+                                       [&] { return expert_pieces(config, names, prefix, /*down=*/true); });
+  if (config.experts.shared_ffn == 0) return;
+  Declaring declare(config, list);
+  const std::string shared = prefix + names.shared_expert;
+  const auto bare = [&](const std::string& name, int64_t out, int64_t in) {
+    list.refuse_adapter(name);
+    return declare.bare_matrix(name, out, in);
+  };
+  block.gate = bare(shared + ".gate_proj", config.experts.shared_ffn, hidden);
+  block.up = bare(shared + ".up_proj", config.experts.shared_ffn, hidden);
+  block.down = bare(shared + ".down_proj", hidden, config.experts.shared_ffn);
+  block.mixture.shared_gate = bare(prefix + names.shared_gate, 1, hidden).weight;
+}
+
 void declare_ffn(const DenseConfig& config, const DenseNames& names, const std::string& prefix, DenseBlock& block,
                  ParameterList& list) {
   Declaring declare(config, list);
@@ -93,11 +166,11 @@ void declare_ffn(const DenseConfig& config, const DenseNames& names, const std::
 
 }  // namespace
 
-DenseAdapters adapters_of(const DenseBlock& block) {
+DenseAdapters adapters_of(const DenseBlock& block, bool frozen_base) {
   DenseAdapters found;
+  found.frozen_base = frozen_base;
   const auto see = [&](const DenseMatrix& matrix, bool& read) {
     if (!matrix.adapter.is_there()) return;
-    found.are_there = true;
     found.ranks += matrix.adapter.a.size(0);
     if (matrix.adapter.dropout > 0) {
       found.dropped += matrix.adapter.a.size(1);
@@ -110,15 +183,6 @@ DenseAdapters adapters_of(const DenseBlock& block) {
   for (const DenseMatrix* matrix : {&block.gate, &block.up, &block.gate_up}) see(*matrix, found.read_ffn_input);
   see(block.down, found.read_ffn_product);
   return found;
-}
-
-DenseAdapters most_adapters(const DenseWeights& weights) {
-  DenseAdapters most;
-  for (const DenseBlock& block : weights.blocks) {
-    const DenseAdapters found = adapters_of(block);
-    if (found.ranks > most.ranks) most = found;
-  }
-  return most;
 }
 
 DenseWeights declare_dense_weights(const DenseConfig& config, ParameterList& list) {
@@ -138,7 +202,12 @@ DenseWeights declare_dense_weights(const DenseConfig& config, ParameterList& lis
     list.begin_unit(name);
     DenseBlock& block = weights.blocks.emplace_back();
     declare_attention(config, names, name + ".", block, list);
-    declare_ffn(config, names, name + ".", block, list);
+    if (config.each_layer[static_cast<size_t>(layer)].experts) {
+      block.ffn_norm = Declaring(config, list).norm(name + ".", names.ffn_norm);
+      declare_mixture(config, names, name + ".", block, list);
+    } else {
+      declare_ffn(config, names, name + ".", block, list);
+    }
   }
   list.begin_unit(names.head);
   weights.norm = Declaring(config, list).norm("", names.norm);
@@ -150,6 +219,19 @@ DenseWeights declare_dense_weights(const DenseConfig& config, ParameterList& lis
     weights.head = list.add(head, {config.vocab, config.hidden}, normal);
   }
   return weights;
+}
+
+StoredPieces dense_pieces(const DenseConfig& config) {
+  const DenseNames& names = dense_family_of(config).names;
+  StoredPieces pieces;
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    if (!config.each_layer[static_cast<size_t>(layer)].experts) continue;
+    const std::string prefix = fmt::format("{}.{}.", names.layer, layer);
+    pieces[router_name(names, prefix)] = router_piece(config, names, prefix);
+    pieces[gate_up_name(names, prefix)] = expert_pieces(config, names, prefix, /*down=*/false);
+    pieces[down_name(names, prefix)] = expert_pieces(config, names, prefix, /*down=*/true);
+  }
+  return pieces;
 }
 
 }  // namespace shoal::models

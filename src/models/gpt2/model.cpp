@@ -151,7 +151,7 @@ class Gpt2 final : public Decoder {
   at::Tensor last_norm(const at::Tensor& x) const override { return norm(x, weights_.norm); }
   const at::Tensor& head_weight() const override { return weights_.head; }
 
-  BlockNbytes block_nbytes(const MicroStep& of) const override {
+  BlockNbytes block_nbytes(const MicroStep& of, size_t /*layer*/) const override {
     // In widths of a token: x twice, two norms' outputs; q, k, v, attention's output; the inner layer before and after
     // GELU. Dropout keeps a byte an element where it is on; attention with dropout keeps its weights, in fp32 before it
     // and in the dtype after.

@@ -8,6 +8,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "training/outcome.h"
+#include "unit/models/tiny_families.h"
 #include "unit/models/tiny_model.h"
 
 namespace shoal::models {
@@ -123,6 +124,17 @@ TEST(OpenModel, AnExportedModelOpensAgain) {
       EXPECT_EQ(again->config_json(), model->config_json());
     }
   }
+}
+
+TEST(OpenModel, TheAuxiliaryLossMayBeAskedFor) {
+  const std::string mixtral = testing::tiny_dense_json("mixtral", R"(, "num_key_value_heads": 1)");
+  EXPECT_EQ(open_json(mixtral)->info().experts.balance, 0);
+  const auto model = open_json(mixtral, {.router_aux_loss = 0.25});
+  EXPECT_EQ(model->info().experts.balance, 0.25);
+  EXPECT_EQ(open_json(model->config_json())->info().experts.balance, 0.25) << "as the exported config says";
+  EXPECT_EQ(open_json(model->config_json(), {.router_aux_loss = 0.0})->info().experts.balance, 0);
+  EXPECT_THAT(message_of([] { open_json(tiny_llama_json(), {.router_aux_loss = 0.25}); }),
+              HasSubstr("[--router-aux-loss]"));
 }
 
 TEST(OpenModel, NamesWhatItDoesNotKnow) {

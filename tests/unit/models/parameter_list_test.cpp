@@ -92,4 +92,43 @@ TEST(ParameterList, NamesAllThatIsMissingTooMuchOrOfAnotherShape) {
       AllOf(HasSubstr("model.a is [3, 2], and config.json asks for [2, 3]; b is [3, 1]"), Not(HasSubstr("Missing"))));
 }
 
+namespace {
+
+// model.e [2, 3], in files also as model.e.0 [3] and model.e.1 [3].
+Unit declare_pieced(ParameterList& list, bool asks = true) {
+  list.begin_unit("unit");
+  list.add_pieced("model.e", {2, 3}, Init::constant(1), [&]() -> std::vector<StoredPiece> {
+    EXPECT_TRUE(asks);
+    return {{"model.e.0", {3}, 0}, {"model.e.1", {3}, 3}};
+  });
+  return list.finish().at(0);
+}
+
+std::string pieced_problem(const std::vector<SafeTensor>& tensors) {
+  TempFolder folder;
+  ParameterList list(file_with(folder, tensors), kNames);
+  return message_of([&] { declare_pieced(list); });
+}
+
+}  // namespace
+
+TEST(ParameterList, AFileMayHaveAParameterInPieces) {
+  TempFolder pieces, whole;
+  ParameterList of_pieces(file_with(pieces, {{"model.e.0", "", {3}}, {"e.1", "", {3}}}), kNames);
+  EXPECT_EQ(first_value(declare_pieced(of_pieces).params.at(0)), 4.0f);
+  ParameterList of_whole(file_with(whole, {{"model.e", "", {2, 3}}}), kNames);
+  EXPECT_EQ(first_value(declare_pieced(of_whole, /*asks=*/false).params.at(0)), 4.0f);
+  ParameterList of_none({.seed = 5}, kNames);
+  EXPECT_EQ(first_value(declare_pieced(of_none, /*asks=*/false).params.at(0)), 1.0f);
+  EXPECT_EQ(of_pieces.numel(), 6);
+}
+
+TEST(ParameterList, NamesPiecesThatAreMissingTooMuchOrOfAnotherShape) {
+  EXPECT_THAT(pieced_problem({{"model.e.0", "", {3}}}), HasSubstr("Missing: model.e.1."));
+  EXPECT_THAT(pieced_problem({{"x", "", {3}}}), HasSubstr("Missing: model.e.0 and 1 more of its kind."));
+  EXPECT_THAT(pieced_problem({{"model.e.0", "", {4}}, {"model.e.1", "", {3}}}),
+              HasSubstr("model.e.0 is [4], and config.json asks for [3]"));
+  EXPECT_THAT(pieced_problem({{"model.e", "", {2, 3}}, {"model.e.0", "", {3}}}), HasSubstr("Not expected: model.e.0."));
+}
+
 }  // namespace shoal::models

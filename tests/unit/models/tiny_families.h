@@ -1,4 +1,4 @@
-// Small models that have every switch of the dense decoder between them, with sequences of 9 tokens longer than their
+// Small models that have every switch of models/dense between them, with sequences of 9 tokens longer than their
 // windows.
 #pragma once
 
@@ -15,10 +15,23 @@ inline std::string tiny_dense_json(const std::string& type, const std::string& m
          more + "}";
 }
 
+// Mixtures of experts, of which some get no token; with the loss that balances them and without.
+inline std::vector<std::string> tiny_mixtures() {
+  const std::string one_kv = R"(, "num_key_value_heads": 1, "num_experts_per_tok": 2)";
+  const std::string balanced = one_kv + R"(, "output_router_logits": true, "router_aux_loss_coef": 0.1)";
+  const std::string narrow = R"(, "num_experts": 6, "moe_intermediate_size": 8)";
+  return {
+      tiny_dense_json("mixtral", balanced + R"(, "num_local_experts": 24)"),
+      tiny_dense_json("qwen2_moe", balanced + narrow + R"(, "shared_expert_intermediate_size": 16)"),
+      tiny_dense_json("qwen3_moe", balanced + narrow + R"(, "mlp_only_layers": [0], "norm_topk_prob": true)"),
+      tiny_dense_json("olmoe", one_kv + R"(, "num_experts": 6)"),
+  };
+}
+
 inline std::vector<std::string> tiny_families() {
   const std::string window = R"(, "sliding_window": 4)", one_kv = R"(, "num_key_value_heads": 1)";
   const std::string head = one_kv + R"(, "head_dim": 4)";
-  return {
+  std::vector<std::string> configs = {
       tiny_dense_json("mistral", window + one_kv),
       tiny_dense_json("qwen2", one_kv + R"(, "rope_scaling": {"type": "yarn", "factor": 4.0})"),
       tiny_dense_json("llama", R"(, "attention_bias": true, "mlp_bias": true)"),
@@ -35,6 +48,8 @@ inline std::vector<std::string> tiny_families() {
       tiny_dense_json("falcon", R"(, "new_decoder_architecture": true, "num_kv_heads": 1)"),
       tiny_dense_json("falcon", R"(, "bias": true)"),
   };
+  for (const std::string& mixture : tiny_mixtures()) configs.push_back(mixture);
+  return configs;
 }
 
 }  // namespace shoal::testing

@@ -70,4 +70,20 @@ TEST(FileValues, ReadTheNamedTensor) {
   EXPECT_THAT(values_of(*make_file_values(SafetensorsReader::open(folder.path()), "b"), 1, 2), ElementsAre(11, 12));
 }
 
+TEST(JoinedValues, AreTheirPartsOneAfterTheOther) {
+  const auto constant = [](double value) { return make_initial_values(Init::constant(value), 0, "c"); };
+  const auto joined = make_joined_values({{0, 3, constant(1)}, {3, 1, constant(2)}, {4, 4, constant(3)}});
+  const std::vector<float> all = {1, 1, 1, 2, 3, 3, 3, 3};
+  for (int64_t begin = 0; begin <= 8; ++begin) {
+    for (int64_t end = begin; end <= 8; ++end) {
+      EXPECT_EQ(values_of(*joined, begin, end - begin), std::vector<float>(all.begin() + begin, all.begin() + end));
+    }
+  }
+}
+
+TEST(JoinedValues, ArePlacesOfTheirOwnInEachPart) {
+  const auto random = make_initial_values(Init::normal(1), 7, "w");
+  EXPECT_EQ(values_of(*make_joined_values({{0, 4, random}, {4, 4, random}}), 5, 2), values_of(*random, 1, 2));
+}
+
 }  // namespace shoal::models

@@ -22,6 +22,17 @@ StepMetrics at_step(int64_t step) {
   return metrics;
 }
 
+TEST(MetricsLine, HasTheLoadOfExpertsWhereThereAreAny) {
+  StepMetrics metrics = at_step(1);
+  EXPECT_THAT(to_line(metrics), ::testing::Not(HasSubstr("expert")));
+  metrics.busiest_experts = {1.23456, 2};
+  metrics.idle_experts = 3;
+  EXPECT_THAT(to_line(metrics), HasSubstr(R"("busiest_experts": [1.235, 2], "idle_experts": 3)"));
+  EXPECT_THAT(to_line(metrics), ::testing::Not(HasSubstr("router_aux_loss")));
+  metrics.balance_loss = 2.5;
+  EXPECT_THAT(to_line(metrics), HasSubstr(R"("router_aux_loss": 2.5, "busiest_experts")"));
+}
+
 TEST(MetricsLine, HasEveryKeyInOrder) {
   const StepMetrics metrics{.step = 3,
                             .loss = 2.5,

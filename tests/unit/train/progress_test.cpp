@@ -68,6 +68,12 @@ std::string times(const std::string& tokens, const std::string& ms, const std::s
   return "loss 3.2100 | norm 1.23 | lr 0.0003 | " + tokens + " tokens/s | " + ms + " ms | wait " + wait + " %";
 }
 
+TEST(StepText, NamesTheLoadOfTheBusiestExpertOfAllLayers) {
+  StepMetrics metrics = metrics_at(3);
+  metrics.busiest_experts = {1.2, 3.14, 2};
+  EXPECT_EQ(step_text(metrics, 30), line_at(3, " | busiest expert 3.1 x"));
+}
+
 TEST(Progress, PlainLinesAreTheFirstEveryTenthAndTheLast) {
   EXPECT_EQ(printed({.columns = 0, .log_every = 10}), line_at(1, " | 4 s left") + "\n" + line_at(10, " | 3 s left") +
                                                           "\n" + line_at(20, " | 2 s left") + "\n" + line_at(25, "") +

@@ -57,6 +57,23 @@ TEST(StepExchange, TheFoldOverLeavesIsTheSameAtEveryNumberOfRanks) {
   }
 }
 
+TEST(StepExchange, NumbersAreAddedUpOverRanksWhoseLossesCount) {
+  const auto sums = [](const Mesh& mesh) {
+    auto groups = make_thread_groups(4);
+    std::vector<std::vector<float>> numbers = {{1, 2}, {10, 20}, {100, 200}, {1000, 2000}};
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < 4; ++rank) {
+      threads.emplace_back([&, rank] { StepExchange(*groups[rank], mesh).add_up(numbers[rank]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::vector<float>& of : numbers) EXPECT_EQ(of, numbers[0]);
+    return numbers[0];
+  };
+  EXPECT_EQ(sums(Mesh(4)), (std::vector<float>{1111, 2222}));
+  const Mesh pairs({{.name = "shard", .size = 2}, {.name = "sequence", .size = 2, .own_samples = false}});
+  EXPECT_EQ(sums(pairs), (std::vector<float>{101, 202}));
+}
+
 TEST(StepExchange, RanksThatShareSamplesCountOnce) {
   const Mesh pairs({{.name = "shard", .size = 2}, {.name = "sequence", .size = 2, .own_samples = false}});
   for (const StepNews& news : heard({{1.0}, {1.0}, {4.0}, {4.0}}, {0, 0, 0, 9}, pairs)) {

@@ -51,6 +51,26 @@ TEST(DenseBlockNbytes, AreNearWhatAMicroStepHolds) {
   }
 }
 
+// Rows of a token's experts are as many whatever routers choose, and the plan knows what they keep.
+TEST(DenseBlockNbytes, OfMixturesAreWithinFivePercent) {
+  const std::string wide = R"(, "num_key_value_heads": 2, "num_experts_per_tok": 4, "moe_intermediate_size": 64)";
+  for (const std::string& config :
+       {shape_of("mixtral", kGrouped + R"(, "num_experts_per_tok": 2)"),
+        shape_of("qwen3_moe", wide + R"(, "num_experts": 16, "norm_topk_prob": true)"),
+        shape_of("qwen2_moe", wide + R"(, "num_experts": 16, "shared_expert_intermediate_size": 96)"),
+        shape_of("qwen3_moe", wide + R"(, "num_experts": 16, "decoder_sparse_step": 2)")}) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      const DType dtype = std::string(precision) == "fp32" ? DType::f32 : DType::bf16;
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        const double measured = static_cast<double>(measured_nbytes(config, precision, blocks_of(recompute, 4)));
+        const double planned =
+            static_cast<double>(open_json(config, {.recompute = recompute})->activation_nbytes({2, 64, dtype}).device);
+        EXPECT_NEAR(planned / measured, 1, 0.05) << config << precision << name_of(recompute);
+      }
+    }
+  }
+}
+
 TEST(DenseBlockNbytes, OfCappedScoresAreThoseOfAChunk) {
   const auto in_flight = [](int64_t time) {
     DenseConfig config;

@@ -185,7 +185,7 @@ TEST(DenseConfig, RefusesWhatItWouldComputeDifferently) {
   EXPECT_THAT(problem_of("falcon", R"(, "hidden_dropout": 0.1)"), HasSubstr("hidden_dropout"));
   EXPECT_THAT(problem_of("opt", R"(, "ffn_dim": 8, "head_dim": 16)"), HasSubstr("head_dim] 16"));
   EXPECT_THAT(problem_of("opt", R"(, "ffn_dim": 8, "num_key_value_heads": 2)"), HasSubstr("num_key_value_heads] 2"));
-  EXPECT_THAT(problem_of("mixtral", ""), HasSubstr("model_type] \"mixtral\""));
+  EXPECT_THAT(problem_of("deepseek_v3", ""), HasSubstr("model_type] \"deepseek_v3\""));
   EXPECT_THAT(problem_of("llama", R"(, "quantization_config": {})"), HasSubstr("quantization_config"));
   EXPECT_THAT(problem_of("qwen3", R"(, "num_key_value_heads": 2, "layer_types": ["linear_attention"])"),
               HasSubstr("layer_types"));

@@ -15,7 +15,7 @@ TEST(DenseFamilies, AreFoundByTheirModelType) {
   }
   EXPECT_EQ(types.size(), dense_families().size());
   EXPECT_EQ(architectures.size(), dense_families().size());
-  EXPECT_EQ(find_dense_family("mixtral"), nullptr);
+  EXPECT_EQ(find_dense_family("deepseek_v3"), nullptr);
 }
 
 TEST(DenseFamilies, NameWhatTheyHave) {

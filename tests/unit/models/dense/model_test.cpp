@@ -57,6 +57,23 @@ TEST(Dense, ItsShapeSaysTheWindowsOfItsLayers) {
   EXPECT_EQ(windows("llama", ""), (std::vector<int64_t>{0, 0}));
 }
 
+// 12 wide, of which heads are 12 and keys and values 6; 4 tokens.
+TEST(Dense, ItsShapeCountsTheExpertsThatATokenPasses) {
+  const auto flops = [](const std::string& type, const std::string& more) {
+    const auto model = open_json(testing::tiny_dense_json(
+        type, more + R"(, "num_key_value_heads": 1, "num_experts_per_tok": 2, "num_experts": 5)"));
+    return forecast::model_flops_a_token(model->info().shape, 4);
+  };
+  const int64_t attention = 12 * (2 * 12 + 2 * 6), scores = 3 * 4 * 12 * 2, head = 12 * 29;
+  const int64_t expert = 3 * 12 * 20, router = 5 * 12;
+  EXPECT_EQ(flops("mixtral", ""), 2 * (6 * (attention + 2 * expert + router) + scores) + 6 * head);
+  // A dense layer first; experts of 8, and one of 16 for all tokens with its gate.
+  const int64_t shared = 3 * 12 * (2 * 8 + 16) + router + 12;
+  EXPECT_EQ(flops("qwen2_moe", R"(, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 16,)"
+                               R"( "mlp_only_layers": [0])"),
+            6 * (2 * attention + expert + shared) + 2 * scores + 6 * head);
+}
+
 TEST(Llama, ATiedHeadIsTheEmbedding) {
   const auto model = open_json(tiny_llama_json(R"(, "tie_word_embeddings": true)"));
   const std::vector<Unit> units = model->units();

@@ -47,10 +47,43 @@ TEST(DenseWeights, GemmasNormsBeginAtZero) {
 TEST(DenseWeights, AreThoseOfTheShape) {
   for (const std::string& config : testing::tiny_families()) {
     const auto model = open_json(config);
-    int64_t numel = 0;
-    for (const Parameter& param : model->units()[1].params) numel += param.tensor.dim() == 2 ? param.tensor.numel() : 0;
-    EXPECT_EQ(model->info().shape.block_numel(), numel) << config;
+    int64_t numel = 0;  // of the last block: mixtures may begin with a dense one
+    const std::vector<Unit> units = model->units();
+    for (const Parameter& param : units[units.size() - 2].params) {
+      numel += param.tensor.dim() >= 2 ? param.tensor.numel() : 0;
+    }
+    const forecast::DecoderShape& shape = model->info().shape;
+    EXPECT_EQ(shape.most_numel > 0 ? shape.most_numel : shape.block_numel(), numel) << config;
   }
+}
+
+TEST(DenseWeights, OfExpertsAreOneParameterAndInFilesATensorForEachExpert) {
+  const auto model = open_json(tiny_dense_json("mixtral", R"(, "num_key_value_heads": 1, "num_local_experts": 3)"));
+  const std::vector<Unit> units = model->units();
+  EXPECT_THAT(names_of(units[1]),
+              ::testing::IsSupersetOf({"model.layers.0.mlp.gate.weight", "model.layers.0.mlp.experts.gate_up_proj",
+                                       "model.layers.0.mlp.experts.down_proj"}));
+  const StoredPieces pieces = model->stored_pieces();
+  ASSERT_EQ(pieces.size(), 6u);
+  const std::vector<StoredPiece>& gate_up = pieces.at("model.layers.1.mlp.experts.gate_up_proj");
+  ASSERT_EQ(gate_up.size(), 6u);
+  EXPECT_EQ(gate_up[3].name, "model.layers.1.block_sparse_moe.experts.1.w3.weight");
+  EXPECT_EQ(gate_up[3].shape, (std::vector<int64_t>{20, 12}));
+  EXPECT_EQ(gate_up[3].begin, 3 * 20 * 12);
+  EXPECT_EQ(pieces.at("model.layers.1.mlp.gate.weight").at(0).name, "model.layers.1.block_sparse_moe.gate.weight");
+  // Every piece has a place of its own, and together they are the whole.
+  for (const Parameter& param : units[2].params) {
+    if (!pieces.contains(param.name)) continue;
+    int64_t end = 0;
+    for (const StoredPiece& piece : pieces.at(param.name)) {
+      EXPECT_EQ(piece.begin, end);
+      int64_t numel = 1;
+      for (const int64_t size : piece.shape) numel *= size;
+      end += numel;
+    }
+    EXPECT_EQ(end, param.tensor.numel()) << param.name;
+  }
+  EXPECT_TRUE(open_json(testing::tiny_llama_json())->stored_pieces().empty());
 }
 
 }  // namespace shoal::models
