@@ -21,8 +21,8 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (AutoModelForCausalLM, AutoTokenizer, FalconConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, Phi3Config,
-                          PreTrainedTokenizerFast)
+from transformers import (AutoModelForCausalLM, AutoTokenizer, FalconConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MixtralConfig,
+                          Phi3Config, PreTrainedTokenizerFast, Qwen2MoeConfig)
 from transformers.utils import logging
 
 SHOAL = PROBE = None
@@ -50,6 +50,11 @@ CASES = {
     "gpt_neox_all": (GPTNeoXConfig(**SHAPE), "all-linear", "all-linear"),
     "falcon_default": (FalconConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                                     max_position_embeddings=32, **TOKENS), "", ["query_key_value"]),
+    # Of mixtures of experts the attention.
+    "mixtral_default": (MixtralConfig(**SHAPE, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2), "", ["q_proj", "v_proj"]),
+    "qwen2_moe_attention": (Qwen2MoeConfig(**SHAPE, num_key_value_heads=2, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24,
+                                           shared_expert_intermediate_size=40),
+                            "q_proj+k_proj+v_proj+o_proj", ["q_proj", "k_proj", "v_proj", "o_proj"]),
     "gpt2_all": (GPT2, "all-linear", "all-linear"),
     "gpt2_default": (GPT2, "", ["c_attn"]),
 }

@@ -7,6 +7,7 @@
 #include "plan/stage_plans.h"
 #include "training/outcome.h"
 #include "unit/comm/rank_threads.h"
+#include "unit/models/tiny_families.h"
 #include "unit/models/tiny_model.h"
 
 namespace shoal {
@@ -101,6 +102,21 @@ TEST(Lora, HasTheSameBitsWithRecomputeOffloadAndGpt2) {
     run.settings = {R"(zero_optimization.offload_param={"device": "cpu"})",
                     R"(zero_optimization.offload_optimizer={"device": "cpu"})"};
     EXPECT_EQ(train_lora(run, 2), expected);
+  }
+}
+
+// Of a mixture of experts attention is adapted, and what the auxiliary loss asks of routers goes into that.
+TEST(Lora, HasTheSameBitsOnAMixtureOfExperts) {
+  for (const size_t mixture : {0u, 1u, 2u}) {
+    LoraRun run;
+    run.config = testing::tiny_mixtures().at(mixture);
+    run.spec.targets = {"q_proj", "k_proj", "v_proj", "o_proj"};
+    const LoraResult expected = train_lora(run, 1);
+    for (const int world : {1, 2, 3}) {
+      run.stage = world;
+      run.recompute = static_cast<models::Recompute>(world - 1);
+      EXPECT_EQ(train_lora(run, world), expected) << run.config << " stage " << run.stage << " of " << world;
+    }
   }
 }
 

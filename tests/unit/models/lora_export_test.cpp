@@ -10,6 +10,7 @@
 #include "models/base_digest.h"
 #include "models/open_model.h"
 #include "shoal/checkpoint.h"
+#include "unit/models/tiny_families.h"
 #include "unit/models/tiny_model.h"
 
 namespace shoal::models {
@@ -73,6 +74,19 @@ TEST(ExportMerged, ComputesWhatTheBaseWithItsAdaptersDoes) {
     what.base = folder / "model";
     export_merged(what);
     EXPECT_EQ(folder.read("again/model.safetensors"), folder.read("merged/model.safetensors"));
+  }
+}
+
+TEST(ExportMerged, OfAMixtureHasATensorForEachExpert) {
+  for (const std::string& config : testing::tiny_mixtures()) {
+    const TempFolder folder;
+    const double adapted = train_in(folder, config, {.rank = 3, .alpha = 12, .targets = {"q_proj", "o_proj"}});
+    export_merged({.checkpoint = folder / "run/step-00000008", .folder = folder / "merged"});
+    EXPECT_NEAR(loss_of_folder(folder / "merged"), adapted, 2e-6) << config;
+    const std::vector<std::string> names = names_in(folder / "merged");
+    EXPECT_THAT(names,
+                ::testing::Contains(::testing::MatchesRegex("model\\.layers\\.1\\..*\\.experts\\.3\\..*\\.weight")));
+    EXPECT_THAT(names, ::testing::Not(::testing::Contains(HasSubstr("experts.gate_up_proj"))));
   }
 }
 

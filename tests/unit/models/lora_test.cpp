@@ -103,4 +103,21 @@ TEST(LoraTargets, ThatTheModelDoesNotHaveAreRefusedWithThoseItHas) {
               HasSubstr("odd has no matrices that adapters are made for"));
 }
 
+TEST(LoraTargets, ThatMeanARefusedMatrixAreRefusedWithTheOthers) {
+  const auto problem = [](std::vector<std::string> names) {
+    LoraTargets targets({.rank = 1, .alpha = 1, .targets = std::move(names)});
+    chosen(targets);
+    targets.refuse("model.layers.2.mlp.experts.0.up_proj");
+    targets.refuse("model.layers.2.mlp.experts.1.up_proj");
+    return message_of([&] { targets.resolved("small"); });
+  };
+  EXPECT_EQ(problem({"q_proj", "up_proj"}),
+            "[--lora] targets: up_proj means model.layers.2.mlp.experts.0.up_proj of small, and the matrices of a "
+            "mixture of experts cannot have adapters. Name others: q_proj, k_proj, v_proj, o_proj.");
+  EXPECT_THAT(problem({"all-linear"}), HasSubstr("targets: all-linear means model.layers.2.mlp.experts.0.up_proj"));
+  EXPECT_THAT(problem({"experts.1.up_proj"}), HasSubstr("means model.layers.2.mlp.experts.1.up_proj"));
+  EXPECT_EQ(problem({}), "");
+  EXPECT_EQ(problem({"q_proj", "layers.1.mlp.up_proj"}), "");
+}
+
 }  // namespace shoal::models
