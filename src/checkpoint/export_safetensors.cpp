@@ -29,7 +29,21 @@ std::string config_in(const std::string& model_config, DType dtype) {
   json::Value config = json::parse(model_config, "model_config of the checkpoint");
   if (!config.is_object()) throw Error("checkpoint export", "the checkpoint's model_config is not a JSON object.");
   const char* name = dtype == DType::f32 ? "float32" : dtype == DType::bf16 ? "bfloat16" : "float16";
-  config.set(config.find("dtype") != nullptr ? "dtype" : "torch_dtype", name);
+  const char* key = config.find("dtype") != nullptr ? "dtype" : "torch_dtype";
+  const std::string member = fmt::format("\"{}\": \"{}\"", key, name);
+  const json::Value* before = config.find(key);
+  if (before == nullptr && !config.as_object().empty()) {
+    const size_t last = model_config.find_last_not_of(" \t\r\n", model_config.rfind('}') - 1);
+    return fmt::format("{},\n  {}\n}}\n", model_config.substr(0, last + 1), member);
+  }
+  if (before != nullptr) {
+    const std::string old = fmt::format("\"{}\": {}", key, json::write(*before));
+    const size_t found = model_config.find(old);
+    if (found != std::string::npos && model_config.find(old, found + 1) == std::string::npos) {
+      return std::string(model_config).replace(found, old.size(), member);
+    }
+  }
+  config.set(key, name);
   return json::write(config, 2) + "\n";
 }
 

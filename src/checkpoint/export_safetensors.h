@@ -19,7 +19,8 @@ struct Exported {
 // Throws Error where the folder holds safetensors. What a killed export left is none; the new one's end removes it.
 void refuse_weights_in(const std::string& folder);
 
-// A model's config.json, with the dtype that the weights have now.
+// A model's config.json, with the dtype that the weights have now. Where it can, in the text as it is: written anew, a
+// number such as 50.0 would be 50, which transformers refuses for some keys.
 std::string config_in(const std::string& model_config, DType dtype);
 
 // Reads in a stream: memory is a few pieces, whatever the size of the model. A parameter with several names goes out

@@ -2,6 +2,7 @@
 #include "report/flat_line.h"
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 namespace shoal::report {
@@ -55,11 +56,25 @@ class Reader {
   size_t at_ = 0;
 };
 
+bool take_list(Reader& reader, std::string_view key, const SeeNumber& see) {
+  double largest = std::numeric_limits<double>::quiet_NaN(), number = 0;
+  if (!reader.take(']')) {
+    do {
+      if (!reader.take_number(number)) return false;
+      largest = std::fmax(largest, number);
+    } while (reader.take(','));
+    if (!reader.take(']')) return false;
+  }
+  see(key, largest);
+  return true;
+}
+
 bool take_value(Reader& reader, std::string_view key, const SeeNumber& see) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   double number = 0;
   std::string_view text;
   if (reader.take_text(text)) return true;
+  if (reader.take('[')) return take_list(reader, key, see);
   for (const char* word : {"null", "NaN", "Infinity", "-Infinity"}) {
     if (reader.take_word(word)) return see(key, kNone), true;
   }

@@ -341,6 +341,23 @@ class Families(unittest.TestCase):
             for key, tensor in written.items():
                 self.assertTrue(torch.equal(exported[key], tensor), key)
 
+    def test_a_run_of_a_mixture_exports_what_transformers_loads(self):
+        place = self.folder / "qwen2_moe"
+        run, exported = place / "run", place / "exported"
+        # The rate is too small to change a weight.
+        for words in (["train", "--model", place / "model", "--data", "synthetic:tokens=1000", "--sequence", "16", "--steps", "1",
+                       "--lr", "1e-30", "--router-aux-loss", "1", "--ranks", "2", "--threads", "1", "--no-report", "--out", run],
+                      ["checkpoint", "export", run, exported, "--dtype", "fp32"]):
+            result = subprocess.run([SHOAL, *map(str, words)], capture_output=True, text=True, timeout=120)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual(load_file(exported / "model.safetensors").keys(), load_file(place / "model/model.safetensors").keys())
+        again = AutoModelForCausalLM.from_pretrained(exported)
+        self.assertTrue(again.config.output_router_logits)
+        self.assertEqual(again.config.router_aux_loss_coef, 1.0)
+        weights = self.saved("qwen2_moe").state_dict()
+        for key, tensor in again.state_dict().items():
+            self.assertTrue(torch.equal(tensor, weights[key]), key)
+
     def test_bf16_is_as_near_as_transformers_own(self):
         """Both against fp32: routers of other bits may choose other experts, so a loss is held against the loss of many tokens."""
         for name in ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe"):

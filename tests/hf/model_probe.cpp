@@ -68,7 +68,8 @@ void export_weights(const LanguageModel& model, shoal::Engine& engine, const fs:
       tensors,
       [&](const std::string& name, int64_t begin, int64_t numel, float* out) {
         engine.with_gathered({name}, shoal::Access::read, [&] {
-          std::memcpy(out, by_name[name].const_data_ptr<float>() + begin, static_cast<size_t>(numel) * sizeof(float));
+          const at::Tensor values = by_name[name].detach().flatten().narrow(0, begin, numel).to(at::kFloat);
+          std::memcpy(out, values.const_data_ptr<float>(), static_cast<size_t>(numel) * sizeof(float));
         });
       },
       model.stored_pieces());

@@ -57,10 +57,11 @@ Widths widths_of(const DenseConfig& config, const MicroStep& of) {
 }
 
 // Inputs of the norms, and of the matrices behind them. What is normed in fp32 is kept in fp32: on the CPU by the
-// library's RMS norm, beside what its weight's gradient needs, on a GPU where it is normed by 1 + weight.
+// library's RMS norm twice, before it is divided and, where its weight is trained, after; on a GPU where it is normed
+// by 1 + weight.
 size_t norms_nbytes(const DenseConfig& config, const Widths& w, const Reads& reads, bool fused) {
   const bool rms_in_fp32 = config.norm != NormKind::layer && (!fused || (config.norm == NormKind::rms_one && w.narrow));
-  const size_t input = rms_in_fp32 && (fused || !reads.trains_base) ? 0 : w.element;
+  const size_t input = !rms_in_fp32 ? w.element : fused || !reads.trains_base ? 0 : 4;
   const size_t each = input + (rms_in_fp32 ? 4 : 0);
   const size_t inputs = config.parallel && w.before == 2 && !rms_in_fp32 ? 1 : w.before;  // two norms of one x
   const size_t read = reads.norms(w.before == 0 ? 2 : w.before) * w.hidden;               // what the matrices read
@@ -115,7 +116,7 @@ size_t widened_nbytes(const DenseConfig& config, const Widths& w, const MicroSte
 size_t routed_nbytes(const DenseExperts& experts, const Widths& w) {
   const auto k = static_cast<size_t>(experts.per_token), count = static_cast<size_t>(experts.count);
   const size_t weights = w.element + (experts.normalizes ? 4 : 0);
-  return k * (2 * static_cast<size_t>(experts.ffn) * w.element + 3 * sizeof(int64_t) + weights) + count * 4 +
+  return k * (2 * static_cast<size_t>(experts.ffn) * w.element + 4 * sizeof(int64_t) + weights) + count * 4 +
          (experts.normalizes ? 4 : 0);
 }
 
@@ -125,15 +126,27 @@ size_t shared_nbytes(const DenseExperts& experts, const Widths& w, const Reads& 
   return ((fused ? 2 : reads.ffn_product ? 4 : 3) * static_cast<size_t>(experts.shared_ffn) + 2 + w.hidden) * w.element;
 }
 
-// Backward holds the gradients of what a token's experts gave, and then of gate and of up, and what the activation
-// function makes of them; or these and the sorted tokens twice. On a GPU the gradients of the experts' matrices are
-// made beside where they are kept.
-size_t routed_in_flight(const DenseConfig& config, const Widths& w, const Reads& reads, size_t rows, bool fused) {
+// Backward of a token's experts holds the gradients of what they gave, of gate and of up, and what the activation
+// function makes of them; later the sorted tokens twice. The shared expert's own is over by then, but for the gradients
+// of gate and up. On a GPU the gradients of the experts' matrices are made beside where they are kept; a processor
+// without arithmetic for the dtype multiplies in fp32, at most all tokens at once.
+size_t routed_in_flight(const DenseConfig& config, const Widths& w, const Reads& reads, const MicroStep& of) {
+  const size_t rows = of.rows();
+  const bool fused = of.is_fused();
   const DenseExperts& experts = config.experts;
   const auto k = static_cast<size_t>(experts.per_token), ffn = static_cast<size_t>(experts.ffn);
-  const size_t early = k * (w.hidden + 7 * ffn), late = k * (2 * w.hidden + 2 * ffn);
+  const auto shared = static_cast<size_t>(experts.shared_ffn);
+  const size_t early = k * (w.hidden + (fused ? 6 : 5) * ffn), late = k * (2 * w.hidden + 2 * ffn);
+  const size_t given_back = shared == 0 ? 0 : w.hidden + (fused ? 0 : 2 * shared);
+  const size_t held = std::max(early, late) + 3 * w.hidden;
   const size_t weights = fused && reads.trains_base ? static_cast<size_t>(experts.count) * 2 * ffn * w.hidden : 0;
-  return (rows * (std::max(early, late) + 2 * w.hidden) + weights) * w.element;
+  size_t nbytes = (rows * (held - std::min(held, given_back)) + weights) * w.element;
+  if (!fused && w.narrow && !kernels::why_no_arithmetic(of.dtype).empty()) {
+    const size_t less = early - std::min(early, k * (w.hidden + 4 * ffn));  // has been given back then
+    const size_t widened = (rows * (w.hidden + ffn) + w.hidden * ffn) * 4;
+    nbytes += widened - std::min(widened, rows * less * w.element);
+  }
+  return nbytes + rows * k * sizeof(int64_t);
 }
 
 // What adapters read and make, in a token.
@@ -152,9 +165,8 @@ BlockNbytes mixture_nbytes(const DenseConfig& config, const MicroStep& of, const
   const size_t norms = w.narrow && !fused ? 0 : reads.norms(w.before) * w.hidden;
   const size_t product = fused || !reads.ffn_product ? 0 : static_cast<size_t>(config.experts.shared_ffn);
   const size_t scores = w.chunked ? chunk_nbytes(config, of) : 0;
-  return {
-      rows * kept, rows * (norms + product) * w.element,
-      std::max({routed_in_flight(config, w, reads, rows, fused), scores, fused ? 0 : widened_nbytes(config, w, of)})};
+  return {rows * kept, rows * (norms + product) * w.element,
+          std::max({routed_in_flight(config, w, reads, of), scores, fused ? 0 : widened_nbytes(config, w, of)})};
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/diff.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
@@ -46,7 +48,8 @@ struct SwigluGradients {
   Tensor both;     // [pairs, 2 ffn]
   Tensor product;  // [pairs, ffn]
 };
-SwigluGradients swiglu_gradients(const GateUp& of, const Tensor& dproduct) {
+SwigluGradients swiglu_gradients(const GateUp& of, Tensor dproduct) {
+  const int64_t ffn = of.gate.size(1);
   if (runs_fused({of.gate, of.up, dproduct})) {
     const Tensor dgate = at::empty_like(of.gate), dup = at::empty_like(of.up), product = at::empty_like(of.gate);
     cuda::SwigluBackward args;
@@ -59,10 +62,16 @@ SwigluGradients swiglu_gradients(const GateUp& of, const Tensor& dproduct) {
     args.numel = of.gate.numel();
     args.dtype = dtype_of(of.gate);
     cuda::swiglu_backward(args, stream_of(of.gate));
+    dproduct = Tensor();
     return {at::cat({dgate, dup}, 1), product};
   }
-  const Tensor activated = at::silu(of.gate);
-  return {at::cat({at::silu_backward(dproduct.mul(of.up), of.gate), dproduct.mul(activated)}, 1), activated.mul(of.up)};
+  const Tensor both = at::empty({of.gate.size(0), 2 * ffn}, of.gate.options());
+  Tensor dgate = both.narrow(1, 0, ffn), dup = both.narrow(1, ffn, ffn);
+  Tensor activated = at::silu(of.gate);
+  at::mul_out(dup, dproduct, activated);
+  const Tensor product = activated.mul_(of.up);
+  at::silu_backward_out(dgate, dproduct.mul_(of.up), of.gate);
+  return {both, product};
 }
 
 struct Experts final : ag::Function<Experts> {

@@ -62,6 +62,41 @@ TEST(ExportSafetensors, WeightsReadBackInTheDtypeAskedFor) {
   }
 }
 
+// transformers takes no integer for some of them, and a parser sees none in 50.0.
+TEST(ExportSafetensors, NumbersOfTheConfigStayAsTheyAreWritten) {
+  for (const char* before : {"{\n  \"cap\": 50.0,\n  \"torch_dtype\": \"float64\"\n}\n", "{\n  \"cap\": 50.0\n}\n"}) {
+    const TempFolder temp;
+    save_filled(temp.path(), {{"model_config", before}});
+    export_safetensors(temp / "step-00000001", temp / "out");
+    EXPECT_EQ(shoal::testing::text_of_file(temp / "out/config.json"),
+              "{\n  \"cap\": 50.0,\n  \"torch_dtype\": \"bfloat16\"\n}\n");
+  }
+}
+
+TEST(ExportSafetensors, GivesParametersInThePiecesOfTheModel) {
+  const TempFolder temp;
+  save_filled(temp.path(), {{"model_config", R"({"model_type": "some"})"}});
+  FakeState expected(0, 1);
+  expected.fill();
+  const std::string whole = expected.params_[0].name;
+  const std::vector<float> values = expected.values_.at({0, StateKind::weight});
+  const auto numel = static_cast<int64_t>(values.size());
+  std::string told;
+  const Exported exported = export_safetensors(
+      temp / "step-00000001", temp / "out", {.dtype = DType::f32}, [&](const std::string& model_config) {
+        told = model_config;
+        return StoredPieces{{whole, {{"piece.0", {2}, 0}, {"piece.1", {numel - 2}, 2}}}};
+      });
+  EXPECT_EQ(told, R"({"model_type": "some"})");
+  EXPECT_EQ(exported.tensors, 6);
+  const auto reader = SafetensorsReader::open(temp / "out");
+  EXPECT_FALSE(reader->contains(whole));
+  std::vector<float> read(values.size());
+  reader->read("piece.0", 0, 2, read.data());
+  reader->read("piece.1", 0, numel - 2, read.data() + 2);
+  EXPECT_EQ(read, values);
+}
+
 TEST(ExportSafetensors, WithoutAModelConfigThereIsNoConfig) {
   const TempFolder temp;
   save_filled(temp.path(), {});

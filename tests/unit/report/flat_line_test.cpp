@@ -28,6 +28,13 @@ TEST(FlatLine, ReadsNumbersTruthsAndLeavesTextsOut) {
   EXPECT_TRUE(read("{\"step\": 1}\r").whole);
 }
 
+TEST(FlatLine, OfAListTheLargestNumberIsSeen) {
+  const Read got = read(R"({"step": 3, "busiest_experts": [1.5, 2.25, 2], "none": []})");
+  EXPECT_TRUE(got.whole);
+  EXPECT_EQ(got.values.at("busiest_experts"), 2.25);
+  EXPECT_TRUE(std::isnan(got.values.at("none")));
+}
+
 TEST(FlatLine, WhatIsNotFiniteIsNaN) {
   for (const char* word : {"null", "NaN", "Infinity", "-Infinity"}) {
     const Read got = read(std::string("{\"loss\": ") + word + ", \"step\": 2}");
@@ -38,14 +45,14 @@ TEST(FlatLine, WhatIsNotFiniteIsNaN) {
 }
 
 TEST(FlatLine, ALineThatIsCutOffAnywhereIsNotWhole) {
-  const std::string line = R"({"step": 12, "loss": 2.5, "digest": "ab", "skipped": false})";
+  const std::string line = R"({"step": 12, "loss": 2.5, "digest": "ab", "list": [1, 2], "skipped": false})";
   EXPECT_TRUE(read(line).whole);
   for (size_t length = 0; length < line.size(); ++length) EXPECT_FALSE(read(line.substr(0, length)).whole) << length;
 }
 
 TEST(FlatLine, OtherThingsAreNoFlatLines) {
-  for (const char* line :
-       {"", "[1]", "{\"a\": {}}", "{\"a\": [1]}", "{\"a\" 1}", "{a: 1}", "{\"a\": 1} x", "{\"a\": 1,}"}) {
+  for (const char* line : {"", "[1]", "{\"a\": {}}", "{\"a\": [[1]]}", "{\"a\": [1,]}", "{\"a\" 1}", "{a: 1}",
+                           "{\"a\": 1} x", "{\"a\": 1,}"}) {
     EXPECT_FALSE(read(line).whole) << line;
   }
 }
