@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/quantity.h"
+#include "cli/lora_flag.h"
 #include "cli/plan_time.h"
 #include "cli/recompute_flag.h"
 #include "cli/verbs.h"
@@ -289,8 +290,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<PlanOptions>();  // lives as long as the callback
   verb->add_option("--model", options->model, "A folder with a Hugging Face config.json, or a built-in name");
   verb->add_option("--params", options->params, "Only the number of parameters: 7e9, 7B");
-  verb->add_option("--lora", options->lora,
-                   "As of shoal train: the model frozen, and adapters trained: r=16,alpha=32,targets=q_proj+v_proj");
+  add_lora(*verb, options->lora);
   verb->add_option("--config", options->config,
                    "DeepSpeed's JSON; without it stage 3, in bf16 with --gpu-memory or --params, else in fp32");
   verb->add_option("--set", options->overrides, "A setting over the config, as zero_optimization.stage=2")

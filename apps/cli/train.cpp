@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "base/unix_time.h"
 #include "cli/device_flag.h"
+#include "cli/lora_flag.h"
 #include "cli/own_ranks.h"
 #include "cli/recompute_flag.h"
 #include "cli/tokenizer_program.h"
@@ -219,10 +220,7 @@ void add_train(CLI::App& app, int& exit_code) {
   verb->add_flag("--share-gpu", flags->share_gpu,
                  "the ranks of --ranks all on the first visible GPU, and NCCL between them");
   verb->add_option("--lr", options.lr, "learning rate");
-  verb->add_option("--lora", options.lora,
-                   "freeze the model and train adapters beside its matrices: r=16,alpha=32, and if you like "
-                   "targets=q_proj+v_proj or targets=all-linear (left out: what makes queries and values) and "
-                   "dropout=0.05");
+  add_lora(*verb, options.lora);
   verb->add_flag("--no-decay", options.no_decay, "no weight decay for norms and biases");
   verb->add_option("--layer-decay", options.layer_decay,
                    "each layer learns at this share of the rate of the one above it: 0.9; the head at --lr")

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -95,11 +94,7 @@ std::string param_group_change(const TrainOptions& options, const std::string& r
 std::vector<std::string> param_group_lines(const std::vector<Unit>& units, const TrainOptions& options,
                                            const Config& config) {
   std::vector<std::string> lines;
-  const bool freezes = std::any_of(units.begin(), units.end(), [](const Unit& unit) {
-    return std::any_of(unit.params.begin(), unit.params.end(),
-                       [](const Parameter& p) { return !p.tensor.requires_grad(); });
-  });
-  if (options.no_decay && freezes) {
+  if (options.no_decay && !options.lora.empty()) {
     lines.emplace_back("--no-decay changes nothing: --lora trains neither norms nor biases");
   } else if (options.no_decay && config.optimizer.weight_decay == 0) {
     lines.emplace_back("--no-decay changes nothing: the weight decay is 0");

@@ -49,6 +49,7 @@ TEST(TrainMistakes, AreSaidBeforeTrainingStarts) {
   expect_refused(folder, with(llama, text, {"--sequence", "16", "--resume", folder / "empty"}), "[--resume]");
   const auto lora = [&](const std::string& spec) { return with(llama, text, {"--sequence", "16", "--lora", spec}); };
   expect_refused(folder, lora("r=0,alpha=8"), "[--lora] r=0 is no rank of an adapter");
+  expect_refused(folder, lora(""), "--lora: is empty. Give r and alpha");
   expect_refused(folder, lora("r=8"), "[--lora] has no alpha");
   expect_refused(folder, lora("r=8,alpha=8,targets=q_prj"),
                  "has no matrix q_prj that can have adapters. Did you mean q_proj?");

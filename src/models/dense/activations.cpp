@@ -203,8 +203,11 @@ BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, c
   // Inputs of matrices are kept in 8 bits: norms' outputs instead of in the dtype, and beside what attention and the
   // product keep of theirs. Backward has the product once more in the dtype, and a gradient both ways round.
   const size_t read = 2 * w.hidden;
-  const size_t in_fp8 = kept - read * w.element + read + w.q + w.ffn - product * w.element;
-  return {rows * in_fp8, rows * (w.before * w.hidden + (makes_product ? w.ffn : 0)),
+  // What adapters read they keep in the dtype all the same.
+  const size_t in_dtype = reads.trains_base ? read + product : 0;
+  const size_t in_fp8 = kept - in_dtype * w.element + read + w.q + w.ffn;
+  const size_t of_adapters = reads.trains_base ? 0 : (norms + product) * w.element;
+  return {rows * in_fp8, rows * (w.before * w.hidden + (makes_product ? w.ffn : 0) + of_adapters),
           std::max(rows * (in_flight + w.ffn * w.element + 2 * w.ffn), scores)};
 }
 

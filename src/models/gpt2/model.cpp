@@ -192,7 +192,8 @@ class Gpt2 final : public Decoder {
     // Inputs of matrices are kept in 8 bits: those that selective recompute makes again instead of in the dtype, and
     // attention's output besides. Backward has the inner layer once more in the dtype, and a gradient both ways round.
     const size_t in_fp8 = rows * (2 * hidden + ffn);
-    return {nbytes - remade + in_fp8 + rows * hidden, in_fp8, in_flight + rows * ffn * (element + 2)};
+    const size_t in_dtype = info().lora ? 0 : remade;  // what adapters read they keep in the dtype all the same
+    return {nbytes - in_dtype + in_fp8 + rows * hidden, in_fp8, in_flight + rows * ffn * (element + 2)};
   }
 
  private:

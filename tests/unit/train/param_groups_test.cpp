@@ -59,6 +59,9 @@ TEST(ParamGroups, NormsAndBiasesDoNotDecay) {
   plain.optimizer.weight_decay = 0;
   EXPECT_THAT(param_group_lines(some_units(), options, plain),
               ElementsAre("--no-decay changes nothing: the weight decay is 0"));
+  options.lora = "r=1,alpha=1";
+  EXPECT_THAT(param_group_lines(some_units(), options, plain),
+              ElementsAre("--no-decay changes nothing: --lora trains neither norms nor biases"));
 }
 
 TEST(ParamGroups, EachLayerLearnsSlowerThanTheOneAbove) {
