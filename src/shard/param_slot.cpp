@@ -119,7 +119,8 @@ void ParamSlot::release() {
   if (param_.sizes() != shape_ || !param_.is_contiguous()) impl->set_sizes_contiguous(shape_);
   if (param_.storage_offset() != 0) impl->set_storage_offset(0);
   if (owned_ && storage_.use_count() > 1) {
-    storage_ = storage_over(no_data(device_), storage_.nbytes());  // who has an alias keeps the values, and their memory
+    storage_ =
+        storage_over(no_data(device_), storage_.nbytes());  // who has an alias keeps the values, and their memory
   } else {
     storage_.unsafeGetStorageImpl()->set_data_ptr_noswap(no_data(device_));
   }

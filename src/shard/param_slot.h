@@ -59,8 +59,8 @@ class ParamSlot {
 
   // The parameter and all its aliases read and write `data`. `owner` is kept alive by the storage.
   void attach(std::byte* data, std::shared_ptr<Slab> owner = nullptr);
-  // Takes the memory away; touching the parameter throws. Aliases of memory with an owner keep it. It has its shape and plain strides again if somebody put
-  // other data in its place (param.data = ...).
+  // Takes the memory away; touching the parameter throws. Aliases of memory with an owner keep it. It has its shape and
+  // plain strides again if somebody put other data in its place (param.data = ...).
   void release();
   // Whether somebody wrote it in place since it was attached, or put other data in its place. A write through `.data`
   // leaves no trace; it is seen if watch() was called before it, which keeps a checksum of the bytes. On a GPU that
