@@ -6,6 +6,7 @@ import gc
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from shoal import _core, demand, hooks
 from shoal.owners import owner_of
@@ -20,6 +21,12 @@ def check_model(model: nn.Module) -> None:
     lazy = next((name for name, param in model.named_parameters() if nn.parameter.is_lazy(param)), None)
     if lazy is not None:
         raise _core.Error(f"[initialize] {lazy} has no shape yet: it is of a lazy module. Call the model once on a batch first.")
+    for name, param in model.named_parameters():
+        if is_traceable_wrapper_subclass(param):
+            raise _core.Error(
+                f"[initialize] {name} is a {type(param.data).__name__}, which holds other tensors and has no memory of its own. Pass a model of "
+                "plain parameters (of a DTensor: full_tensor())."
+            )
     if _held(model) is not None:
         gc.collect()  # an engine that nobody has any more may wait for it
     held = _held(model)

@@ -124,7 +124,8 @@ def params_of_units(modules: list[tuple[str, nn.Module]]) -> list[tuple[str, lis
     found = []
     for path, module in modules:
         params = []
-        for local, param in module.named_parameters(remove_duplicate=False):
+        # Wrappers of torch (checkpoint_wrapper) leave a part of the names out when they are asked themselves.
+        for local, param in nn.Module.named_parameters(module, remove_duplicate=False):
             name = f"{path}.{local}" if path else local
             if path or not name.startswith(prefixes):
                 params.append((name, param))

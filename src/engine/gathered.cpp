@@ -55,8 +55,8 @@ void GatheredParams::attach() {
     parts_.weights.gather_into(unit, flat, gathered.whole);
     gathered.attached = true;
     for (const Piece& piece : gathered.pieces) {
-      parts_.weights.params(unit)[static_cast<size_t>(piece.param)].attach(gathered.whole +
-                                                                           static_cast<size_t>(piece.offset) * element);
+      parts_.weights.params(unit)[static_cast<size_t>(piece.param)].attach(
+          gathered.whole + static_cast<size_t>(piece.offset) * element, gathered.memory);
     }
   }
 }

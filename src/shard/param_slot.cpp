@@ -100,6 +100,7 @@ ParamSlot::ParamSlot(at::Tensor param, std::string name, DType dtype, at::Device
 
 void ParamSlot::attach(std::byte* data, std::shared_ptr<Slab> owner) {
   data_ = data;
+  owned_ = owner != nullptr;
   at::DataPtr pointer(data, device_);
   if (owner) {
     auto* kept = new std::shared_ptr<Slab>(std::move(owner));
@@ -117,7 +118,12 @@ void ParamSlot::release() {
   impl->set_storage_keep_dtype(released_);
   if (param_.sizes() != shape_ || !param_.is_contiguous()) impl->set_sizes_contiguous(shape_);
   if (param_.storage_offset() != 0) impl->set_storage_offset(0);
-  storage_.unsafeGetStorageImpl()->set_data_ptr_noswap(no_data(device_));
+  if (owned_ && storage_.use_count() > 1) {
+    storage_ =
+        storage_over(no_data(device_), storage_.nbytes());  // who has an alias keeps the values, and their memory
+  } else {
+    storage_.unsafeGetStorageImpl()->set_data_ptr_noswap(no_data(device_));
+  }
   attached_ = false;
 }
 

@@ -59,8 +59,8 @@ class ParamSlot {
 
   // The parameter and all its aliases read and write `data`. `owner` is kept alive by the storage.
   void attach(std::byte* data, std::shared_ptr<Slab> owner = nullptr);
-  // Takes the memory away; touching the parameter throws. It has its shape and plain strides again if somebody put
-  // other data in its place (param.data = ...).
+  // Takes the memory away; touching the parameter throws. Aliases of memory with an owner keep it. It has its shape and
+  // plain strides again if somebody put other data in its place (param.data = ...).
   void release();
   // Whether somebody wrote it in place since it was attached, or put other data in its place. A write through `.data`
   // leaves no trace; it is seen if watch() was called before it, which keeps a checksum of the bytes. On a GPU that
@@ -96,6 +96,7 @@ class ParamSlot {
   c10::Storage storage_;            // seen by every alias
   c10::Storage released_;           // carried by the leaf while it is released
   bool attached_ = false;
+  bool owned_ = false;  // what it is attached to is kept alive by the storage
 };
 
 // Leaves a released parameter as a tensor without elements, which every operation passes over, and its record with it.

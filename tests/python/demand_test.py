@@ -177,6 +177,33 @@ def test_expert_modules_that_run_on_some_ranks_only():
         assert largest_difference(stages[0], plain) < 1e-5, (stages[0], plain)
 
 
+def wrapped() -> list[str]:
+    """Blocks in torch's checkpoint_wrapper, whose parameters have other names for whom asks the wrapper."""
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+    import deepspeed
+
+    found = []
+    for wraps in (False, True):
+        torch.manual_seed(0)
+        model = Net()
+        for index, block in enumerate(model.blocks if wraps else ()):
+            model.blocks[index] = checkpoint_wrapper(block)
+        engine = deepspeed.initialize(model=model, config=config(3))[0]
+        for step in range(STEPS):
+            engine.backward(engine(tokens(step, int(os.environ["RANK"]))))
+            engine.step()
+        with deepspeed.zero.GatheredParameters(list(model.parameters())):
+            found.append(str([param.sum().item() for param in model.parameters()]))
+        engine.destroy()
+    return found
+
+
+def test_blocks_in_checkpoint_wrapper():
+    for plain, inside in run(__file__, "wrapped", 2):
+        assert plain == inside, (plain, inside)
+
+
 class Parts(nn.Module):
     """Its parts are called from outside, and its forward now and then, as generate() calls an encoder."""
 

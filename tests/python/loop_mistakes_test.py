@@ -17,6 +17,7 @@ from typing import Any, Callable
 import torch
 from torch import nn
 from torch.nn.utils import clip_grad
+from torch.testing._internal.two_tensor import TwoTensor
 
 sys.path.insert(0, str(Path(__file__).parent))
 from models import largest_difference
@@ -347,6 +348,13 @@ def sentences() -> None:
 
     expect(lambda: initialize(model=3), "model is 3", "Pass the model")
     expect(lambda: initialize(model=nn.LazyLinear(2)), "weight has no shape yet", "once on a batch")
+    held = TwoTensor(torch.ones(2, 2), torch.ones(2, 2))
+    wrapped = nn.Linear(2, 2)
+    wrapped.weight = nn.Parameter(held)
+    expect(lambda: initialize(model=wrapped), "weight is a TwoTensor, which holds other tensors", "plain parameters")
+    expect(lambda: initialize(config=good | {"torch_autocast": {"enabled": True, "dtyp": "bf16"}}), "[config torch_autocast.dtyp] is no key")
+    text = {"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": "false"}}
+    expect(lambda: initialize(config=good | text), "gather_16bit_weights_on_model_save", "false")
     expect(lambda: initialize(model_of_seed().requires_grad_(False)), "every parameter of the model is frozen")
     expect(lambda: initialize(optimizer=3), "optimizer is 3", "Pass an optimizer of torch")
     expect(lambda: initialize(optimizer=lambda params: 4), "optimizer is 4")

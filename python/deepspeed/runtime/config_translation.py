@@ -142,7 +142,8 @@ def _translate_zero(config: dict[str, Any]) -> None:
             zero[name] = int(value)
     for prefix in ("stage3_", ""):  # save_16bit_model reads it
         for name in ("gather_16bit_weights_on_model_save", "gather_fp16_weights_on_model_save"):
-            zero.pop(prefix + name, None)
+            if zero.get(prefix + name) in (False, True, "auto", None):  # 0 and 1 too; else the core says what is wrong
+                zero.pop(prefix + name, None)
     if zero.pop("load_from_fp32_weights", True) is False:
         warning_once("[config zero_optimization.load_from_fp32_weights] has no effect: weights are loaded from fp32 always.")
 

@@ -36,6 +36,9 @@ def autocast_dtype(config: Mapping[str, Any]) -> torch.dtype | None:
         return None
     if section["enabled"] not in (True, 1):
         raise DeepSpeedConfigError(f"[config torch_autocast.enabled] {section['enabled']!r} is neither true nor false. Give one.")
+    foreign = sorted(section.keys() - {"enabled", "dtype", "lower_precision_safe_modules"})
+    if foreign:
+        raise DeepSpeedConfigError(f"[config torch_autocast.{foreign[0]}] is no key of this section: enabled, dtype, lower_precision_safe_modules.")
     word = section.get("dtype", "auto")
     dtype = torch.bfloat16 if word == "auto" else _DTYPES.get(str(word).lower())
     if dtype is None:

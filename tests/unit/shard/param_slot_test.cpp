@@ -160,6 +160,26 @@ TEST(ParamSlot, SeesThatItsStorageHoldsOtherMemory) {
   EXPECT_THROW(slot.check_unchanged(), Error);
 }
 
+TEST(ParamSlot, AliasesOfOwnedMemoryKeepItAndItsValues) {
+  at::Tensor param = at::ones({2, 2});
+  ParamSlot slot(param, "w", DType::f32);
+  auto slab = slab_of(4 * sizeof(float));
+  const std::weak_ptr<Slab> watch = slab;
+  const auto other = slab_of(4 * sizeof(float));
+  std::byte* const data = slab->data();
+  slot.attach(data, std::move(slab));
+  param.fill_(3);
+  at::Tensor kept = param.detach();
+  slot.release();
+  slot.attach(other->data());
+  param.fill_(4);
+  EXPECT_EQ(kept.sum().item<float>(), 12);
+  EXPECT_EQ(param.sum().item<float>(), 16);
+  EXPECT_FALSE(watch.expired());
+  kept.reset();
+  EXPECT_TRUE(watch.expired());
+}
+
 TEST(ParamSlot, HasItsShapeAndPlainStridesAgainAfterOtherDataWasPutInItsPlace) {
   const auto slab = slab_of(64);
   at::Tensor param = at::ones({2, 3});
