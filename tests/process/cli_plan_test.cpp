@@ -30,14 +30,15 @@ Result plan(std::vector<std::string> words) {
 }
 
 TEST(CliPlan, CountsLora) {
-  const Result result =
-      plan({"--model", "llama-8b", "--world", "1", "--gpu-memory", "24GiB", "--lora", "r=16,alpha=32"});
+  Words words = {"--model", "llama-8b", "--world", "1", "--gpu-memory", "24GiB", "--recompute", "full"};
+  EXPECT_EQ(plan(words).exit_code, 3);
+  words.insert(words.end(), {"--lora", "r=16,alpha=32"});
+  const Result result = plan(words);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   // q: 32 layers of 16 x (4096 + 4096); v: of 16 x (4096 + 1024).
   EXPECT_THAT(result.out, HasSubstr("6,815,744 of them trained (0.0848 %)"));
-  EXPECT_EQ(plan({"--model", "llama-8b", "--world", "1", "--gpu-memory", "24GiB"}).exit_code, 3);
-  const auto refused = [](const Words& words) {
-    const Result wrong = plan(words);
+  const auto refused = [](const Words& wrong_words) {
+    const Result wrong = plan(wrong_words);
     EXPECT_EQ(wrong.exit_code, 2) << wrong.out;
     return wrong.err;
   };
