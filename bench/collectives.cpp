@@ -53,7 +53,7 @@ void measure(shoal::Group& group, int64_t megabytes) {
   const double gather_s = fastest(group, [&] { group.all_gather(gather).wait(); });
   if (group.rank() != 0) return;
   const double gigabytes = static_cast<double>(nbytes) / 1e9;
-  fmt::print("{:<14} {:>5} MiB   reduce_scatter {:>8.2f} ms {:>6.2f} GB/s   all_gather {:>8.2f} ms {:>6.2f} GB/s\n",
+  fmt::print("{:<14} {:>5} MiB   reduce_scatter {:>9.4f} ms {:>6.2f} GB/s   all_gather {:>9.4f} ms {:>6.2f} GB/s\n",
              group.transport_name(), megabytes, reduce_s * 1e3, gigabytes / reduce_s, gather_s * 1e3,
              gigabytes / gather_s);
 }
