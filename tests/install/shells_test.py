@@ -108,7 +108,7 @@ class Bash(Shell):
     def test_help_is_read(self):
         known = verbs()
         self.assertGreater(len(known), 12)
-        self.assertEqual(known[("checkpoint", "export")], ({"-h", "--help", "--dtype"}, set()))
+        self.assertEqual(known[("checkpoint", "export")], ({"-h", "--help", "--dtype", "--adapter", "--merged", "--model"}, set()))
         self.assertLessEqual({"-n", "--ranks", "--no-prefix"}, known[("launch",)][0])
 
     def test_every_verb_and_flag(self):
