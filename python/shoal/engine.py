@@ -199,6 +199,10 @@ class Engine:
         self._live(doing).check_unchanged()
         self._written.refuse(doing)
 
+    def unwritten(self, names: Iterable[str]) -> list[str]:
+        """Those that nobody has written in place since the last step."""
+        return self._written.unwritten(names)
+
     def forget_writes(self, names: Iterable[str]) -> None:
         """What was written of these parameters was in a gather: all ranks have it."""
         self._written.forget(names)

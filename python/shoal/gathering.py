@@ -83,13 +83,15 @@ class _OfEngine:
         self._marks = {name: mark(param) for name, param in params.items()} if marked else {}
         self._own = {name: param.data for name, param in params.items()}  # the engine's memory
         self._forms = {name: _form(param) for name, param in params.items()}
+        self._unwritten = engine.unwritten(params)  # before it: of the others a step still has to hear
 
     def finish(self, written_by: int | None) -> None:
         try:
             self._finish(written_by)
         finally:
             self._own = {}
-            self._engine.forget_writes(self._params)
+            if written_by is not None:
+                self._engine.forget_writes(self._unwritten)
 
     def _finish(self, written_by: int | None) -> None:
         if written_by is None:

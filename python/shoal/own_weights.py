@@ -24,8 +24,9 @@ class WrittenWeights:
 
     def __init__(self, engine: Any):
         self._engine = engine
-        self._params = {name: param for name, param in engine.module.named_parameters() if not engine.is_sharded(param)}
         self._fp16 = {name for name, param in engine.trained if param.dtype == torch.float16}
+        whole = {name: param for name, param in engine.module.named_parameters() if not engine.is_sharded(param)}
+        self._params = {name: param for name, param in whole.items() if engine.world.size > 1 or name in self._fp16}
         self._compared = 0
         self.forget()
 
@@ -35,6 +36,9 @@ class WrittenWeights:
             self._versions = {name: _version(param) for name, param in self._params.items()}
         else:
             self._versions |= {name: _version(self._params[name]) for name in names if name in self._params}
+
+    def unwritten(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if name in self._params and _version(self._params[name]) == self._versions[name]]
 
     def refuse(self, doing: str) -> None:
         written = [name for name, param in self._params.items() if _version(param) != self._versions[name]]
