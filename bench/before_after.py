@@ -106,6 +106,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=3, help="training steps of a build in one round")
     parser.add_argument("--layers", type=int, help="of the model that CPU ranks train; fewer: less computing beside communication")
+    parser.add_argument("--megabytes", nargs="+", default=[], help="sizes of what collectives move; left out: those of the program")
     parser.add_argument("--gpu", help="models to train on a GPU, comma-separated")
     parser.add_argument("--gpu-rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=1.02)
@@ -114,7 +115,7 @@ def main():
     builds = {"before": args.before.resolve(), "after": args.after.resolve()}
     parts = {
         "train": lambda: train_rows(builds, args),
-        "collectives": lambda: printed_rows(builds, args, "bench_collectives", [], read_collectives),
+        "collectives": lambda: printed_rows(builds, args, "bench_collectives", args.megabytes, read_collectives),
         "adamw": lambda: printed_rows(builds, args, "bench_adamw", ["--rounds", "3", "--threads", "1"], read_adamw),
         "gpu": lambda: gpu_rows(builds, args),
     }
