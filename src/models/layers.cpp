@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "models/ops/attention.h"
+#include "models/ops/repeatable_attention.h"
 
 namespace shoal::models {
 
@@ -55,6 +56,7 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   if (ops::needs_chunks(how.softcap, how.window, q.size(2))) {
     return ops::chunked_attention(q, k, v, {.scale = scale_of(q, how), .softcap = how.softcap, .window = how.window});
   }
+  if (ops::wants_repeatable_attention(q, k, v)) return ops::repeatable_attention(q, k, v, scale_of(q, how));
   const std::optional<double> scale = how.scale != 0 ? std::optional(how.scale) : std::nullopt;
   return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, scale,
                                           /*enable_gqa=*/q.size(1) != k.size(1));
