@@ -19,7 +19,7 @@ endif()
 foreach(name module deepspeed_loop hf_trainer hf_saving hf_same_bits trl client_optimizer demand package bad_input launcher
         checkpoint_layout checkpoint_safety checkpoint_trust fuzz faults arguments config estimates engine_surface set_grad defer_update beside
         save_later
-        names lone_optimizers narrow narrow_states shapes loop_shapes random_loops own_weights other_optimizer loop_mistakes zero_grad leaf_seed hybrid monitor profiler comms_log clusters restart)
+        names shared_gpus lone_optimizers narrow narrow_states shapes loop_shapes random_loops own_weights other_optimizer loop_mistakes zero_grad leaf_seed hybrid monitor profiler comms_log clusters restart)
   add_test(NAME python_${name}_test COMMAND ${run_python_test} ${CMAKE_CURRENT_SOURCE_DIR}/python/${name}_test.py)
   set_tests_properties(python_${name}_test PROPERTIES LABELS process TIMEOUT 1800 SKIP_RETURN_CODE 77
     ENVIRONMENT "PYTHONPATH=${CMAKE_SOURCE_DIR}/python:${metadata};OMP_NUM_THREADS=1;CUDA_VISIBLE_DEVICES=")

@@ -10,9 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as _dist
-from shoal import Error as _Error
 from shoal.world import first_host as _first_host
-from shoal.world import local_size as _local_size
 from shoal.world import number_of as _number_of
 from torch.distributed import *  # noqa: F401,F403
 from torch.distributed import ReduceOp  # noqa: F401
@@ -21,6 +19,8 @@ from deepspeed.accelerator import get_accelerator as _get_accelerator
 from deepspeed.comm import logged as _logged
 from deepspeed.comm.log import CommsLogger as _CommsLogger
 from deepspeed.comm.ranks import get_rank, get_world_size, is_initialized
+from deepspeed.comm.shared_gpus import let_barriers_name_ranks as _let_barriers_name_ranks
+from deepspeed.comm.shared_gpus import nccl_takes_the_ranks as _nccl_takes_the_ranks
 
 comms_logger = _CommsLogger()
 globals().update({name: _logged.logged(getattr(_dist, name), name, lambda: comms_logger) for name in _logged.NAMES})
@@ -57,6 +57,8 @@ def init_distributed(
     backend = dist_backend or _get_accelerator().communication_backend_name()
     if backend == "ccl" or (backend == "nccl" and not _nccl_takes_the_ranks()):
         backend = "gloo"
+    if backend == "nccl":
+        _let_barriers_name_ranks()
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     if init_method is not None or rank >= 0:
         _dist.init_process_group(backend, init_method=init_method, rank=rank, world_size=world_size, **options)
@@ -98,20 +100,6 @@ def _gloo_works() -> bool:
     except OSError:  # one ended meanwhile, or there is no /proc
         return False
     return False
-
-
-def _nccl_takes_the_ranks() -> bool:
-    """The engine's rule (docs/transports.md): NCCL takes no two ranks of one host on one GPU, and knows hosts by NCCL_HOSTID,
-    which `shoal launch --share-gpu` sets to another text in each rank. It takes none on a CPU."""
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    takes = gpus > 0 and (_local_size() <= gpus or bool(os.environ.get("NCCL_HOSTID")))
-    if not takes and os.environ.get("SHOAL_TRANSPORT") == "nccl":
-        why = f"{_local_size()} ranks of this host share {gpus} GPUs" if gpus else "torch sees no GPU"
-        raise _Error(
-            f"[environment SHOAL_TRANSPORT] nccl takes no two ranks on one GPU, and {why}. Give each rank a GPU of its own; or "
-            "start them by `shoal launch --share-gpu`, which gives each an NCCL_HOSTID of its own; or use auto."
-        )
-    return takes
 
 
 def _take_ranks_of_mpi() -> None:
