@@ -45,9 +45,8 @@ bool wants_repeatable_attention(const Tensor& q, const Tensor& k, const Tensor& 
     return x.scalar_type() == q.scalar_type() && x.size(3) <= kMostDim && x.size(3) % kTile == 0 && x.stride(3) == 1;
   };
   return q.is_cuda() && context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly() &&
-         context.userEnabledCuDNNSDP() &&
-         (q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf) && fits(q) && fits(k) && fits(v) &&
-         q.size(3) == v.size(3) && q.size(2) == k.size(2) && q.size(2) > 1;
+         context.userEnabledCuDNNSDP() && (q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf) &&
+         fits(q) && fits(k) && fits(v) && q.size(3) == v.size(3) && q.size(2) == k.size(2) && q.size(2) > 1;
 }
 
 Tensor repeatable_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale) {
