@@ -36,6 +36,8 @@ struct BeforeNode final : ag::FunctionPreHook {
   std::shared_ptr<Calls> calls_;
 };
 
+bool is_recomputing(const ag::Node* node) { return dynamic_cast<const RecomputingNode*>(node) != nullptr; }
+
 }  // namespace
 
 struct GradientHook::OnNode final : ag::FunctionPreHook {
@@ -80,17 +82,14 @@ bool RunningGraph::is_asked_for() const {
 
 bool RunningGraph::recomputes() const {
   const auto& nodes = *ag::get_current_graph_task_nodes_in_graph();
-  return std::any_of(nodes.begin(), nodes.end(), [](const ag::Node* node) {
-    return std::strstr(typeid(*node).name(), "RecomputeNode") != nullptr;
-  });
+  return std::any_of(nodes.begin(), nodes.end(), is_recomputing);
 }
 
 bool RunningGraph::may_nest() const {
   const auto& nodes = *ag::get_current_graph_task_nodes_in_graph();
   // By name: torch::autograd::PyNode lives in a library that we do not link.
   return std::any_of(nodes.begin(), nodes.end(), [](const ag::Node* node) {
-    const char* name = typeid(*node).name();
-    return std::strstr(name, "PyNode") != nullptr || std::strstr(name, "RecomputeNode") != nullptr;
+    return std::strstr(typeid(*node).name(), "PyNode") != nullptr || is_recomputing(node);
   });
 }
 

@@ -46,6 +46,12 @@ class GradientHook {
 // the parameter or by asking autograd for it.
 at::Tensor gradient_target(const at::Tensor& param);
 
+// What a node of ours is that computes a region once more in its backward, in a graph of its own.
+class RecomputingNode {
+ public:
+  virtual ~RecomputingNode() = default;
+};
+
 // The graph that the calling thread back-propagates now, as autograd itself counted it before it began: each parameter
 // in it gets its gradient once, the sum of all its uses there.
 class RunningGraph {

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "aten/torch_version.h"
+#include "engine/graph_hooks.h"
 #include "shoal/error.h"
 
 namespace shoal {
@@ -47,7 +48,7 @@ class Unchanged {
   bool defined_;
 };
 
-struct RecomputeNode final : ag::Node {
+struct RecomputeNode final : ag::Node, RecomputingNode {
   RecomputeNode(ag::edge_list&& edges, const RecomputeParts& parts)
       : ag::Node(std::move(edges)),
         alive_(parts.passes.alive()),
