@@ -47,7 +47,7 @@ void GatheredParams::attach() {
     const auto [unit, flat] = place;
     const FlatLayout& layout = parts_.layout.units[static_cast<size_t>(unit)].flats[static_cast<size_t>(flat)];
     gathered.whole = parts_.weights.whole(unit, flat);
-    if (gathered.whole != nullptr || parts_.weights.is_gathered(unit)) continue;
+    if (gathered.whole != nullptr || parts_.weights.in_pass(unit)) continue;
     const size_t element = nbytes_of(layout.dtype);
     gathered.memory =
         parts_.queue.allocate(static_cast<size_t>(layout.numel) * element, parts_.ledger, MemoryKind::user_gather);

@@ -88,7 +88,8 @@ void shard_param(const at::Tensor& param, const std::string& name, DType dtype, 
   record.flat = flat;
   record.piece = flat.pieces.front();
   record.mesh = world.size();
-  std::memcpy(slab->data(), whole->data() + static_cast<size_t>(world.rank()) * shard_nbytes, shard_nbytes);
+  const Cut own = record.part(world.rank());
+  std::memcpy(slab->data(), whole->data() + static_cast<size_t>(own.begin) * element, shard_nbytes);
   record.name = name;
   ParamSlot slot(param, name, dtype, param.device());
   if (standing == Standing::empty) {

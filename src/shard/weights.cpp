@@ -235,8 +235,7 @@ void Weights::publish(int unit_index) {
   for (int flat = 0; flat < static_cast<int>(layout.flats.size()); ++flat) {
     const FlatLayout& flat_layout = layout.flats[static_cast<size_t>(flat)];
     if (!is_published(unit_index, flat)) continue;
-    const Route route =
-        gather_route(flat_layout, cuts_.states(flat_layout).over, Over::nobody, cuts_.mesh(), {flat_layout.dtype});
+    const Route route = routes_of(flat_layout, {.stage = cuts_.stage()}, cuts_.mesh()).publish;
     publishes_.push_back(carry_gather(route, groups_, cuts_, flat_layout,
                                       {.subject = {"publish", layout.name},
                                        .shard = shard(unit_index, flat),

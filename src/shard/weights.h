@@ -89,7 +89,7 @@ class Weights {
   void finish_publish();
 
   // Whether a pass has the unit gathered, or is gathering it.
-  bool is_gathered(int unit) const { return units_[static_cast<size_t>(unit)].gathered; }
+  bool in_pass(int unit) const { return units_[static_cast<size_t>(unit)].gathered; }
   // While somebody else holds the unit's parameters whole, gather and release leave them alone.
   void set_held(int unit, bool held) { units_[static_cast<size_t>(unit)].held = held; }
 
