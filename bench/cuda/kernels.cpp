@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/blocks.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/update.h"
@@ -299,6 +300,49 @@ void bench_convert(Bench& bench, int64_t most) {
                 [&] { kernels::cuda::join(narrow.data(), rest.data(), wide.floats(), numel, nullptr); });
 }
 
+// 64 MiB of elements, as blocks and back; sums in fp32 become blocks where they are, and weights come out of them so.
+void bench_blocks(Bench& bench) {
+  constexpr int64_t kNbytes = int64_t{64} << 20;
+  for (const int bits : {8, 4}) {
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+      const int64_t numel = kNbytes / static_cast<int64_t>(nbytes_of(dtype));
+      const size_t packed = Wire{dtype, bits}.nbytes(numel), moved = kNbytes + packed;
+      const Array values(numel, dtype, 1, false);
+      const DeviceMemory blocks(packed);
+      const auto name = [&](const char* what) {
+        return fmt::format("{} {} int{}, 64 MiB", what, name_of(dtype), bits);
+      };
+      bench.measure(name("quantize"), numel, moved,
+                    [&] { kernels::cuda::quantize(values.data(), dtype, numel, bits, blocks.data(), nullptr); });
+      bench.measure(name("dequantize"), numel, moved,
+                    [&] { kernels::cuda::dequantize(blocks.data(), bits, values.data(), dtype, numel, nullptr); });
+      // Again and again, what the memory has then is as good as any.
+      bench.measure(name("dequantize in place"), numel, moved, [&] {
+        kernels::cuda::dequantize(values.data() + kNbytes - packed, bits, values.data(), dtype, numel, nullptr);
+      });
+      if (dtype != DType::f32) continue;
+      bench.measure(name("quantize in place"), numel, moved,
+                    [&] { kernels::cuda::quantize(values.data(), dtype, numel, bits, values.data(), nullptr); });
+      const Array sums(numel, DType::f32, 1, false), errors(numel, DType::bf16, 0.01f, false);
+      bench.measure(name("quantize with errors"), numel, moved + static_cast<size_t>(numel) * 4, [&] {
+        kernels::cuda::quantize_with_errors(sums.floats(), numel, bits, blocks.data(), {errors.data(), 0.8f, false},
+                                            nullptr);
+      });
+      constexpr int kSlices = 4;
+      const DeviceMemory slices(kSlices * packed);
+      for (size_t slice = 0; slice < kSlices; ++slice) {
+        kernels::cuda::quantize(sums.data(), dtype, numel, bits, slices.data() + slice * packed, nullptr);
+      }
+      kernels::BlockFold fold{.slices = slices.data(), .slice_nbytes = packed, .bits = bits, .fold = {}};
+      fold.fold.source_count = kSlices;
+      fold.fold.out = values.data();
+      fold.fold.numel = numel;
+      bench.measure(name("fold of 4"), numel, kNbytes + kSlices * packed,
+                    [&] { kernels::cuda::fold_blocks(fold, nullptr); });
+    }
+  }
+}
+
 // The blocks of a billion elements, as one flat.
 void bench_sum_pieces(Bench& bench) {
   constexpr int64_t kRuns = 1000 * kMillion / kRunNumel;
@@ -330,6 +374,7 @@ int run(int argc, char** argv) {
   bench_other_updates(bench, most);
   bench_reduce(bench, most);
   bench_convert(bench, most);
+  bench_blocks(bench);
   bench_sum_pieces(bench);
   return 0;
 }

@@ -13,8 +13,10 @@
 // block come back as NaN: nothing is hidden.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "kernels/reduce.h"
 #include "layout/wire.h"
 #include "shoal/dtype.h"
 
@@ -36,5 +38,17 @@ struct ErrorFeedback {
   bool forgets = false;    // errors so far count as zero
 };
 void quantize_with_errors(const float* values, int64_t numel, int bits, void* blocks, const ErrorFeedback& feedback);
+
+// The fold of reduce.h over elements that came in blocks: fold.source_count slices of them, `slice_nbytes` apart, each
+// as dequantized to fp32. The fold's own sources are not looked at, and it has no groups.
+struct BlockFold {
+  const void* slices = nullptr;
+  size_t slice_nbytes = 0;
+  int bits = 8;
+  OrderedFold fold;
+};
+// Throws unless the arguments fit together.
+void check(const BlockFold& args);
+void fold_blocks(const BlockFold& args);
 
 }  // namespace shoal::kernels

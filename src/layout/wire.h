@@ -28,7 +28,7 @@ struct Wire {
     if (!is_blocks()) return static_cast<size_t>(numel) * nbytes_of(dtype);
     return static_cast<size_t>((numel + kBlockNumel - 1) / kBlockNumel) * block_nbytes(bits);
   }
-  bool operator==(const Wire&) const = default;
+  bool operator==(const Wire& other) const { return dtype == other.dtype && bits == other.bits; }  // nvcc reads C++17
 };
 
 }  // namespace shoal

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "kernels/cuda/blocks.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/decide.h"
 #include "kernels/cuda/reduce.h"
@@ -71,6 +72,41 @@ void walk_sums(bool aligned) {
   }
   for (const int ranges : {1, 5000}) {
     kernels::cuda::sum_pieces(static_cast<const kernels::PieceSums*>(at(true, DType::f32)), ranges, nullptr);
+  }
+}
+
+void walk_blocks(bool aligned) {
+  namespace cuda = kernels::cuda;
+  for (const int bits : {8, 4}) {
+    for (const int64_t numel : kNumels) {
+      void* const blocks = at(aligned, DType::f32, 3);
+      for (const DType dtype : kDtypes) {
+        cuda::quantize(at(aligned, dtype), dtype, numel, bits, blocks, nullptr);
+        cuda::dequantize(blocks, bits, at(aligned, dtype), dtype, numel, nullptr);
+        // In the same memory, as many whole blocks.
+        const int64_t whole = (numel + kBlockNumel - 1) / kBlockNumel * kBlockNumel;
+        auto* const memory = static_cast<std::byte*>(at(true, dtype));
+        const size_t nbytes = static_cast<size_t>(whole) * nbytes_of(dtype);
+        cuda::quantize(memory, dtype, whole, bits, memory, nullptr);
+        cuda::dequantize(memory + nbytes - Wire{dtype, bits}.nbytes(whole), bits, memory, dtype, whole, nullptr);
+      }
+      for (const bool forgets : {false, true}) {
+        cuda::quantize_with_errors(floats(0), numel, bits, blocks, {at(aligned, DType::bf16, 1), 0.8f, forgets},
+                                   nullptr);
+      }
+      for (const DType rounding : kDtypes) {
+        for (const DType out : {DType::f32, rounding}) {
+          kernels::BlockFold fold{
+              .slices = blocks, .slice_nbytes = Wire{out, bits}.nbytes(numel), .bits = bits, .fold = {}};
+          fold.fold.source_count = 2;
+          fold.fold.out = at(aligned, out, 2);
+          fold.fold.out_dtype = out;
+          fold.fold.rounding = rounding;
+          fold.fold.numel = numel;
+          cuda::fold_blocks(fold, nullptr);
+        }
+      }
+    }
   }
 }
 
@@ -242,6 +278,7 @@ void walk() {
   for (const bool aligned : {true, false}) {
     walk_conversions(aligned);
     walk_sums(aligned);
+    walk_blocks(aligned);
     walk_updates(aligned);
     walk_norms(aligned);
     walk_layers(aligned);

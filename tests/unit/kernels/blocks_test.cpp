@@ -181,6 +181,41 @@ TEST(Blocks, APartHasTheBlocksOfTheWhole) {
   }
 }
 
+// Of several tiles, and a last block that is not full.
+TEST(Blocks, AFoldOfSlicesIsThatOfTheirElements) {
+  constexpr int kSlices = 3;
+  for (const int bits : kBits) {
+    for (const int64_t numel : {0, 1, 128, 2048, 2049, 5000}) {
+      for (const float carry : {0.0f, 0.5f}) {
+        const size_t slice_nbytes = nbytes_of_blocks(numel, bits);
+        std::vector<unsigned char> slices(slice_nbytes * kSlices);
+        std::vector<std::vector<float>> back(kSlices, std::vector<float>(static_cast<size_t>(numel)));
+        std::vector<const void*> sources;
+        for (size_t slice = 0; slice < kSlices; ++slice) {
+          Elements values(DType::f32, 0, numel, static_cast<uint32_t>(slice), finite_float);
+          quantize(values.data(), DType::f32, numel, bits, slices.data() + slice * slice_nbytes);
+          dequantize(slices.data() + slice * slice_nbytes, bits, back[slice].data(), DType::f32, numel);
+          sources.push_back(back[slice].data());
+        }
+        Elements expected(DType::bf16, 1, numel, 9, finite_float), actual = expected;
+        BlockFold args{.slices = slices.data(), .slice_nbytes = slice_nbytes, .bits = bits, .fold = {}};
+        args.fold.source_count = kSlices;
+        args.fold.out_dtype = args.fold.rounding = DType::bf16;
+        args.fold.numel = numel;
+        args.fold.carry = carry;
+        args.fold.post = 0.3f;
+        OrderedFold plain = args.fold;
+        plain.sources = sources.data();
+        plain.out = expected.data();
+        ordered_fold(plain);
+        args.fold.out = actual.data();
+        fold_blocks(args);
+        ASSERT_TRUE(same(expected, actual)) << "int" << bits << ", " << numel << " elements, carry " << carry;
+      }
+    }
+  }
+}
+
 // What rounding took comes back: over many sums of the same small elements beside a large one the mean of what arrives
 // is the element. Without feedback it is zero each time.
 TEST(Blocks, ErrorFeedbackGivesBackWhatRoundingTook) {
