@@ -143,6 +143,7 @@ size_t receive_nbytes(const ModelLayout& layout, const MemoryOptions& options) {
   for (const UnitLayout& unit : layout.units) {
     for (const FlatLayout& flat : unit.flats) {
       for (const Hop& hop : routes_of(flat, options.gradients, layout.mesh).reduce) {
+        if (hop.is_quantized()) continue;  // received beside the sums that were sent
         const size_t most_nbytes = hop.wire.nbytes(options.receive_numel);
         size_t& nbytes = largest[hop.axis];
         nbytes = std::max(nbytes, cut_exchange(hop.wire.nbytes(hop.part_numel), hop.ranks, most_nbytes).nbytes());

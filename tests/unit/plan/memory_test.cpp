@@ -89,6 +89,23 @@ TEST(MemoryPlan, GradientsThatAreReceivedBeforeTheyAreAddedTakeTheLargestFlatsBu
             plan_memory(three_units(1, DType::bf16), MemoryOptions{.gradients = options.gradients}).reduce_slots);
 }
 
+// Between replicas sums come in blocks, beside those that were sent: no buffer is for them.
+TEST(MemoryPlan, SumsInBlocksAreReceivedWhereSumsAre) {
+  MemoryOptions options;
+  options.gradients.stage = 3;
+  options.receives_gradients = true;
+  const Mesh mesh({{.name = "replica", .size = 2}, {.name = "shard", .size = 2}});
+  const ModelLayout layout = lay_out({{.name = "u", .params = {{"p", {4096}, DType::bf16, true, 0}}, .borrows = {}}},
+                                     {.mesh = mesh, .persistence_threshold = 0});
+  options.gradients.sum_bits = 8;
+  const size_t leaves = 1 * 2048u * 2, sums = 2048u * 4;
+  EXPECT_EQ(receive_nbytes(layout, options), leaves) << "of the other rank of the group";
+  EXPECT_EQ(sums_nbytes(layout, options.gradients), sums);
+  const size_t with = plan_memory(layout, options).reduce_slots;
+  options.receives_gradients = false;
+  EXPECT_EQ(with - plan_memory(layout, options).reduce_slots, leaves);
+}
+
 TEST(MemoryPlan, GradientsOfWhatTheHostUpdatesMayWaitInItsMemory) {
   MemoryOptions options;
   options.gradients.stage = 2;
