@@ -49,7 +49,7 @@ std::string check_feedback(const Value& value, const Settings& all) {
 std::vector<Key> quantized_keys() {
   return {
       boolean("zero_quantized_weights", false)
-          .means("Stage 3 (ZeRO++ qwZ), on CPUs: weights travel in blocks of int8 when they are gathered for a pass: "
+          .means("Stage 3 (ZeRO++ qwZ): weights travel in blocks of int8 when they are gathered for a pass: "
                  "half the bytes of bf16. Every rank computes with what comes out of them; masters and checkpoints are "
                  "exact. Small weights (stage3_param_persistence_threshold) are not gathered, and exact. See "
                  "docs/hybrid.md.")
@@ -60,7 +60,7 @@ std::vector<Key> quantized_keys() {
           .must(check_weights)
           .fills(bound_to([](auto& c) -> auto& { return c.zero.quantized_frozen_weights; })),
       boolean("zero_quantized_gradients", false)
-          .means("Stages 2 and 3 (ZeRO++ qgZ), on CPUs: gradients are added up exactly by the ranks of a host (of a "
+          .means("Stages 2 and 3 (ZeRO++ qgZ): gradients are added up exactly by the ranks of a host (of a "
                  "group, with zero_hpz_partition_size or mics_shard_size), and hosts send each other the sums in "
                  "blocks of shoal.quantized_gradient_bits. With one host all is exact. See docs/hybrid.md.")
           .must(check_gradients)

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "device/block_arena.h"
 #include "device/cuda_copy_streams.h"
+#include "kernels/cuda/blocks.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/decide.h"
 #include "kernels/cuda/reduce.h"
@@ -167,6 +168,16 @@ class CudaQueue final : public Queue {
   void add(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) override {
     kernels::cuda::add(in, in_dtype, out, out_dtype, numel, stream_);
   }
+  void quantize(const void* values, DType dtype, int64_t numel, int bits, void* blocks,
+                const kernels::ErrorFeedback& feedback) override {
+    if (feedback.errors == nullptr) return kernels::cuda::quantize(values, dtype, numel, bits, blocks, stream_);
+    SHOAL_CHECK(dtype == DType::f32, "errors of {}", name_of(dtype));
+    kernels::cuda::quantize_with_errors(static_cast<const float*>(values), numel, bits, blocks, feedback, stream_);
+  }
+  void dequantize(const void* blocks, int bits, void* values, DType dtype, int64_t numel) override {
+    kernels::cuda::dequantize(blocks, bits, values, dtype, numel, stream_);
+  }
+  void fold_blocks(const kernels::BlockFold& args) override { kernels::cuda::fold_blocks(args, stream_); }
   void ordered_fold(const kernels::OrderedFold& args) override { kernels::cuda::ordered_fold(args, stream_); }
   void sum_squares(const void* values, DType dtype, int64_t numel, int64_t first_run, double* pieces) override {
     kernels::cuda::sum_squares(values, dtype, numel, first_run, pieces, stream_);

@@ -96,6 +96,17 @@ class HostQueue final : public Queue {
     });
   }
 
+  void quantize(const void* values, DType dtype, int64_t numel, int bits, void* blocks,
+                const kernels::ErrorFeedback& feedback) override {
+    if (feedback.errors == nullptr) return kernels::quantize(values, dtype, numel, bits, blocks);
+    SHOAL_CHECK(dtype == DType::f32, "errors of {}", name_of(dtype));
+    kernels::quantize_with_errors(static_cast<const float*>(values), numel, bits, blocks, feedback);
+  }
+  void dequantize(const void* blocks, int bits, void* values, DType dtype, int64_t numel) override {
+    kernels::dequantize(blocks, bits, values, dtype, numel);
+  }
+  void fold_blocks(const kernels::BlockFold& args) override { kernels::fold_blocks(args); }
+
   void ordered_fold(const kernels::OrderedFold& args) override { kernels::ordered_fold(args); }
 
   void sum_squares(const void* values, DType dtype, int64_t numel, int64_t first_run, double* pieces) override {

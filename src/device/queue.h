@@ -14,6 +14,7 @@
 #include "device/arena.h"
 #include "device/copy_streams.h"
 #include "device/slab.h"
+#include "kernels/blocks.h"
 #include "kernels/decide.h"
 #include "kernels/reduce.h"
 #include "kernels/trust_ratio.h"
@@ -101,6 +102,11 @@ class Queue {
   // See kernels/convert.h.
   virtual void convert(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) = 0;
   virtual void add(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) = 0;
+  // See kernels/blocks.h. `feedback` without memory: there are no errors; with it, values are fp32.
+  virtual void quantize(const void* values, DType dtype, int64_t numel, int bits, void* blocks,
+                        const kernels::ErrorFeedback& feedback = {}) = 0;
+  virtual void dequantize(const void* blocks, int bits, void* values, DType dtype, int64_t numel) = 0;
+  virtual void fold_blocks(const kernels::BlockFold& args) = 0;
   // See kernels/reduce.h.
   virtual void ordered_fold(const kernels::OrderedFold& args) = 0;
   virtual void sum_squares(const void* values, DType dtype, int64_t numel, int64_t first_run, double* pieces) = 0;

@@ -24,7 +24,6 @@ EngineBasis decide(const std::vector<Unit>& units, const Config& config, int wor
   check_batch(config, mesh_of(config, world));
   EngineBasis basis{config, make_blueprint(units, config, options.groups.size()), {}};
   basis.layout = lay_out(basis.blueprint.specs, layout_options(config, world));
-  check_quantized(config, options.device);
   check_gradients(basis.layout, config, options.device);
   check_speculation(basis.layout, config, options.device);
   return basis;
@@ -50,7 +49,8 @@ EngineParts::EngineParts(const std::vector<Unit>& units, const Config& given, Gr
       shard_file(make_shard_file(layout, config, ledger)),
       weights_channel(std::in_place, world, "weights", *queue),
       gradients_channel(open_gradients_channel(*this, options, *weights_channel, world, *queue)),
-      weights(layout, shard_options(config), std::move(shard_file), weights_channel->bytes(), *queue, ledger),
+      weights(layout, shard_options(config), std::move(shard_file), weights_channel->bytes(), *queue,
+              weights_channel->queue(), ledger),
       gradients(layout, gradient_options(config), reduce_options(config), gradients_channel->bytes(), *queue,
                 gradients_channel->queue(), ledger, device.is_cuda() ? gradients_of_host(layout, config) : HostFlats{}),
       state_access(blueprint, layout, states, weights),

@@ -51,19 +51,6 @@ void check_batch(const Config& config, const Mesh& mesh) {
                           batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps, ranks, product));
 }
 
-void check_quantized(const Config& config, at::Device device) {
-  if (!device.is_cuda()) return;
-  const auto refuse = [](const std::string& key) {
-    throw Error("config zero_optimization." + key,
-                "is true, and there are no kernels yet that make blocks of int8 in the memory of a GPU. Train on the "
-                "CPU, or remove the key; zero_hpz_partition_size and mics_shard_size send fewer bytes between hosts on "
-                "GPUs too.");
-  };
-  if (config.zero.quantized_weights) refuse("zero_quantized_weights");
-  if (config.zero.quantized_frozen_weights) refuse("zero_quantized_nontrainable_weights");
-  if (config.zero.quantized_gradients) refuse("zero_quantized_gradients");
-}
-
 void check_gradients(const ModelLayout& layout, const Config& config, at::Device device) {
   if (!device.is_cuda() || config.shoal.offload_gradients != OffloadGradients::on) return;
   for (const std::vector<bool>& flats : gradients_of_host(layout, config)) {

@@ -26,8 +26,6 @@ std::vector<double> group_weight_decays(const EngineOptions& options, const Conf
 // Throws when the config's batch sizes were derived for another number of data ranks.
 void check_batch(const Config& config, const Mesh& mesh);
 
-// What is to be quantized can be on this device.
-void check_quantized(const Config& config, at::Device device);
 // Gradients that are to leave a GPU can.
 void check_gradients(const ModelLayout& layout, const Config& config, at::Device device);
 // States that are to be updated ahead of the decision can be.

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "comm/group/full_group.h"
-#include "shard/quantized_sums.h"
 
 namespace shoal {
 
@@ -106,28 +105,27 @@ std::vector<int> fold_order(const Group& group) {
 
 }  // namespace
 
-Handle carry_reduce(const Route& route, const AxisGroups& groups, ReduceScatter last, const std::shared_ptr<Slab>& sums,
-                    const kernels::ErrorFeedback& feedback) {
+Handle carry_reduce(const Route& route, const AxisGroups& groups, ReduceScatter last, const SumsOnWay& sums) {
   SHOAL_CHECK(!route.empty() && route.size() <= 2, "a reduction of {} hops", route.size());
   if (route.size() == 2) {
-    SHOAL_CHECK(sums != nullptr && sums->nbytes() >= sums_nbytes(route), "no memory for sums on their way");
+    const std::shared_ptr<Slab>& memory = sums.memory;
+    SHOAL_CHECK(memory != nullptr && memory->nbytes() >= sums_nbytes(route), "no memory for sums on their way");
     const Hop& hop = route[0];
     ReduceScatter step;
     step.subject = last.subject;
     step.whole = last.whole;
     step.whole_dtype = hop.wire.dtype;
-    step.shard = sums->data();
+    step.shard = memory->data();
     step.shard_dtype = DType::f32;
     step.shard_numel = hop.part_numel;
     step.piece_numel = last.piece_numel;
-    step.keep = sums;
+    step.keep = memory;
     if (route[1].is_quantized()) {
-      step.after = [memory = sums->data(), numel = hop.part_numel, bits = route[1].wire.bits, feedback] {
-        quantize_sums(memory, numel, bits, feedback);
-      };
+      SHOAL_CHECK(sums.queue != nullptr, "no queue for blocks");
+      step.after = [sums, numel = hop.part_numel, bits = route[1].wire.bits] { quantize_sums(sums, numel, bits); };
     }
     groups.along(hop.axis).reduce_scatter(std::move(step));
-    last.whole = sums->data();
+    last.whole = memory->data();
     last.groups = {};  // each sum is that of a group
   }
   const Hop& hop = route.back();

@@ -9,10 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "device/slab.h"
-#include "kernels/blocks.h"
 #include "layout/cut.h"
 #include "schedule/route.h"
+#include "shard/quantized_sums.h"
 #include "shoal/group.h"
 
 namespace shoal {
@@ -51,10 +50,9 @@ std::set<std::string_view> axes_of(const ModelLayout& layout,
 Handle carry_gather(const Route& route, const AxisGroups& groups, const Cuts& cuts, const FlatLayout& flat,
                     AllGather last);
 // Likewise; `last` says what becomes of the sum. Leaves are folded in the order of ranks, whatever the route. Sums that
-// travel from one hop to the next lie in `sums` meanwhile, memory of sums_nbytes(route) that is the channel's: the next
-// reduction may use it at once, as the channel's collectives run in order. Sums that travel in blocks become blocks in
-// that memory, which also takes those of the other ranks; `feedback` is what rounding took from earlier ones.
-Handle carry_reduce(const Route& route, const AxisGroups& groups, ReduceScatter last,
-                    const std::shared_ptr<Slab>& sums = nullptr, const kernels::ErrorFeedback& feedback = {});
+// travel from one hop to the next lie in memory of `sums` meanwhile, which is the channel's: the next reduction may use
+// it at once, as the channel's collectives run in order. Sums that travel in blocks become blocks in that memory, which
+// also takes those of the other ranks.
+Handle carry_reduce(const Route& route, const AxisGroups& groups, ReduceScatter last, const SumsOnWay& sums = {});
 
 }  // namespace shoal

@@ -323,8 +323,8 @@ std::vector<Handle> Gradients::reduce_flat(int unit_index, int flat_index) {
       if (flat.in_host && !shares) reduced_.copy(home, shard, static_cast<size_t>(own.numel()) * element);
     };
   }
-  const Handle reduced =
-      carry_reduce(routes.reduce, groups_, std::move(args), sums_on_way_, errors_.feed_back(unit_index, flat_index));
+  const Handle reduced = carry_reduce(routes.reduce, groups_, std::move(args),
+                                      {sums_on_way_, &reduced_, errors_.feed_back(unit_index, flat_index)});
   if (flat.rule.through_slot) slots_[static_cast<size_t>(unit.slot)].reduces.push_back(reduced);
   pending_.push_back(reduced);
   if (!shares) return {reduced};

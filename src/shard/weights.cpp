@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "comm/group/full_group.h"
-#include "kernels/blocks.h"
 #include "plan/memory.h"
 #include "schedule/route.h"
 #include "shoal/error.h"
@@ -38,10 +37,12 @@ size_t nbytes(const Cut& cut, DType dtype) { return static_cast<size_t>(cut.nume
 }  // namespace
 
 Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::unique_ptr<ScratchFile> file,
-                 Group& channel, Queue& queue, const std::shared_ptr<Ledger>& ledger)
+                 Group& channel, Queue& queue, Queue& gathered, const std::shared_ptr<Ledger>& ledger)
     : layout_(layout),
       cuts_(layout.mesh, channel.rank(), shards.stage),
-      groups_(channel, layout.mesh, axes_of_weights(layout, shards.stage)) {
+      groups_(channel, layout.mesh, axes_of_weights(layout, shards.stage)),
+      queue_(queue),
+      gathered_(gathered) {
   const std::vector<UnitShards> placed = place_shards(layout_, shards);
   size_t whole_nbytes = 0, all_second_nbytes = 0;
   std::vector<size_t> arena_ranges;
@@ -66,7 +67,6 @@ Weights::Weights(const ModelLayout& layout, const ShardOptions& shards, std::uni
       flat.second_offset = all_second_nbytes;
       flat.has_second = keeps_second(flat_layout, shards);
       flat.wire = weight_wire(flat_layout, shards);
-      SHOAL_CHECK(!flat.wire.is_blocks() || queue.device() < 0, "blocks in memory of a GPU");
       unit.has_second |= flat.has_second;
       all_second_nbytes += second_nbytes(flat_layout, shards);
       flat.alone = is_alone(flat_layout, cuts_.stage()) && !moved;
@@ -249,6 +249,18 @@ void Weights::finish_publish() {
   publishes_.clear();
 }
 
+void Weights::quantize(int unit_index, int flat, std::byte* blocks, std::byte* room) {
+  const FlatLayout& layout = layout_.units[static_cast<size_t>(unit_index)].flats[static_cast<size_t>(flat)];
+  const Wire wire = units_[static_cast<size_t>(unit_index)].flats[static_cast<size_t>(flat)].wire;
+  const Cut own = cuts_.weights(layout);
+  const std::byte* part = shard(unit_index, flat);
+  if (is_off_device(unit_index)) {
+    queue_.copy(room, part, nbytes(own, layout.dtype));
+    part = room;
+  }
+  queue_.quantize(part, wire.dtype, own.numel(), wire.bits, blocks);
+}
+
 // See [Note: weights in blocks] and [Note: the second copy].
 Handle Weights::gather_flat(int unit_index, int flat, const char* what, std::byte* to, bool for_use) {
   const UnitLayout& layout = layout_.units[static_cast<size_t>(unit_index)];
@@ -261,8 +273,8 @@ Handle Weights::gather_flat(int unit_index, int flat, const char* what, std::byt
                                const std::shared_ptr<const void>& keep) {
     AllGather args{.subject = {what, layout.name}, .shard = part, .whole = into, .keep = keep};
     if (wire.is_blocks() && yields == Over::nobody) {
-      args.after = [end, to, wire, numel = flat_layout.numel] {
-        kernels::dequantize(end, wire.bits, to, wire.dtype, numel);
+      args.after = [queue = &gathered_, end, to, wire, numel = flat_layout.numel] {
+        queue->dequantize(end, wire.bits, to, wire.dtype, numel);
       };
     }
     return carry_gather(gather_route(flat_layout, from, yields, cuts_.mesh(), wire), groups_, cuts_, flat_layout,
@@ -276,7 +288,7 @@ Handle Weights::gather_flat(int unit_index, int flat, const char* what, std::byt
   if (wire.is_blocks() && !is_copied) {
     const int64_t begin = place.has_second ? cuts_.over(flat_layout, Over::shard).begin : own.begin;
     std::byte* const blocks = second + wire.nbytes(own.begin - begin);
-    kernels::quantize(part, wire.dtype, own.numel(), wire.bits, blocks);
+    quantize(unit_index, flat, blocks, to);
     part = blocks;
     keep = second_;
   }

@@ -21,11 +21,12 @@ namespace shoal {
 
 class Weights {
  public:
-  // Allocates by the layout, where the queue's memory is; zero until somebody fills it. The queue outlives
-  // this object, the channel whatever gathers or publishes. `shards` says where sharded flats are kept, `file` is
-  // make_shard_file()'s. With a GPU, those of the host come to it when they are gathered.
+  // Allocates by the layout, where the queue's memory is; zero until somebody fills it. Weights that travel in blocks
+  // become blocks on `queue`, and elements again on `gathered`, the queue on which the channel's collectives run. Both
+  // outlive this object, the channel whatever gathers or publishes. `shards` says where sharded flats are kept, `file`
+  // is make_shard_file()'s. With a GPU, those of the host come to it when they are gathered.
   Weights(const ModelLayout& layout, const ShardOptions& shards, std::unique_ptr<ScratchFile> file, Group& channel,
-          Queue& queue, const std::shared_ptr<Ledger>& ledger);
+          Queue& queue, Queue& gathered, const std::shared_ptr<Ledger>& ledger);
 
   // Which elements of a flat this rank holds.
   const Cuts& cuts() const { return cuts_; }
@@ -105,6 +106,7 @@ class Weights {
   // owner of a part makes them of its exact weights, once a gather, and everybody, the owner too, computes with what
   // comes out of them. They come to lie at the end of the flat's place in the arena and become elements from its front,
   // so they take no other memory there. The owner's blocks, and a second copy, are kept in memory that peers can read.
+  // Of weights in host memory or on disk a GPU makes its blocks at the front of that place, where they come first.
   // What a user gathers, a checkpoint reads and the optimizer updates is exact.
   //
   // From here on gathers are those of training or of evaluation, which leaves second copies as they are, and uses those
@@ -150,6 +152,8 @@ class Weights {
     bool changed = false;                // on this rank since then
   };
 
+  // Makes blocks of this rank's part of a flat; `room` has room for its elements.
+  void quantize(int unit, int flat, std::byte* blocks, std::byte* room);
   // Begins to gather a sharded flat. `for_use`: in a pass, which fills the second copy on its way, where copies are
   // filled.
   Handle gather_flat(int unit, int flat, const char* what, std::byte* to, bool for_use);
@@ -165,6 +169,8 @@ class Weights {
   Cuts cuts_;
   bool off_device_ = false;  // shards of some unit
   AxisGroups groups_;
+  Queue& queue_;
+  Queue& gathered_;
   std::vector<Unit> units_;
   std::shared_ptr<Slab> second_;  // second copies, and shards in blocks; null: there is neither
   bool trains_ = false;

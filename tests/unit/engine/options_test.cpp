@@ -31,21 +31,6 @@ TEST(EngineOptions, GradientsThatAreToLeaveAGpuAndCannotAreRefused) {
   EXPECT_EQ(message(gpu), "");
 }
 
-TEST(EngineOptions, WhatIsToBeQuantizedInMemoryOfAGpuIsRefusedByItsKey) {
-  const at::Device gpu(at::kCUDA, 0);
-  const auto message = [](const Config& config, at::Device device) {
-    return testing::message_of([&] { check_quantized(config, device); });
-  };
-  EXPECT_EQ(message({}, gpu), "");
-  Config weights, frozen, gradients;
-  weights.zero.quantized_weights = frozen.zero.quantized_frozen_weights = gradients.zero.quantized_gradients = true;
-  EXPECT_THAT(message(weights, gpu),
-              HasSubstr("[config zero_optimization.zero_quantized_weights] is true, and there are"));
-  EXPECT_THAT(message(frozen, gpu), HasSubstr("zero_quantized_nontrainable_weights] is true"));
-  EXPECT_THAT(message(gradients, gpu), HasSubstr("zero_quantized_gradients] is true"));
-  EXPECT_EQ(message(weights, at::kCPU), "");
-}
-
 TEST(EngineOptions, StatesThatAreToBeUpdatedAheadAndCannotAreRefused) {
   const ModelLayout layout = lay_out({{.name = "u", .params = {{"p", {1 << 20}, DType::bf16, true, 0}}, .borrows = {}}},
                                      {.mesh = 1, .persistence_threshold = 0});

@@ -77,6 +77,20 @@ class FarQueue final : public Queue {
   void add(const void* in, DType in_dtype, void* out, DType out_dtype, int64_t numel) override {
     host_->add(in, in_dtype, out, out_dtype, numel);
   }
+  void quantize(const void* values, DType dtype, int64_t numel, int bits, void* blocks,
+                const kernels::ErrorFeedback& feedback) override {
+    check_worked_on(values);
+    check_worked_on(blocks);
+    ++quantized;
+    host_->quantize(values, dtype, numel, bits, blocks, feedback);
+  }
+  void dequantize(const void* blocks, int bits, void* values, DType dtype, int64_t numel) override {
+    check_worked_on(blocks);
+    check_worked_on(values);
+    ++dequantized;
+    host_->dequantize(blocks, bits, values, dtype, numel);
+  }
+  void fold_blocks(const kernels::BlockFold& args) override { host_->fold_blocks(args); }
   void ordered_fold(const kernels::OrderedFold& args) override { host_->ordered_fold(args); }
   void sum_squares(const void* values, DType dtype, int64_t numel, int64_t first_run, double* pieces) override {
     host_->sum_squares(values, dtype, numel, first_run, pieces);
@@ -89,10 +103,7 @@ class FarQueue final : public Queue {
     for (const kernels::Segment& segment : segments) {
       for (const void* pointer : {static_cast<const void*>(segment.weight), segment.grad,
                                   static_cast<const void*>(segment.master), static_cast<const void*>(segment.first)}) {
-        check(pointer);
-        for (const auto& [begin, end] : copied_only_) {
-          EXPECT_FALSE(begin <= pointer && pointer < end) << "a GPU copies from this memory, and works on no other";
-        }
+        check_worked_on(pointer);
       }
     }
     return host_->make_update_list(std::move(segments), std::move(groups));
@@ -107,6 +118,7 @@ class FarQueue final : public Queue {
   }
 
   size_t uploaded = 0, downloaded = 0;
+  std::atomic<int> quantized = 0, dequantized = 0;  // calls
   int copy_streams_made = 0;
   std::atomic<int> waits = 0;
   std::function<std::unique_ptr<CopyStreams>()>
@@ -136,6 +148,13 @@ class FarQueue final : public Queue {
   void check(const void* pointer) const {
     for (const auto& [begin, end] : forbidden_) {
       EXPECT_FALSE(begin <= pointer && pointer < end) << "a GPU cannot reach this memory";
+    }
+  }
+
+  void check_worked_on(const void* pointer) const {
+    check(pointer);
+    for (const auto& [begin, end] : copied_only_) {
+      EXPECT_FALSE(begin <= pointer && pointer < end) << "a GPU copies from this memory, and works on no other";
     }
   }
 

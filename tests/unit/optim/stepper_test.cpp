@@ -119,7 +119,7 @@ TEST(Stepper, WeightsOffADeviceAreUpdatedOneUnitAheadAndHomeWhenTheyAreNeeded) {
   const std::vector<UnitSpec> specs = {unit_spec(0, {1}), unit_spec(1, {1}), unit_spec(2, {1})};
   const ModelLayout layout = lay_out(specs, {.mesh = 1, .persistence_threshold = 0});
   const auto ledger = std::make_shared<Ledger>();
-  Weights weights(layout, shard_options(config), nullptr, *group, far, ledger);
+  Weights weights(layout, shard_options(config), nullptr, *group, far, far, ledger);
   Gradients gradients(layout, {.stage = 3}, {}, *group, far, far, ledger, {});
   KeptStates states(layout, config, 0, far, ledger);
   Updater updater(layout, specs, config, states, far, ledger);

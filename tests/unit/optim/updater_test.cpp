@@ -275,7 +275,7 @@ Outcome run_steps(Queue& queue, DType dtype, const OffloadConfig& offload, const
   const std::vector<UnitSpec> specs = {Training::spec(dtype, 0)};
   const ModelLayout layout = lay_out(specs, {.mesh = 1, .persistence_threshold = 0});
   const auto ledger = std::make_shared<Ledger>();
-  Weights weights(layout, shard_options(config), make_shard_file(layout, config, ledger), *group, queue, ledger);
+  Weights weights(layout, shard_options(config), make_shard_file(layout, config, ledger), *group, queue, queue, ledger);
   const HostFlats in_host = queue.device() >= 0 ? gradients_of_host(layout, config) : HostFlats{};
   Gradients gradients(layout, {.stage = stage, .communication_dtype = DType::f32}, {}, *group, queue, queue, ledger,
                       in_host);
@@ -465,7 +465,7 @@ TEST(Updater, WeightsAreHomeWhenTheyAreNeededAndOnDiskAtOnce) {
     for (int unit = 0; unit < 3; ++unit) specs.push_back(unit_spec(unit, {kNumel}));
     const ModelLayout layout = lay_out(specs, {.mesh = 1, .persistence_threshold = 0});
     const auto ledger = std::make_shared<Ledger>();
-    Weights weights(layout, shard_options(config), make_shard_file(layout, config, ledger), *group, far, ledger);
+    Weights weights(layout, shard_options(config), make_shard_file(layout, config, ledger), *group, far, far, ledger);
     Gradients gradients(layout, {.stage = 3}, {}, *group, far, far, ledger, {});
     KeptStates states(layout, config, 0, far, ledger);
     Updater updater(layout, specs, config, states, far, ledger);

@@ -135,7 +135,7 @@ TEST(Carry, SumsOfGroupsAreAddedInTheOrderOfGroups) {
     args.carry = 1;
     args.groups.size = 3;
     const AxisGroups groups(group, mesh);
-    carry_reduce(route, groups, std::move(args), sums).wait();
+    carry_reduce(route, groups, std::move(args), {sums}).wait();
     for (size_t at = 0; at < part.size(); ++at) {
       const size_t element = static_cast<size_t>(mine.begin) + at;
       float sum = 0.5f;

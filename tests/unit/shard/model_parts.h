@@ -50,7 +50,7 @@ struct ModelParts {
         group(group_in),
         layout(lay_out(specs, {.mesh = group_in.size(), .persistence_threshold = persistence_threshold})) {}
 
-  Weights weights() { return Weights(layout, {.stage = stage}, nullptr, group, *queue, ledger); }
+  Weights weights() { return Weights(layout, {.stage = stage}, nullptr, group, *queue, *queue, ledger); }
   Gradients gradients(GradientOptions options = {}, const ReduceOptions& reduce = {}, const HostFlats& in_host = {}) {
     options.stage = stage;
     return Gradients(layout, options, reduce, group, *queue, *queue, ledger, in_host);

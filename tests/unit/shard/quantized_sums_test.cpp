@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "device/host_queue.h"
 #include "shard/carry.h"
 #include "unit/comm/rank_threads.h"
 
@@ -61,7 +62,8 @@ Played reduce_on(const Mesh& mesh, int bits, int64_t piece_numel, float odd = 0)
     args.piece_numel = piece_numel;
     args.after = [&] { came_after = true; };
     const AxisGroups groups(group, mesh);
-    carry_reduce(route, groups, std::move(args), sums).wait();
+    const std::unique_ptr<Queue> queue = make_host_queue();
+    carry_reduce(route, groups, std::move(args), {sums, queue.get()}).wait();
     EXPECT_TRUE(came_after);
     EXPECT_EQ(groups.traffic().sent_nbytes, sent_nbytes(route));
     std::copy(part.begin(), part.end(), played.sum.begin() + mine.begin);  // parts of ranks do not overlap
@@ -92,7 +94,7 @@ TEST(QuantizedSums, PartsThatAreNoWholeBlocksAreRefused) {
   const std::unique_ptr<Group> alone = make_single_group();
   const auto sums = Slab::create(4096, Slab::Backing::anonymous, std::make_shared<Ledger>(), MemoryKind::reduce_slots);
   const Hop hop{.part_numel = 100, .wire = {DType::f32, 4}};
-  EXPECT_THROW(exchange_quantized(hop, *alone, {}, sums), BrokenPromise);
+  EXPECT_THROW(exchange_quantized(hop, *alone, {}, {sums}), BrokenPromise);
 }
 
 }  // namespace

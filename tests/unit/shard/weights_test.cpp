@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "plan/from_config.h"
 #include "plan/memory.h"
+#include "plan/weight_shards.h"
 #include "temp_folder.h"
 #include "unit/comm/rank_threads.h"
 #include "unit/optim/far_queue.h"
@@ -85,7 +88,7 @@ TEST(Weights, ShardsOfTheHostComeToADeviceWhenTheyAreGathered) {
     testing::run_ranks(world, [&](Group& group) {
       ModelParts parts({unit_spec(0, {5, 131}), unit_spec(1, {64})}, 3, group);
       testing::FarQueue far;
-      Weights weights(parts.layout, {.stage = 3, .tier = Tier::host}, nullptr, group, far, parts.ledger);
+      Weights weights(parts.layout, {.stage = 3, .tier = Tier::host}, nullptr, group, far, far, parts.ledger);
       const auto tensors = fill(parts, weights);
       const FlatLayout& flat = parts.layout.units[0].flats.at(0);
       EXPECT_TRUE(weights.is_off_device(0));
@@ -104,6 +107,47 @@ TEST(Weights, ShardsOfTheHostComeToADeviceWhenTheyAreGathered) {
   }
 }
 
+// Blocks are made by the queue that computes, in memory that a GPU works on wherever shards are, and become elements on
+// the queue of the collectives.
+TEST(Weights, BlocksAreMadeWhereTheQueueWorks) {
+  for (int world = 2; world <= 3; ++world) {
+    for (const bool frozen_alone : {false, true}) {
+      testing::run_ranks(world, [&](Group& group) {
+        ModelParts parts({unit_spec(0, {700, 131})}, 3, group);
+        ModelParts frozen({unit_spec(0, {700, 131})}, 3, group);
+        for (ParamSpec& param : frozen.specs[0].params) param.trainable = false;
+        frozen.layout = lay_out(frozen.specs, {.mesh = world, .persistence_threshold = 0});
+        ModelParts& used = frozen_alone ? frozen : parts;
+        std::vector<std::vector<float>> found;
+        for (const Tier tier : {Tier::device, Tier::host}) {
+          testing::FarQueue far, carried;
+          const ShardOptions options{.stage = 3, .tier = tier, .quantized = !frozen_alone, .quantized_frozen = true};
+          Weights weights(used.layout, options, nullptr, group, far, carried, used.ledger);
+          const auto tensors = fill(used, weights);
+          EXPECT_EQ(weights.is_off_device(0), tier == Tier::host);
+          weights.gather(0);
+          weights.finish_gather(0);
+          std::vector<float>& values = found.emplace_back();
+          for (const at::Tensor& tensor : tensors[0]) {
+            const std::vector<float> of_param = floats_at(tensor.const_data_ptr(), tensor.numel());
+            values.insert(values.end(), of_param.begin(), of_param.end());
+          }
+          EXPECT_EQ(far.quantized.load(), 1);
+          EXPECT_EQ(far.dequantized.load(), 0);
+          EXPECT_EQ(carried.dequantized.load(), 1);
+          EXPECT_EQ(carried.quantized.load(), 0);
+          EXPECT_EQ(used.ledger->line(MemoryKind::second_weights).nbytes, second_nbytes(used.layout, options));
+          weights.release(0);
+        }
+        EXPECT_EQ(found[0], found[1]);
+        const std::vector<float> exact = values_of(0, 0, 700);
+        EXPECT_FALSE(std::equal(exact.begin(), exact.end(), found[0].begin()));
+        for (size_t i = 0; i < exact.size(); ++i) ASSERT_NEAR(found[0][i], exact[i], exact[i] / 127) << i;
+      });
+    }
+  }
+}
+
 // Gathers run ahead of their use, with fewer buffers than gathers.
 TEST(Weights, ShardsOfTheDiskComeWhenTheyAreGathered) {
   const testing::TempFolder folder;
@@ -116,7 +160,7 @@ TEST(Weights, ShardsOfTheDiskComeWhenTheyAreGathered) {
         config.zero.offload_param = {
             .tier = Tier::disk, .nvme_path = folder.path(), .buffer_count = buffers, .max_in_cpu = 0};
         Weights weights(parts.layout, shard_options(config), make_shard_file(parts.layout, config, parts.ledger), group,
-                        *parts.queue, parts.ledger);
+                        *parts.queue, *parts.queue, parts.ledger);
         const auto tensors = fill(parts, weights);
         EXPECT_EQ(parts.ledger->line(MemoryKind::weights).nbytes, 0u);
         EXPECT_FALSE(weights.is_off_device(0));
