@@ -54,9 +54,15 @@ inline uint16_t to_f16(float value) {
 }
 
 // See [Note: the split master] in convert.h.
-inline uint16_t high_half(float master) { return static_cast<uint16_t>((bits_of(master) + 0x8000u) >> 16); }
-inline uint16_t low_half(float master) { return static_cast<uint16_t>(bits_of(master)); }
+inline float plain_nan() { return float_of(0x7fc00000u); }
+inline uint16_t high_half(float master) {
+  return static_cast<uint16_t>(((master == master ? bits_of(master) : bits_of(plain_nan())) + 0x8000u) >> 16);
+}
+inline uint16_t low_half(float master) {
+  return master == master ? static_cast<uint16_t>(bits_of(master)) : uint16_t{0};
+}
 inline float whole_of(uint16_t weight, uint16_t remainder) {
+  if ((weight & 0x7fffu) == 0 && remainder >> 15 != 0) remainder = 0;
   const uint32_t high = static_cast<uint32_t>(weight) - (remainder >> 15);
   return float_of((high << 16) | remainder);
 }

@@ -44,14 +44,18 @@ struct Avx2 {
   }
 
   static F load_split(const void* weight, const void* remainder, int64_t i) {
-    const __m128i low = load_16_bits(remainder, i);
+    const __m128i given = load_16_bits(weight, i), rest = load_16_bits(remainder, i);
+    // Nothing where the weight is a zero that somebody wrote: it has no remainder with its top bit set.
+    const __m128i is_zero = _mm_cmpeq_epi16(_mm_add_epi16(given, given), _mm_setzero_si128());
+    const __m128i low = _mm_andnot_si128(_mm_and_si128(is_zero, _mm_srai_epi16(rest, 15)), rest);
     // Minus one where the remainder's top bit is set.
-    const __m128i high = _mm_add_epi16(load_16_bits(weight, i), _mm_srai_epi16(low, 15));
+    const __m128i high = _mm_add_epi16(given, _mm_srai_epi16(low, 15));
     return _mm256_castsi256_ps(_mm256_set_m128i(_mm_unpackhi_epi16(low, high), _mm_unpacklo_epi16(low, high)));
   }
 
   static void store_split(void* weight, void* remainder, int64_t i, F value) {
-    const __m256i bits = _mm256_castps_si256(value);
+    const __m256i bits = _mm256_castps_si256(
+        _mm256_blendv_ps(value, _mm256_set1_ps(plain_nan()), _mm256_cmp_ps(value, value, _CMP_UNORD_Q)));
     const __m256i high = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x8000)), 16);
     store_16_bits(weight, i, packed(high));
     store_16_bits(remainder, i, packed(_mm256_and_si256(bits, _mm256_set1_epi32(0xffff))));

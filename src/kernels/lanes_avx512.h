@@ -50,15 +50,19 @@ struct Avx512 {
   }
 
   static F load_split(const void* weight, const void* remainder, int64_t i) {
-    const __m256i low = load_16_bits(remainder, i);
+    const __m256i given = load_16_bits(weight, i), rest = load_16_bits(remainder, i);
+    // Nothing where the weight is a zero that somebody wrote: it has no remainder with its top bit set.
+    const __m256i is_zero = _mm256_cmpeq_epi16(_mm256_add_epi16(given, given), _mm256_setzero_si256());
+    const __m256i low = _mm256_andnot_si256(_mm256_and_si256(is_zero, _mm256_srai_epi16(rest, 15)), rest);
     // Minus one where the remainder's top bit is set.
-    const __m256i high = _mm256_add_epi16(load_16_bits(weight, i), _mm256_srai_epi16(low, 15));
+    const __m256i high = _mm256_add_epi16(given, _mm256_srai_epi16(low, 15));
     return _mm512_castsi512_ps(
         _mm512_or_si512(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16), _mm512_cvtepu16_epi32(low)));
   }
 
   static void store_split(void* weight, void* remainder, int64_t i, F value) {
-    const __m512i bits = _mm512_castps_si512(value);
+    const __m512i bits = _mm512_castps_si512(
+        _mm512_mask_mov_ps(value, _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q), _mm512_set1_ps(plain_nan())));
     const __m512i high = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x8000)), 16);
     store_16_bits(weight, i, _mm512_cvtepi32_epi16(high));
     store_16_bits(remainder, i, _mm512_cvtepi32_epi16(bits));

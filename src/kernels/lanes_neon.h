@@ -60,14 +60,18 @@ struct Neon {
   }
 
   static F load_split(const void* weight, const void* remainder, int64_t i) {
-    const uint16x8_t low = vld1q_u16(static_cast<const uint16_t*>(remainder) + i);
-    const uint16x8_t high = less_carry(vld1q_u16(static_cast<const uint16_t*>(weight) + i), low);
+    const uint16x8_t given = vld1q_u16(static_cast<const uint16_t*>(weight) + i);
+    const uint16x8_t rest = vld1q_u16(static_cast<const uint16_t*>(remainder) + i);
+    // Nothing where the weight is a zero that somebody wrote: it has no remainder with its top bit set.
+    const uint16x8_t is_zero = vceqq_u16(vshlq_n_u16(given, 1), vdupq_n_u16(0));
+    const uint16x8_t low = vbicq_u16(rest, vandq_u16(is_zero, vcgeq_u16(rest, vdupq_n_u16(0x8000))));
+    const uint16x8_t high = less_carry(given, low);
     return {vreinterpretq_f32_u16(vzip1q_u16(low, high)), vreinterpretq_f32_u16(vzip2q_u16(low, high))};
   }
 
   static void store_split(void* weight, void* remainder, int64_t i, F value) {
-    const uint16x8_t lo = vreinterpretq_u16_f32(value.lo);
-    const uint16x8_t hi = vreinterpretq_u16_f32(value.hi);
+    const uint16x8_t lo = vreinterpretq_u16_f32(with_plain_nan(value.lo));
+    const uint16x8_t hi = vreinterpretq_u16_f32(with_plain_nan(value.hi));
     const uint16x8_t low = vuzp1q_u16(lo, hi);
     // Adding 0x8000 to the whole carries into the high half exactly when the low half's top bit is set.
     const uint16x8_t high = vsraq_n_u16(vuzp2q_u16(lo, hi), low, 15);
@@ -76,6 +80,10 @@ struct Neon {
   }
 
  private:
+  static float32x4_t with_plain_nan(float32x4_t value) {
+    return vbslq_f32(vceqq_f32(value, value), value, vdupq_n_f32(plain_nan()));
+  }
+
   // weight minus one where the remainder's top bit is set: the arithmetic shift gives -1 there, and 0 elsewhere.
   static uint16x8_t less_carry(uint16x8_t weight, uint16x8_t remainder) {
     return vreinterpretq_u16_s16(vsraq_n_s16(vreinterpretq_s16_u16(weight), vreinterpretq_s16_u16(remainder), 15));

@@ -169,6 +169,33 @@ def test_what_nobody_writes_keeps_its_masters():
                 assert any(value != float(torch.tensor(value).to(DTYPES[dtype])) for value in written["0.weight"][0]), (dtype, stage)
 
 
+def zeroed(stage: int) -> list[float]:
+    """Masters of biases that were set to zero in place and trained on; half of their remainders have their top bit set."""
+    import deepspeed
+    from deepspeed.utils import safe_get_full_fp32_param
+
+    torch.manual_seed(0)
+    settings = config(stage, "bf16")
+    settings["optimizer"]["params"]["lr"] = 0.1
+    settings["zero_optimization"]["stage3_param_persistence_threshold"] = 1000  # whole on every rank at stage 3 too
+    model = nn.Linear(8, 64)
+    engine = deepspeed.initialize(model=model, config=settings)[0]
+    nn.init.zeros_(model.bias)
+    for _ in range(3):
+        engine.backward((engine(torch.ones(4, 8, dtype=torch.bfloat16)).float() - 3).square().mean())
+        engine.step()
+    master, weight = safe_get_full_fp32_param(model.bias), model.bias.detach().float()
+    engine.destroy()
+    assert (master - weight).abs().max() <= 2**-8 * weight.abs().max(), (master, weight)
+    return master.tolist()
+
+
+def test_a_bf16_weight_that_is_set_to_zero_trains_on():
+    for stage in range(4):
+        for masters in run(__file__, "zeroed", 2, stage=stage):
+            assert all(value > 0 for value in masters), f"stage {stage}: {masters}"
+
+
 def saved(stage: int, folder: str) -> str:
     """What a save says after weights of fp16 were loaded into the module."""
     import deepspeed

@@ -46,10 +46,13 @@ __device__ inline typename Bits<dtype>::Type from_float(float value) {
 
 // See [Note: the split master] in kernels/convert.h.
 __device__ inline uint16_t high_half(float master) {
-  return static_cast<uint16_t>((__float_as_uint(master) + 0x8000u) >> 16);
+  return static_cast<uint16_t>(((master == master ? __float_as_uint(master) : 0x7fc00000u) + 0x8000u) >> 16);
 }
-__device__ inline uint16_t low_half(float master) { return static_cast<uint16_t>(__float_as_uint(master)); }
+__device__ inline uint16_t low_half(float master) {
+  return master == master ? static_cast<uint16_t>(__float_as_uint(master)) : uint16_t{0};
+}
 __device__ inline float whole_of(uint16_t weight, uint16_t remainder) {
+  if ((weight & 0x7fffu) == 0 && remainder >> 15 != 0) remainder = 0;
   const uint32_t high = static_cast<uint32_t>(weight) - (remainder >> 15);
   return __uint_as_float((high << 16) | remainder);
 }

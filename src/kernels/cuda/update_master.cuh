@@ -19,9 +19,7 @@ struct OwnMaster {
   }
 };
 
-// [Note: a NaN that splits]
-// Arithmetic makes the NaN 0x7fffffff here. Its high half rounds to 0x8000, which is minus zero: a weight that hides
-// that its master is lost. The split master therefore stores the NaN whose high half is one too.
+// See [Note: the split master] in kernels/convert.h.
 struct SplitMaster {
   template <class A>
   __device__ static void load(const A& access, const void* weight, const void* master, float (&p)[kPack]) {
@@ -36,9 +34,8 @@ struct SplitMaster {
     uint16_t high[kPack], low[kPack];
 #pragma unroll
     for (int k = 0; k < kPack; ++k) {
-      const float value = p[k] == p[k] ? p[k] : __int_as_float(0x7fc00000);
-      high[k] = high_half(value);
-      low[k] = low_half(value);
+      high[k] = high_half(p[k]);
+      low[k] = low_half(p[k]);
     }
     access.store(weight, high);
     access.store(master, low);

@@ -69,10 +69,23 @@ TEST(ConvertReference, SplitAndJoinGiveBackEveryValue) {
        {0x0000u, 0x0001u, 0x3f7fu, 0x3f80u, 0x7f7fu, 0x7f80u, 0x7fc0u, 0x7fffu, 0x8000u, 0xbfffu, 0xffffu}) {
     for (uint32_t low = 0; low < 65536; ++low) {
       const float master = float_of(high << 16 | low);
-      ASSERT_EQ(bits_of(join_master(split_weight(master), split_remainder(master))), high << 16 | low);
+      const uint32_t wanted = std::isnan(master) ? 0x7fc00000u : high << 16 | low;
+      ASSERT_EQ(bits_of(join_master(split_weight(master), split_remainder(master))), wanted);
+      ASSERT_EQ(std::isnan(from_bf16(split_weight(master))), std::isnan(master)) << std::hex << high << low;
       ASSERT_EQ(split_weight(master), high_half(master));
       ASSERT_EQ(split_remainder(master), low_half(master));
-      ASSERT_EQ(bits_of(whole_of(high_half(master), low_half(master))), high << 16 | low);
+      ASSERT_EQ(bits_of(whole_of(high_half(master), low_half(master))), wanted);
+    }
+  }
+}
+
+// As `weight.zero_()` leaves it, which does not know the remainder.
+TEST(ConvertReference, AZeroThatWasWrittenIntoAWeightIsItsMaster) {
+  for (uint32_t low = 0; low < 65536; ++low) {
+    const uint32_t left = low < 0x8000u ? low : 0;  // a master of its own, far below what bf16 has
+    for (const uint32_t zero : {0x0000u, 0x8000u}) {
+      ASSERT_EQ(bits_of(join_master(zero, low)), zero << 16 | left);
+      ASSERT_EQ(bits_of(whole_of(zero, low)), zero << 16 | left);
     }
   }
 }
