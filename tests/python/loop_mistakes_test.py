@@ -408,6 +408,7 @@ def sentences() -> None:
         expect(lambda: engine.save_checkpoint(folder, client_state=[1]), "client_state is [1]", "Pass a dict")
         expect(lambda: engine.save_checkpoint(folder, client_state={"global_steps": 7}), "client_state has 'global_steps', a name under which")
         expect(lambda: engine.save_checkpoint(folder, tag="../out"), "the tag '../out' leads out of")
+        expect(lambda: engine.save_checkpoint(folder, tag="a/b/../c"), "the tag 'a/b/../c' leads out of")
         expect(lambda: engine.save_checkpoint(str(file)), "cannot be made: File exists")
         expect(lambda: engine.save_checkpoint(None), "None is no path")
         expect(lambda: engine.load_checkpoint(str(file)), "is no folder")

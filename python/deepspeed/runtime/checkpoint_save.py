@@ -86,8 +86,8 @@ def _check_ready(engine: shoal.Engine, save_dir: str, tag: str) -> None:
     folder, above = os.path.realpath(os.path.join(save_dir, tag)), os.path.realpath(save_dir)
     if os.path.commonpath([folder, above]) == folder:
         raise shoal.Error(f"[save_checkpoint] the tag {tag!r} names no folder of its own in {save_dir}. Give a name.")
-    if os.path.normpath(tag).split(os.sep)[0] == os.pardir:
-        raise shoal.Error(f"[save_checkpoint] the tag {tag!r} leads out of {save_dir}. Give a name in it.")
+    if os.pardir in tag.split(os.sep):  # also where it leads back in: on the way are folders that need not be there
+        raise shoal.Error(f"[save_checkpoint] the tag {tag!r} leads out of {save_dir} or of a folder in it. Give a name in it.")
 
 
 def _publish(pending: PendingFolder, listed: lists.FileList, save_dir: str) -> None:
