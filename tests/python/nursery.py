@@ -2,12 +2,11 @@
 
 ranks.py starts it and writes jobs to it, a line of JSON each; the answer to each is a line with the ranks' exit codes. Ranks
 get torchrun's environment, and a store that is served by a process of its own, as torchrun serves it. A rank leaves main()
-and ends as any Python program does, exit handlers and all.
+and ends as any Python program does, exit handlers and all, but for torch (ending.py).
 """
 
 from __future__ import annotations
 
-import gc
 import importlib
 import importlib.util
 import json
@@ -17,6 +16,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
+import ending  # before torch
 
 GRACE_SECONDS = 30  # for the others to end by themselves, once a rank has failed
 
@@ -114,9 +115,8 @@ def serve(file: str, imports: list[str]) -> None:
     os.dup2(2, 1)  # what an import prints is no answer
     for name in ["torch._dynamo", *imports]:  # the first: what torch.optim imports when an optimizer is made, seconds of it
         importlib.import_module(name)
+    ending.spare_what_is_loaded()
     module = load(file)
-    gc.collect()
-    gc.freeze()  # a rank's collections, those at its end too, would look at every object of torch and copy its page
     while line := sys.stdin.readline():
         job = json.loads(line)
         rank, codes = start_ranks(job)

@@ -4,12 +4,11 @@
     warm.py run PROGRAM [ARG...]     runs the program in a fork of the server that $SHOAL_WARM names, or here without one
 
 The fork gets the caller's arguments, folder, environment, input and output, a session of its own, and `__main__`; it ends as any
-Python program does. When the caller dies, so does the fork with all that it has started.
+Python program does, but for torch (ending.py). When the caller dies, so does the fork with all that it has started.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import runpy
@@ -90,6 +89,7 @@ def receive(connection: socket.socket) -> tuple[dict, list[int]]:
 
 def serve(path: str) -> bool:
     """True in a fork that is to run sys.argv."""
+    import ending  # before torch
     import torch
     import torch._dynamo  # what torch.optim imports when an optimizer is made, seconds of it
 
@@ -97,9 +97,7 @@ def serve(path: str) -> bool:
         import datasets  # what a Trainer of transformers imports where it is installed, with pandas and pyarrow
     except ImportError:
         pass
-    gc.collect()
-    gc.freeze()  # collections in a fork, those at its end too, would look at all of that and copy its pages
-
+    ending.spare_what_is_loaded()
     torch.set_num_threads(1)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
