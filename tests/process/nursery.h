@@ -126,6 +126,21 @@ inline bool receive(int socket, std::string& text, std::array<int, 3>& fds) {
   return true;
 }
 
+// [Note: how a rank that was forked ends]
+// When a program ends, libtorch takes its registries apart: in a fork a fifth of a second, most of it for copies of
+// pages that it shared until then. Such a rank ends after its own handlers and static objects, those of Shoal among
+// them, and before the ones of the libraries: what is registered first is called last, and this comes before all of the
+// program's.
+inline int code_of_fork = -1;  // its exit code, when it ends
+
+[[gnu::constructor(101), gnu::used]] static void end_forks_before_libraries() {
+  std::atexit([] {
+    if (code_of_fork < 0) return;
+    std::fflush(nullptr);
+    _exit(code_of_fork);
+  });
+}
+
 // In a rank, first thing: its outputs and environment. Returns its mode.
 inline std::string become_rank(const std::string& text, const std::array<int, 3>& fds) {
   std::vector<std::string> words;

@@ -288,6 +288,17 @@ inline void begin_together() {
 }
 
 // The main of a process test: runs the tests, or a rank's mode when it was started for one.
+inline int run_mode(const std::function<int()>& mode) {
+  try {
+    const int code = mode();
+    if (code != 0) return code;
+    return ::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 3;
+  }
+}
+
 inline int rank_main(int argc, char** argv, const std::map<std::string, std::function<int()>>& modes) {
   ::testing::InitGoogleTest(&argc, argv);
   const std::string flag = "--rank-mode=", nursery_flag = kNurseryFlag, word = argc < 2 ? "" : argv[1];
@@ -302,14 +313,9 @@ inline int rank_main(int argc, char** argv, const std::map<std::string, std::fun
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   begin_together();
-  try {
-    const int code = mode->second();
-    if (code != 0) return code;
-    return ::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 3;
-  }
+  const int code = run_mode(mode->second);
+  if (is_nursery) code_of_fork = code;
+  return code;
 }
 
 }  // namespace shoal::testing
