@@ -5,10 +5,10 @@
 
 #include <array>
 
+#include "collectives/collective_cases.h"
 #include "process/spawn.h"
 #include "shoal/error.h"
 #include "shoal/group.h"
-#include "unit/comm/collective_cases.h"
 
 namespace shoal {
 namespace {

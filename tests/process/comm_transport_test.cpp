@@ -11,13 +11,13 @@
 #include <map>
 #include <memory>
 
+#include "collectives/collective_cases.h"
 #include "comm/group/full_group.h"
 #include "comm/rendezvous/c10d_store.h"
 #include "comm/world/peer_record.h"
 #include "process/spawn.h"
 #include "shoal/error.h"
 #include "shoal/group.h"
-#include "unit/comm/collective_cases.h"
 
 namespace {
 

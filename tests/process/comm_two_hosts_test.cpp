@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "collectives/collective_cases.h"
 #include "process/spawn.h"
 #include "process/two_hosts.h"
 #include "shoal/error.h"
 #include "shoal/group.h"
-#include "unit/comm/collective_cases.h"
 
 namespace shoal {
 namespace {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "unit/comm/collective_cases.h"
+#include "collectives/collective_cases.h"
 #include "unit/comm/rank_threads.h"
 #include "unit/comm/world_endings.h"
 

@@ -8,8 +8,8 @@
 #include <functional>
 #include <latch>
 
+#include "collectives/collective_cases.h"
 #include "shoal/error.h"
-#include "unit/comm/collective_cases.h"
 #include "unit/comm/rank_threads.h"
 
 namespace shoal::testing {

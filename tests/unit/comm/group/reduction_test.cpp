@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "unit/comm/collective_cases.h"
+#include "collectives/collective_cases.h"
 #include "unit/comm/lone_carrier.h"
 
 namespace shoal {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "collectives/collective_cases.h"
 #include "comm/host/shm_board.h"
 #include "comm/world/channel_group.h"
-#include "unit/comm/collective_cases.h"
 #include "unit/comm/memory_store.h"
 #include "unit/comm/rank_threads.h"
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "unit/comm/collective_cases.h"
+#include "collectives/collective_cases.h"
 #include "unit/comm/gloo_groups.h"
 #include "unit/comm/split_cases.h"
 #include "unit/comm/world_endings.h"

@@ -7,9 +7,9 @@
 
 #include <fstream>
 
+#include "collectives/collective_cases.h"
 #include "comm/host/board_carrier.h"
 #include "comm/world/channel_group.h"
-#include "unit/comm/collective_cases.h"
 #include "unit/comm/memory_store.h"
 #include "unit/comm/split_cases.h"
 #include "unit/comm/world_endings.h"

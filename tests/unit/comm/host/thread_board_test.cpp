@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "collectives/collective_cases.h"
 #include "shoal/error.h"
-#include "unit/comm/collective_cases.h"
 #include "unit/comm/split_cases.h"
 #include "unit/comm/world_endings.h"
 

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "collectives/collective_cases.h"
 #include "message_of.h"
 #include "shoal/error.h"
-#include "unit/comm/collective_cases.h"
 
 namespace shoal {
 namespace {

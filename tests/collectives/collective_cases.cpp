@@ -1,64 +1,28 @@
-// What every transport must do, to the bit: called by each rank of any world with its group. The expected values come
-// from a plain loop over what every rank brings, so ranks that agree with it agree with each other and with any
-// other transport. `memory`: whether buffers come from group.allocate or from the heap (which transports may stage).
-#pragma once
+// See collective_cases.h. It looks at millions of elements one by one, and is optimized where other tests are not.
+#include "collectives/collective_cases.h"
 
 #include <gtest/gtest.h>
 
-#include <optional>
-
 #include <atomic>
 #include <cstring>
-#include <vector>
 
-#include "comm/group/full_group.h"
-#include "device/slab.h"
 #include "kernels/element.h"
-#include "shoal/group.h"
 
 namespace shoal::testing {
 
-enum class Memory { of_group, foreign };
+const char* name_of(Memory memory) { return memory == Memory::of_group ? "of_group" : "foreign"; }
 
-inline const char* name_of(Memory memory) { return memory == Memory::of_group ? "of_group" : "foreign"; }
-
-// Memory for one case, from either source.
-class Buffer {
- public:
-  Buffer(Group& group, Memory memory, size_t nbytes) {
-    if (memory == Memory::of_group) {
-      slab_ = full(group).allocate(nbytes, std::make_shared<Ledger>(), MemoryKind::reduce_slots);
-      data_ = slab_->data();
-    } else {
-      heap_ = std::make_shared<std::vector<std::byte>>(nbytes + 1);
-      data_ = heap_->data();
-    }
-  }
-  std::byte* data() const { return data_; }
-  std::shared_ptr<const void> keep() const {
-    if (slab_) return slab_;
-    return heap_;
-  }
-
- private:
-  std::shared_ptr<Slab> slab_;
-  std::shared_ptr<std::vector<std::byte>> heap_;
-  std::byte* data_ = nullptr;
-};
-
-// What rank r brings at element i: values whose sum depends on the order and whose rounding matters in every dtype.
-inline float brought(int rank, int64_t i, int salt) {
+float brought(int rank, int64_t i, int salt) {
   const uint32_t mixed = static_cast<uint32_t>((i + 1) * 2654435761u) ^ static_cast<uint32_t>(rank * 40503 + salt * 97);
   const float small = static_cast<float>((mixed >> 8) & 0xffff) / 4096.0f - 8.0f;
   return rank % 2 == 0 ? small * 37.0f : small / 3.0f;
 }
 
-inline void fill(void* memory, DType dtype, int64_t numel, int rank, int salt) {
+void fill(void* memory, DType dtype, int64_t numel, int rank, int salt) {
   for (int64_t i = 0; i < numel; ++i) kernels::store_element(memory, dtype, i, brought(rank, i, salt));
 }
 
-// The contract of ReduceScatter, spelled out for element i; `sum` is what stands there, times the carry.
-inline float expected_sum(int world, DType dtype, int64_t i, int salt, std::optional<float> sum = {}, int group = 0) {
+float expected_sum(int world, DType dtype, int64_t i, int salt, std::optional<float> sum, int group) {
   std::optional<float> of_group;
   for (int rank = 0; rank < world; ++rank) {
     uint32_t stored = 0;
@@ -73,14 +37,14 @@ inline float expected_sum(int world, DType dtype, int64_t i, int salt, std::opti
   return *sum;
 }
 
-inline bool same_element(const void* got, DType dtype, int64_t i, float expected) {
+bool same_element(const void* got, DType dtype, int64_t i, float expected) {
   uint32_t bits = 0;
   kernels::store_element(&bits, dtype, 0, expected);
   const size_t nbytes = nbytes_of(dtype);
   return std::memcmp(static_cast<const std::byte*>(got) + static_cast<size_t>(i) * nbytes, &bits, nbytes) == 0;
 }
 
-inline void check_all_gather(Group& group, Memory memory, size_t shard_nbytes, bool in_place) {
+void check_all_gather(Group& group, Memory memory, size_t shard_nbytes, bool in_place) {
   const auto byte_at = [](int rank, size_t i) {
     return static_cast<std::byte>((i * 7 + static_cast<size_t>(rank) * 31) % 251);
   };
@@ -101,17 +65,7 @@ inline void check_all_gather(Group& group, Memory memory, size_t shard_nbytes, b
   EXPECT_EQ(wrong, 0u) << "all_gather of " << shard_nbytes << " bytes, in place " << in_place;
 }
 
-struct ReduceCase {
-  DType in = DType::f32;
-  DType out = DType::f32;
-  int64_t shard_numel = 0;
-  bool in_place = false;
-  float carry = 0;
-  int64_t piece_numel = 0;
-  int group = 0;  // all are closed at the end
-};
-
-inline void check_reduce_scatter(Group& group, Memory memory, const ReduceCase& c) {
+void check_reduce_scatter(Group& group, Memory memory, const ReduceCase& c) {
   const int world = group.size();
   const size_t slice_nbytes = static_cast<size_t>(c.shard_numel) * nbytes_of(c.in);
   Buffer whole(group, memory, slice_nbytes * static_cast<size_t>(world));
@@ -149,7 +103,7 @@ inline void check_reduce_scatter(Group& group, Memory memory, const ReduceCase& 
                       << c.piece_numel << ", groups of " << c.group;
 }
 
-inline void check_all_reduce(Group& group, Memory memory, DType dtype, int64_t numel) {
+void check_all_reduce(Group& group, Memory memory, DType dtype, int64_t numel) {
   const float post = 1.0f / static_cast<float>(group.size());
   Buffer data(group, memory, static_cast<size_t>(numel) * nbytes_of(dtype));
   fill(data.data(), dtype, numel, group.rank(), 3);
@@ -161,7 +115,7 @@ inline void check_all_reduce(Group& group, Memory memory, DType dtype, int64_t n
   EXPECT_EQ(wrong, 0) << "all_reduce " << shoal::name_of(dtype) << " of " << numel;
 }
 
-inline void check_broadcast(Group& group, Memory memory, size_t nbytes, int root) {
+void check_broadcast(Group& group, Memory memory, size_t nbytes, int root) {
   Buffer data(group, memory, nbytes);
   const auto byte_at = [&](size_t i) { return static_cast<std::byte>((i * 13 + static_cast<size_t>(root)) % 253); };
   for (size_t i = 0; i < nbytes; ++i) data.data()[i] = group.rank() == root ? byte_at(i) : std::byte{0};
@@ -171,10 +125,7 @@ inline void check_broadcast(Group& group, Memory memory, size_t nbytes, int root
   EXPECT_EQ(wrong, 0u) << "broadcast of " << nbytes << " bytes from rank " << root;
 }
 
-enum class Delivery { received, taken };
-
-// Every rank brings a slice for each; either way this rank ends up with those that were brought for it, in rank order.
-inline void check_exchange(Group& group, Memory memory, size_t slice_nbytes, Delivery way, size_t piece_nbytes = 0) {
+void check_exchange(Group& group, Memory memory, size_t slice_nbytes, Delivery way, size_t piece_nbytes) {
   const auto byte_at = [](int from, int to, size_t i) {
     return static_cast<std::byte>((i * 11 + static_cast<size_t>(from) * 17 + static_cast<size_t>(to) * 71) % 255);
   };
@@ -221,8 +172,7 @@ inline void check_exchange(Group& group, Memory memory, size_t slice_nbytes, Del
   EXPECT_EQ(wrong, 0u) << "exchange of " << slice_nbytes << " bytes, piece " << piece_nbytes;
 }
 
-// The whole grid. `large` adds sizes beyond the staging memory, so that pieces matter.
-inline void check_collectives(Group& group, Memory memory, bool large = false) {
+void check_collectives(Group& group, Memory memory, bool large) {
   SCOPED_TRACE(::testing::Message() << "rank " << group.rank() << " of " << group.size() << ", memory "
                                     << name_of(memory));
   const std::vector<size_t> nbytes{0, 1, 3, 64, 4097};
