@@ -46,7 +46,7 @@ TEST(Exactness, StagesThatAccumulateFirstAgreeWithEachOther) {
   options.accumulation = 3;
   options.reproducible = false;
   options.precision = Precision::bf16;
-  if (tests_are_small()) options.steps = 10;
+  if (!tests_are_whole()) options.steps = 10;
   const std::vector<RunResult> stage0 = train_on_threads(2, options);
   options.stage = 1;
   EXPECT_TRUE(train_on_threads(2, options)[0] == stage0[0]);
@@ -63,7 +63,7 @@ TEST(Exactness, EveryOptimizerGivesTheSameBitsAtEveryStage) {
     RunOptions options;
     options.optimizer = kind;
     options.precision = Precision::bf16;
-    if (tests_are_small()) options.steps = 10;
+    if (!tests_are_whole()) options.steps = 10;
     const RunResult expected = train_on_threads(2, options)[0];
     for (int stage = 1; stage <= 3; ++stage) {
       options.stage = stage;
