@@ -98,6 +98,14 @@ def test_importing_touches_no_gpu_starts_nothing_and_patches_nothing():
 def test_another_torch_is_refused_by_its_version():
     import torch
 
+    def run_code(code: str) -> subprocess.CompletedProcess:
+        """In a process that has torch already: its version is what counts, and what the code says."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = Path(folder, "script.py")
+            script.write_text(code)
+            command = [sys.executable, str(Path(__file__).resolve().with_name("warm.py")), "run", str(script)]
+            return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd="/")
+
     here = ".".join(torch.__version__.split(".")[:2])
     for other in ("1.13.1", f"{here}1.0", "3.11.0+cpu"):
         done = run_code(f"import torch; torch.__version__ = '{other}'; import shoal")
