@@ -12,6 +12,7 @@
 #include "comm/gpu/nccl_library.h"
 #include "device/cuda.h"
 #include "device/cuda_queue.h"
+#include "models/ops/cudnn_backward.h"
 #include "shoal/error.h"
 
 namespace shoal::doctor {
@@ -165,6 +166,11 @@ std::vector<Finding> check_gpus() {
     nccl.check(nccl.get_version(&version), "ncclGetVersion");
     return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
   }));
+  findings.push_back({"attention", Health::good,
+                      models::ops::has_cudnn_backward()
+                          ? "--deterministic takes cuDNN's backward"
+                          : "--deterministic takes FlashAttention's backward: built without nvidia-cudnn-frontend",
+                      ""});
   for (int index = 0; index < count; ++index) {
     try {
       for (Finding& finding : judge_gpu(measure(index))) findings.push_back(std::move(finding));

@@ -58,6 +58,7 @@ struct MicroStep {
   at::DeviceType device = at::DeviceType::CPU;
   bool inputs_on_host = false;  // activation_checkpointing.cpu_checkpointing
   bool fp8 = false;             // the matrices of blocks
+  bool deterministic = false;   // make_deterministic was called
 
   size_t rows() const { return static_cast<size_t>(batch * time); }
   // By the operations of models/ops.

@@ -1,6 +1,7 @@
 // See prepare.h.
 #include "train/prepare.h"
 
+#include <ATen/Context.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -180,6 +181,8 @@ models::MicroStep micro_step_of(const PreparedRun& run, at::Device device) {
   step.device = device.type();
   step.inputs_on_host = run.config.inputs_on_host;
   step.fp8 = run.config.fp8.enabled;
+  step.deterministic =
+      at::globalContext().deterministicAlgorithms() && !at::globalContext().deterministicAlgorithmsWarnOnly();
   return step;
 }
 

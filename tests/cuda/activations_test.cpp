@@ -92,6 +92,7 @@ ActivationResult result_of(const ActivationRun& run) {
     result.peak = static_cast<size_t>(held().peak) - before;
   }
   models::MicroStep planned = {kBatch, run.time, DType::bf16, at::DeviceType::CUDA, run.inputs_on_host};
+  planned.deterministic = true;  // as gpu() opens it
   result.planned = model->activation_nbytes(planned);
   const MemoryReport memory = engine.meters().memory();
   result.states = memory.held.total();

@@ -5,6 +5,7 @@
 
 #include "kernels/narrow_arithmetic.h"
 #include "models/ops/attention.h"
+#include "models/ops/attention_pieces.h"
 
 namespace shoal::models {
 
@@ -102,13 +103,25 @@ size_t chunk_nbytes(const DenseConfig& config, const MicroStep& of) {
          of.rows() * static_cast<size_t>(2 * config.kv_width()) * 4;
 }
 
+// Whether some layer takes the library's attention.
+bool attends_whole(const DenseConfig& config, const MicroStep& of) {
+  return std::any_of(config.each_layer.begin(), config.each_layer.end(),
+                     [&](const DenseLayer& layer) { return !is_chunked(config, layer, of.time); });
+}
+
 // Where the processor has no arithmetic for the dtype, attention's backward is in fp32 (aten/fp32_products.h): five
 // tensors are widened, and three gradients rounded.
 size_t widened_nbytes(const DenseConfig& config, const Widths& w, const MicroStep& of) {
-  const bool whole = std::any_of(config.each_layer.begin(), config.each_layer.end(),
-                                 [&](const DenseLayer& layer) { return !is_chunked(config, layer, of.time); });
-  if (!whole || !w.narrow || kernels::why_no_arithmetic(of.dtype).empty()) return 0;
+  if (!attends_whole(config, of) || !w.narrow || kernels::why_no_arithmetic(of.dtype).empty()) return 0;
   return of.rows() * w.q * (8 * 4 + 3 * w.element);
+}
+
+// Attention's backward in deterministic mode; `given_back` elements of a token are not held by then.
+size_t repeatable_in_flight(const DenseConfig& config, const Widths& w, const MicroStep& of, size_t given_back) {
+  if (!of.deterministic || !of.is_fused() || !w.narrow) return 0;
+  if (config.attention_dropout > 0 || !attends_whole(config, of)) return 0;
+  return ops::backward_in_flight_nbytes({of.batch, config.heads, config.kv_heads, of.time, config.head_dim},
+                                        config.hidden, static_cast<int64_t>(given_back));
 }
 
 // What a token's pairs keep: gate and up of each expert, where each pair stands, and the router's probabilities, in
@@ -165,8 +178,11 @@ BlockNbytes mixture_nbytes(const DenseConfig& config, const MicroStep& of, const
   const size_t norms = w.narrow && !fused ? 0 : reads.norms(w.before) * w.hidden;
   const size_t product = fused || !reads.ffn_product ? 0 : static_cast<size_t>(config.experts.shared_ffn);
   const size_t scores = w.chunked ? chunk_nbytes(config, of) : 0;
+  const auto given_back =
+      static_cast<size_t>(2 * (config.experts.per_token * config.experts.ffn + config.experts.shared_ffn));
   return {rows * kept, rows * (norms + product) * w.element,
-          std::max({routed_in_flight(config, w, reads, of), scores, fused ? 0 : widened_nbytes(config, w, of)})};
+          std::max({routed_in_flight(config, w, reads, of), scores, fused ? 0 : widened_nbytes(config, w, of),
+                    repeatable_in_flight(config, w, of, given_back)})};
 }
 
 }  // namespace
@@ -199,7 +215,8 @@ BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, c
   // Backward of the feed-forward part holds the gradients of its product, of gate and of up.
   const size_t norms = config.norm == NormKind::rms_one && w.narrow ? 0 : reads.norms(w.before) * w.hidden;
   const size_t in_flight = ((config.gated ? 3 : 2) * w.ffn + 2 * w.hidden) * w.element;
-  if (!of.fp8) return {rows * kept, rows * (norms + product) * w.element, std::max(rows * in_flight, scores)};
+  const size_t attention = std::max(scores, repeatable_in_flight(config, w, of, ffn * w.ffn));
+  if (!of.fp8) return {rows * kept, rows * (norms + product) * w.element, std::max(rows * in_flight, attention)};
   // Inputs of matrices are kept in 8 bits: norms' outputs instead of in the dtype, and beside what attention and the
   // product keep of theirs. Backward has the product once more in the dtype, and a gradient both ways round.
   const size_t read = 2 * w.hidden;
@@ -208,7 +225,7 @@ BlockNbytes dense_block_nbytes(const DenseConfig& config, const MicroStep& of, c
   const size_t in_fp8 = kept - in_dtype * w.element + read + w.q + w.ffn;
   const size_t of_adapters = reads.trains_base ? 0 : (norms + product) * w.element;
   return {rows * in_fp8, rows * (w.before * w.hidden + (makes_product ? w.ffn : 0) + of_adapters),
-          std::max(rows * (in_flight + w.ffn * w.element + 2 * w.ffn), scores)};
+          std::max(rows * (in_flight + w.ffn * w.element + 2 * w.ffn), attention)};
 }
 
 }  // namespace shoal::models

@@ -4,11 +4,13 @@
 #include <ATen/ops/embedding.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "models/gpt2/config.h"
 #include "models/open_decoder.h"
 #include "models/ops/activation.h"
+#include "models/ops/attention_pieces.h"
 #include "models/ops/linear.h"
 #include "models/ops/norm.h"
 
@@ -187,7 +189,12 @@ class Gpt2 final : public Decoder {
     const size_t remade = rows * element * (norms * hidden + products * ffn);
     const size_t whole = rows * element * (8 * hidden + 2 * ffn);
     if (!of.is_fused()) return {nbytes, remade, std::max(nbytes, whole) / 2};
-    const size_t in_flight = rows * element * 2 * (ffn + hidden);
+    size_t in_flight = rows * element * 2 * (ffn + hidden);
+    if (of.deterministic && element == 2 && config_.attention_dropout == 0) {
+      const ops::AttentionShape shape = {of.batch, config_.heads, config_.heads, of.time,
+                                         config_.hidden / config_.heads};
+      in_flight = std::max(in_flight, ops::backward_in_flight_nbytes(shape, config_.hidden, 2 * config_.ffn));
+    }
     if (!of.fp8) return {nbytes, remade, in_flight};
     // Inputs of matrices are kept in 8 bits: those that selective recompute makes again instead of in the dtype, and
     // attention's output besides. Backward has the inner layer once more in the dtype, and a gradient both ways round.

@@ -6,6 +6,8 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "models/ops/cudnn_backward.h"
+
 namespace shoal::models::ops {
 
 namespace {
@@ -29,9 +31,13 @@ struct RepeatableAttention final : ag::Function<RepeatableAttention> {
   static ag::variable_list backward(ag::AutogradContext* ctx, const ag::variable_list& grads) {
     const ag::variable_list saved = ctx->get_saved_variables();
     const Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3], &sums = saved[4];
+    const double scale = ctx->saved_data["scale"].toDouble();
+    if (auto made = cudnn_backward({grads[0], q, k, v, out, sums, scale})) {
+      return {std::move(made->q), std::move(made->k), std::move(made->v), Tensor()};
+    }
     auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_backward(
         grads[0], q, k, v, out, sums, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, q.size(2), k.size(2), /*dropout_p=*/0.0,
-        /*is_causal=*/true, saved[5], saved[6], ctx->saved_data["scale"].toDouble());
+        /*is_causal=*/true, saved[5], saved[6], scale);
     return {dq, dk, dv, Tensor()};
   }
 };

@@ -1,6 +1,7 @@
 // The library's fused causal attention on a GPU, with the same bits in every run: cuDNN's forward, which is the fastest
-// and adds in one order, and FlashAttention's backward, which has a form that does. In deterministic mode
-// scaled_dot_product_attention leaves cuDNN aside as a whole.
+// and adds in one order, and a backward in the form that does: cuDNN's (cudnn_backward.h) where it takes the shape,
+// FlashAttention's elsewhere. In deterministic mode scaled_dot_product_attention leaves cuDNN aside as a whole, and the
+// library has no way to ask for its deterministic backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>

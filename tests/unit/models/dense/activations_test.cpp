@@ -102,4 +102,23 @@ TEST(DenseBlockNbytes, OfMixedLayersAreThoseOfTheLargestChunk) {
   EXPECT_EQ(in_flight({8192}), in_flight({0}));
 }
 
+TEST(DenseBlockNbytes, CountTheWorkspaceOfDeterministicAttentionWhereItIsTheMost) {
+  const auto more = [](int64_t ffn, int64_t time, int64_t window = 0) {
+    DenseConfig config;
+    config.hidden = 1024;
+    config.ffn = ffn;
+    config.heads = config.kv_heads = 16;
+    config.head_dim = 64;
+    config.each_layer.push_back({.window = window});
+    MicroStep step = {8, time, DType::bf16, at::DeviceType::CUDA};
+    const size_t without = dense_block_nbytes(config, step).in_flight;
+    step.deterministic = true;
+    return dense_block_nbytes(config, step).in_flight - without;
+  };
+  EXPECT_GT(more(1024, 2048), size_t{100} << 20);
+  EXPECT_EQ(more(4096, 2048), 0u);      // the feed-forward part holds more
+  EXPECT_EQ(more(1024, 2000), 0u);      // not by cuDNN
+  EXPECT_EQ(more(1024, 2048, 64), 0u);  // not by the library
+}
+
 }  // namespace shoal::models
