@@ -245,7 +245,7 @@ class Engine:
         core = self._live("step")
         own_gradients.refuse_set(self.trained)
         self.refuse_writes("step")
-        self._known_modules.warn_of_late()
+        self._known_modules.check()
         if self.client is not None:
             self.client.known.check()
         self.is_stepping = True

@@ -1,5 +1,6 @@
 """Parameters that came into the model after initialize: a module replaced or added, load_state_dict(assign=True). The engine has
-not heard of them, and says so when a step begins in which they got gradients."""
+not heard of them, and says so when a step begins in which they got gradients. If it holds no parameter of the model any more, that
+step is an error."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from typing import Container
 
 import torch
 from torch import nn
+
+from shoal import _core
 
 
 class KnownModules:
@@ -30,11 +33,17 @@ class KnownModules:
                 return False
         return True
 
-    def warn_of_late(self) -> None:
-        """Once for all that there are."""
+    def check(self) -> None:
+        """Warns once for all that there are."""
         if not self._is_as_seen():
             self._look()
-            self._late = [(name, param) for name, param in self._model.named_parameters() if id(param) not in self._known]
+            params = list(self._model.named_parameters())
+            self._late = [(name, param) for name, param in params if id(param) not in self._known]
+            if params and len(self._late) == len(params):
+                raise _core.Error(
+                    "[step] the model has none of the parameters that the engine trains any more: all were replaced after initialize. Load "
+                    "weights without assign=True, and change the model before initialize."
+                )
         for name, param in self._late:
             if param.grad is not None:
                 self._late = []

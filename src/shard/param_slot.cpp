@@ -99,6 +99,7 @@ ParamSlot::ParamSlot(at::Tensor param, std::string name, DType dtype, at::Device
 }
 
 void ParamSlot::attach(std::byte* data, std::shared_ptr<Slab> owner) {
+  if (!attached_ && !is_in_form()) throw_replaced();  // what was put in its place would be lost
   data_ = data;
   owned_ = owner != nullptr;
   at::DataPtr pointer(data, device_);
@@ -167,7 +168,10 @@ void ParamSlot::check_unchanged() const {
                             "engine after freezing or thawing parameters.",
                             trainable_ ? "trained" : "frozen", trainable_ ? "frozen" : "trained"));
   }
-  if (is_in_form()) return;
+  if (!is_in_form()) throw_replaced();
+}
+
+void ParamSlot::throw_replaced() const {
   throw Error(
       "parameter " + name_,
       fmt::format("was replaced, moved or cast, or given other strides, after the engine took it over (it is {} of "

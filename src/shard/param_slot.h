@@ -57,7 +57,8 @@ class ParamSlot {
   // the tensor's; the tensor then changes to them.
   ParamSlot(at::Tensor param, std::string name, DType dtype, at::Device device = at::kCPU);
 
-  // The parameter and all its aliases read and write `data`. `owner` is kept alive by the storage.
+  // The parameter and all its aliases read and write `data`. `owner` is kept alive by the storage. Throws if it was
+  // released and somebody has put other data in its place since (param.data = ...).
   void attach(std::byte* data, std::shared_ptr<Slab> owner = nullptr);
   // Takes the memory away; touching the parameter throws. Aliases of memory with an owner keep it. It has its shape and
   // plain strides again if somebody put other data in its place (param.data = ...).
@@ -83,6 +84,7 @@ class ParamSlot {
   // In our memory, or released, with the dtype, shape and strides that it was taken over with. (torch.multiprocessing
   // and share_memory() leave the storage and move what it holds.)
   bool is_in_form() const;
+  [[noreturn]] void throw_replaced() const;
 
   at::Tensor param_;
   std::string name_;

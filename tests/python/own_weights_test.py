@@ -344,6 +344,34 @@ def test_data_in_a_weights_place_is_refused_by_steps_and_saves():
             assert ("is released" if stage == 3 else "was replaced, moved or cast") in found[2], (stage, found)
 
 
+def replaced(stage: int) -> list[str]:
+    """What a forward or a step says of weights in whose place somebody put others: data, or parameters."""
+    import deepspeed
+
+    found = []
+    for way in ("data", "assign"):
+        engine = deepspeed.initialize(model=model_of(), config=config(stage, "fp32"))[0]
+        if way == "data":
+            for param in engine.module.parameters():
+                param.data = torch.full((8, 8) if param.dim() == 2 else (8,), WRITTEN)
+        else:
+            engine.module.load_state_dict(model_of().state_dict(), assign=True)
+        try:
+            step(engine)
+            found.append("nothing")
+        except RuntimeError as error:
+            found.append(str(error))
+        engine.destroy()
+    return found
+
+
+def test_replaced_weights_are_an_error():
+    for stage in range(4):
+        for data, assign in run(__file__, "replaced", 2, stage=stage):
+            assert "was replaced, moved or cast" in data, f"stage {stage}: {data}"
+            assert "none of the parameters that the engine trains" in assign, f"stage {stage}: {assign}"
+
+
 def ranks_write(stage: int, what: str) -> list[str | bool]:
     """What each of some steps says when ranks write other values, or one of them writes alone; whether all have the same then."""
     import shoal

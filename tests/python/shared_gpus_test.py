@@ -38,8 +38,9 @@ def test_a_barrier_on_a_gpu_that_is_not_there_takes_the_rank_s_own():
     assert barrier_calls(1, 2, *calls) == wanted
 
 
-def test_barriers_of_ranks_with_gpus_of_their_own_stay_as_they_are():
-    assert barrier_calls(2, 2, {"device_ids": [5]}) == [{"async_op": False, "device_ids": [5]}]
+def test_barriers_of_ranks_that_share_no_gpu_stay_as_they_are():
+    for gpus in (0, 2):
+        assert barrier_calls(gpus, 2, {"device_ids": [5]}) == [{"async_op": False, "device_ids": [5]}]
 
 
 if __name__ == "__main__":

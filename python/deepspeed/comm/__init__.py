@@ -57,8 +57,7 @@ def init_distributed(
     backend = dist_backend or _get_accelerator().communication_backend_name()
     if backend == "ccl" or (backend == "nccl" and not _nccl_takes_the_ranks()):
         backend = "gloo"
-    if backend == "nccl":
-        _let_barriers_name_ranks()
+    _let_barriers_name_ranks()
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     if init_method is not None or rank >= 0:
         _dist.init_process_group(backend, init_method=init_method, rank=rank, world_size=world_size, **options)

@@ -1,4 +1,4 @@
-"""NCCL between ranks of one host that have fewer GPUs than they are (`shoal launch --share-gpu`)."""
+"""Ranks of one host that have fewer GPUs than they are: what NCCL and torch's barriers make of them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ def nccl_takes_the_ranks() -> bool:
 
 def let_barriers_name_ranks() -> None:
     """Libraries take a rank's number on its host for that of its GPU: accelerate gives it to barriers, as device_ids. Where
-    ranks share GPUs there may be none of that number; a barrier takes the GPU then that the rank is on."""
+    ranks share GPUs there may be none of that number, at which torch raises over Gloo too; a barrier takes the GPU then that
+    the rank is on."""
     barrier = dist.barrier
-    if local_size() <= _gpus() or hasattr(barrier, "_names_ranks"):
+    gpus = _gpus()
+    if gpus == 0 or local_size() <= gpus or hasattr(barrier, "_names_ranks"):
         return
 
     @functools.wraps(barrier)
