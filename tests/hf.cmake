@@ -1,9 +1,7 @@
 # Tests against Hugging Face's transformers, label "process": a Python program builds small models and compares what
 # model_probe, or the command itself, does with them.
-shoal_test_program(model_probe SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/hf/model_probe.cpp)
-if(SHOAL_PCH)
-  target_precompile_headers(model_probe REUSE_FROM pch_of_tests)
-endif()
+add_executable(model_probe hf/model_probe.cpp)
+target_link_libraries(model_probe PRIVATE shoal torchwheel::runtime)
 add_test(NAME model_parity_test
   COMMAND ${SHOAL_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/hf/model_parity_test.py $<TARGET_FILE:model_probe>)
 add_test(NAME families_test
