@@ -31,7 +31,7 @@ if [[ "$preset" == dev && "$*" != "-L unit" ]]; then
 fi
 
 rc=0
-jobs=$(($(tools/jobs.sh) + 2))  # tests of timeouts and of dead ranks wait more than they compute
+jobs=$(($(tools/jobs.sh) + 4))  # two thirds of the cores were busy with two more than there are: many tests wait
 GTEST_OUTPUT="xml:$results/" "${prefix[@]}" ctest --preset "$preset" -j "$jobs" "$@" || rc=$?
 .venv/bin/python3 tools/count_tests.py "$results"
 exit "$rc"
